@@ -25,7 +25,7 @@ use crate::machine::stalls::{StallSum, Stalls};
 use crate::machine::{Watch, Watched, echo, quota};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
-use crate::scenario::{Drive, Form, Protocol, SEED, Scenario};
+use crate::scenario::{Drive, Protocol, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
 use crate::target::{Access, NoTarget};
 use samples::{Sampler, Samples};
@@ -189,7 +189,7 @@ pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Resul
 pub(crate) fn aimed(scenario: &Scenario, daemon: Option<&Daemon>) -> Scenario {
     let Some(Daemon { native, front_end, .. }) = daemon else { return scenario.clone() };
     let target = front_end.as_ref().unwrap_or(native).clone();
-    Scenario { addresses: vec![target], form: Form::Info(vec![native.clone()]), ..scenario.clone() }
+    Scenario { addresses: vec![target], info: vec![native.clone()], ..scenario.clone() }
 }
 
 /// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before,

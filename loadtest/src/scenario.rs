@@ -19,8 +19,8 @@ pub(crate) const SEED: u64 = 1;
 pub(crate) struct Scenario {
     /// Each gets the same share of the requests. Without any, a daemon is started.
     pub(crate) addresses: Vec<Endpoint>,
-    /// The form of the IDs behind another protocol.
-    pub(crate) form: Form,
+    /// Where the same daemons answer INFO, in the order of the addresses, if those speak another protocol.
+    pub(crate) info: Vec<Endpoint>,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
     /// The addresses' metrics, if their processes are elsewhere.
@@ -48,15 +48,6 @@ pub(crate) struct Scenario {
     pub(crate) outage: Option<Outage>,
     /// True if each second's histogram is kept for a file.
     pub(crate) keeps_interval_log: bool,
-}
-
-/// The knowledge about the IDs of a target that speaks another protocol.
-#[derive(Debug, Clone)]
-pub(crate) enum Form {
-    /// As far as the target itself says.
-    AsTold,
-    /// INFO at these addresses of the same daemons, in their order.
-    Info(Vec<Endpoint>),
 }
 
 /// The protocol of a target.

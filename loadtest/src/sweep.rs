@@ -255,19 +255,6 @@ impl Settings {
     }
 }
 
-impl Ended {
-    /// Returns the word for it in every output.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Searched => "searched",
-            Self::Interrupted => "interrupted",
-            Self::Broken(_) => "broken",
-            Self::Gone(_) => "gone",
-            Self::Hindered(_) => "hindered",
-        }
-    }
-}
-
 impl Sweep {
     fn of(
         settings: &Settings,

@@ -13,7 +13,7 @@ use snowbank_client::tls::{ClientFiles, Connector};
 use super::Failure;
 use crate::frontend::{self, Row, TokenPlace};
 use crate::judge::Latency;
-use crate::scenario::{Drive, Form, Protocol, Scenario};
+use crate::scenario::{Drive, Protocol, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{Metrics, MetricsUrl, Token};
 use crate::units::counted;
@@ -178,7 +178,7 @@ impl Load {
             source: self.source.clone(),
             protocol: self.front_ends.protocol(),
             tls,
-            form: self.front_ends.form(self.address.len())?,
+            info: self.front_ends.info.clone(),
             drive,
             batch: self.batch.clone(),
             connections: self.connections as usize,
@@ -193,12 +193,14 @@ impl Load {
 
     /// Reads the certificates, and returns the way to the metrics of each address.
     fn tls_and_metrics(&self) -> Result<(Option<Connector>, Vec<Metrics>), Failure> {
-        let (given, addresses) = (self.metrics.len(), self.address.len());
-        if given > 0 && given != addresses {
-            return Err(Failure::usage(format!(
-                "found {given} --metrics and {}, allowed: one --metrics for each --address",
-                counted(addresses as u64, "--address")
-            )));
+        let addresses = self.address.len();
+        for (option, given) in [("--metrics", self.metrics.len()), ("--info", self.front_ends.info.len())] {
+            if given > 0 && given != addresses {
+                return Err(Failure::usage(format!(
+                    "found {given} {option} and {}, allowed: one {option} for each --address, in their order",
+                    counted(addresses as u64, "--address")
+                )));
+            }
         }
         let endpoints = self.metrics.iter().map(|url| &url.endpoint);
         let tls = self.tls.connector(self.address.iter().chain(&self.front_ends.info).chain(endpoints))?;
@@ -241,18 +243,6 @@ impl TlsOptions {
 impl FrontEnds {
     fn protocol(&self) -> Protocol {
         self.chosen.0.map_or(Protocol::Snowbank, Protocol::FrontEnd)
-    }
-
-    fn form(&self, addresses: usize) -> Result<Form, Failure> {
-        match self.info.len() {
-            0 => Ok(Form::AsTold),
-            given if given == addresses => Ok(Form::Info(self.info.clone())),
-            given => Err(Failure::usage(format!(
-                "found {} and {}, allowed: one --info for each --address, in their order",
-                counted(given as u64, "--info"),
-                counted(addresses as u64, "--address")
-            ))),
-        }
     }
 }
 

@@ -260,7 +260,7 @@ impl Run {
         counts.slip.saturating_record(times.sent_ns - intended_ns);
         counts.target.saturating_record(times.target_ns);
         if times.target_ns >= MIN_STALL_NS {
-            counts.settling.note(times);
+            counts.settling.record(times);
         } else {
             counts.settling.certain.saturating_record(times.target_ns);
         }

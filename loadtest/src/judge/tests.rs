@@ -96,10 +96,15 @@ fn late_sending_is_the_generators() {
     late.slip.saturating_record_n(8_900_000, 1_000);
     let counts = &late;
     let promise = Promise::unknown(None);
-    let evidence = Evidence { stalls: StallSum::default(), ..evidence(counts, &[], &promise) };
-    let verdict = judge(&evidence, &objectives());
+    let with_stalls = |total_ms| {
+        let stalls = StallSum { total: Duration::from_millis(total_ms), ..StallSum::default() };
+        judge(&Evidence { stalls, ..evidence(counts, &[], &promise) }, &objectives())
+    };
+    let verdict = with_stalls(0);
     assert_eq!(verdict.exit_code(), 2);
     assert!(verdict.reasons()[0].contains("bottleneck: requests left late by 8.9"), "{verdict:?}");
+    // Stalls that explain most of it are the machine's.
+    assert!(with_stalls(8).reasons()[0].starts_with("this machine stood still"));
 }
 
 #[test]

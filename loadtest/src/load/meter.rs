@@ -178,7 +178,7 @@ impl Meter {
         }
         self.alike.1 += 1;
         if target_ns >= MIN_STALL_NS {
-            self.counts.settling.note(Slow { sent_ns, received_ns: now.ns, target_ns });
+            self.counts.settling.record(Slow { sent_ns, received_ns: now.ns, target_ns });
         }
     }
 
@@ -210,7 +210,7 @@ impl Meter {
         }
     }
 
-    /// Notes how long the thread did not run when it should have.
+    /// Records how long the thread did not run when it should have.
     pub(super) fn paused(&mut self, now: Now, pause_ns: u64) {
         if now.ns < self.warm_ns {
             return;

@@ -25,7 +25,7 @@ pub(crate) struct Settling {
 
 impl Settling {
     /// Takes a request that a stall may have touched.
-    pub(crate) fn note(&mut self, request: Slow) {
+    pub(crate) fn record(&mut self, request: Slow) {
         self.slow.push_back(request);
     }
 

@@ -7,7 +7,7 @@ use crate::frontend::Row;
 use crate::load::Wire;
 use crate::machine::owner::Owner;
 use crate::promise::{NotApart, Promise};
-use crate::scenario::{Form, Protocol, Scenario};
+use crate::scenario::{Protocol, Scenario};
 use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds, and a
@@ -97,8 +97,7 @@ fn greet_front_end(
 ) -> Result<Greeted, CannotRun> {
     let source = scenario.source.as_deref();
     let mut info = None;
-    if let Form::Info(addresses) = &scenario.form {
-        let Some(endpoint) = addresses.get(number) else { unreachable!("one for each address") };
+    if let Some(endpoint) = scenario.info.get(number) {
         let native = Access { endpoint: endpoint.clone(), protocol: Protocol::Snowbank, ..access.clone() };
         info = Some(target::greet(&native)?.0);
     }

@@ -8,7 +8,7 @@ use super::{figures, page, table};
 use crate::report::LATENCIES;
 use crate::sweep::step::Step;
 use crate::sweep::table::{COLUMNS, verdict};
-use crate::sweep::{Ended, Sweep};
+use crate::sweep::Sweep;
 use crate::units::{grouped, short_rate, time};
 
 /// Returns the page's text.
@@ -40,15 +40,7 @@ pub(crate) fn render(sweep: &Sweep) -> String {
             (figures(&step.run))
         }
     };
-    page(result, &sweep.summary, ended(sweep).as_slice(), &content)
-}
-
-fn ended(sweep: &Sweep) -> Vec<String> {
-    if sweep.ended == Ended::Searched {
-        Vec::new()
-    } else {
-        vec![format!("the sweep ended early: {}", sweep.ended.name())]
-    }
+    page(result, &sweep.summary, &[], &content)
 }
 
 /// Draws rate against latency; none without a step.
