@@ -27,7 +27,7 @@ use crate::value::Rate;
 /// so long was closed for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is further behind its schedule when it gives up may have filled the target's sockets itself.
+/// A generator that is further behind its schedule when it gives up may have sent too many requests at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
 /// A closed loop is as fast as its own threads if one of them needs a core for more of the time than this.
@@ -202,13 +202,13 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
 
 impl Evidence<'_> {
     /// Returns true if a generator that stood still may have caused the fault: an idle target may close by its
-    /// idle timeout, and requests that leave in a bunch may fill a socket.
+    /// idle timeout, and too many requests may leave in a bunch.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         let counts = self.counts;
         let stood =
             counts.longest_pause.max(counts.late_at_fault).max(Duration::from_nanos(counts.slip.max()));
         match fault {
-            Fault::TooManyInFlight { .. } | Fault::FullSocket => counts.late_at_fault > MAX_BEHIND,
+            Fault::TooManyInFlight { .. } => counts.late_at_fault > MAX_BEHIND,
             Fault::NotOpened { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,
             Fault::Closed { .. } => stood > SHORTEST_IDLE_TIMEOUT,
             _ => false,

@@ -39,6 +39,9 @@ const NAP_NS: u64 = 1_000_000;
 /// The sleep after a stall: a program that has taken a core once takes it again as soon as it may.
 const SHORT_NAP_NS: u64 = 100_000;
 
+/// A look at the target takes less, even at hundreds of threads on a busy machine.
+const LOOK_NS: u64 = 50_000_000;
+
 /// Watches the machine until it is ended.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -164,6 +167,12 @@ impl Watched {
                     seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, nap.from_ns));
             }
             nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
+            let mut look = nap.look(self.now_ns());
+            if look.is_late() {
+                let own_before_ns = std::mem::replace(&mut own_ns, self.own_ns(false));
+                look.own_ns = own_ns.saturating_sub(own_before_ns);
+                look.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
+            }
             nap = nap.next(self.now_ns());
         }
     }
@@ -179,6 +188,12 @@ impl Nap {
     /// hundreds of threads.
     pub(crate) fn next(self, looked_ns: u64) -> Self {
         Self { length_ns: if self.is_late() { SHORT_NAP_NS } else { NAP_NS }, ..Self::first(looked_ns) }
+    }
+
+    /// Returns the look at the target after this sleep as a sleep of [`LOOK_NS`]: what it lasts beyond that is a pause of
+    /// the machine.
+    fn look(self, looked_ns: u64) -> Self {
+        Self { length_ns: LOOK_NS, woke_ns: looked_ns, ..Self::first(self.woke_ns) }
     }
 
     fn is_late(self) -> bool {
@@ -213,9 +228,11 @@ mod tests {
         let mut nap = Nap::first(0);
         for _ in 0..100 {
             nap.woke_ns = nap.from_ns + nap.length_ns;
-            assert_eq!(nap.stall(2), None);
+            assert_eq!((nap.stall(2), nap.look(nap.woke_ns + 3 * MS).stall(2)), (None, None));
             nap = nap.next(nap.woke_ns + 3 * MS);
         }
+        let paused = nap.look(1_050 * MS).stall(2);
+        assert_eq!(paused.map(|stall| stall.lost_ns / MS), Some(1_000), "the machine paused during the look");
         assert_eq!(nap.from_ns, 400 * MS, "no nap is short, so none was late");
     }
 

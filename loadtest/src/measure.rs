@@ -126,8 +126,6 @@ pub(crate) enum Fault {
     Silent { waited: Duration, unanswered: usize },
     /// More requests in flight than the documented bound.
     TooManyInFlight { bound: usize },
-    /// A socket took no more bytes: the target does not read.
-    FullSocket,
     /// After an outage connections were not back within that time.
     NotRecovered { waited: Duration },
     /// A further run was not possible. `is_ours` if this machine has no more files or ports.

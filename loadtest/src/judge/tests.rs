@@ -156,11 +156,14 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
 }
 
 #[test]
-fn full_sockets_are_the_generators_if_it_was_behind() {
+fn requests_that_left_in_a_bunch_are_the_generators() {
+    let many = [Fault::TooManyInFlight { bound: 9 }];
     let mut behind = counts(100, 100);
-    assert_eq!(verdict(&behind, &[Fault::FullSocket]).exit_code(), 1);
+    behind.unanswered = 9;
+    assert_eq!(verdict(&behind, &many).exit_code(), 1);
     behind.late_at_fault = Duration::from_millis(500);
-    assert_eq!(verdict(&behind, &[Fault::FullSocket]).exit_code(), 2);
+    assert_eq!(verdict(&behind, &many).exit_code(), 2, "those unanswered are not the target's, either");
+    assert_eq!(verdict(&behind, &[]).exit_code(), 1, "without a fault they are");
 }
 
 #[test]

@@ -28,8 +28,8 @@ pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<St
         let requests = counted(in_warm_up, "request");
         reasons.push(format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)));
     }
-    // What is still open when the user ends a run was not refused.
-    if counts.unanswered > 0 && !evidence.interrupted {
+    // What is still open when the user or a fault of the generator ends a run was not refused.
+    if counts.unanswered > 0 && !evidence.interrupted && evidence.faults.is_empty() {
         reasons.push(format!("no answer to {}", counted(counts.unanswered, "request")));
     }
     if let (Some(last), true) = (reasons.last_mut(), objectives.errors > 0.0) {
@@ -131,6 +131,5 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
             format!("the target did not recover within {waited:?}")
         }
         Fault::NotOpened { reason, .. } => format!("the target took no new connection: {reason}"),
-        Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
     }
 }

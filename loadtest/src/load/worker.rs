@@ -243,7 +243,6 @@ impl<'a> Worker<'a> {
     /// Sends the prepared requests. Returns true if the sockets took all.
     fn flush(&mut self) -> Result<bool, Fault> {
         let mut all = true;
-        let open_loop = self.is_open_loop();
         for index in 0..self.connections.len() {
             let connection = &mut self.connections[index];
             if !connection.is_dirty() {
@@ -255,7 +254,7 @@ impl<'a> Worker<'a> {
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             match flushed {
                 Ok(Flushed::All) => {}
-                Ok(Flushed::Part) if open_loop => self.excuse(index, Fault::FullSocket)?,
+                // After a pause of this machine, more is due at once than a socket takes.
                 Ok(Flushed::Part) => all = false,
                 Err(fault) => self.excuse(index, fault)?,
             }

@@ -103,7 +103,7 @@ fn answer(report: &Report<'_>, attempt: Attempt) -> Result<Answer, Ended> {
 
 fn limit(report: &Report<'_>, Attempt { rate, full_rate, .. }: Attempt) -> Limit {
     let collected = &report.outcome.collected;
-    let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
+    let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. });
     let refused = refused(&collected.counts);
     let is_other = |code: &u16| *code != ErrorCode::Exhausted.to_u16();
     if !collected.faults.iter().all(fell_behind) || refused.iter().any(is_other) {

@@ -6,9 +6,9 @@ use super::chart::{Axis, Chart, Ink, Series};
 use super::run::{latencies, limits};
 use super::{figures, page, table};
 use crate::report::LATENCIES;
+use crate::sweep::Sweep;
 use crate::sweep::step::Step;
 use crate::sweep::table::{COLUMNS, verdict};
-use crate::sweep::Sweep;
 use crate::units::{grouped, short_rate, time};
 
 /// Returns the page's text.
