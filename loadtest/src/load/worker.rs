@@ -162,8 +162,8 @@ impl<'a> Worker<'a> {
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             self.meter.paused(turn, overslept_ns);
             if overslept_ns > HOUSEKEEPING_NS {
-                // Answers may have lain here meanwhile, and they are read before anyone is called silent.
-                self.housekeeping_ns = turn.ns + HOUSEKEEPING_NS;
+                // Answers may have lain here meanwhile, or the target was paused, too: neither is silence.
+                self.housekeeping_ns = turn.ns + overslept_ns;
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);
             self.meter.woke(turn, due_ns.min(turn.ns.saturating_sub(waited_ns)));
