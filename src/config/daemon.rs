@@ -63,37 +63,37 @@ settings! {
         /// any free one), or "unix:/path" for a socket file. With "tls:" in front ("tls:0.0.0.0:7661") clients must
         /// speak TLS, see `[tls]`. Processes of the daemon's user or group can use a socket file.
         ///
-        /// By default only this machine can connect. A daemon that other machines can reach needs worker_ids.
+        /// A daemon that other machines can reach needs worker_ids.
         listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart("listeners are opened at the start"),
             |value| value.addresses();
 
-        /// Threads that serve connections, 1 to 256. "auto" is one for each core. More shards than cores are of no
-        /// use. Set fewer to leave cores to other programs.
+        /// Threads that serve connections, 1 to 256. "auto" is one for each core. Set fewer to
+        /// leave cores to other programs.
         shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
             |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards::of);
 
         /// "relaxed": IDs of a source increase on each connection, and those of different connections are sorted to within
         /// burst_window. "strict": a request sent after a reply was received gets larger IDs, on any connection.
         ///
-        /// Relaxed by default, because shards then hand out IDs without touching shared memory. The order applies to
-        /// the whole daemon, and INFO reports it to clients.
+        /// Relaxed by default: shards then share no memory. The order applies to the whole daemon.
         order: Order = r#""relaxed""# in Top, Restart("IDs already handed out are in the old order"),
             |value| value.choice(&[Order::Relaxed, Order::Strict].map(|order| (order.name(), order)));
 
-        /// The directory of the state that must outlast a restart, above all the ceilings below which IDs may have been
-        /// handed out. It is created with mode 0700 if it is missing, and one daemon at a time uses it. A relative path
-        /// starts at this file's directory. "none" keeps nothing: uniqueness over restarts then depends on the clock
-        /// alone.
+        /// The directory of the state that must outlast a restart: the ceilings below which IDs may
+        /// have been handed out. It is created with mode 0700 if it is missing, and one daemon at a
+        /// time uses it. A relative path starts at this file's directory. "none" keeps nothing:
+        /// uniqueness over restarts then depends on the clock alone.
         ///
-        /// Empty: the first directory of $STATE_DIRECTORY, which systemd sets for a service, else "snowbank" in
-        /// $XDG_STATE_HOME or ~/.local/state. These outlast a boot, and the daemon can write there. If one user runs
-        /// several daemons, each needs its own directory.
+        /// Empty: the first directory of $STATE_DIRECTORY, which systemd sets for a service, else
+        /// "snowbank" in $XDG_STATE_HOME or ~/.local/state. If one user runs several daemons, each
+        /// needs its own directory.
         state_dir: StateDirChoice = r#""""# in Top, Restart("the ceilings are kept there"),
             |value| value.path().map(StateDirChoice::from);
 
-        /// The directory of the locks that keep two daemons of this machine from using one worker ID. All daemons of the
-        /// machine must share it. The locks remember how far IDs were granted, so that an older copy of the state is
-        /// refused. Only root and one user or group may write there: a missing one is made for the daemon's user alone.
+        /// The directory of the locks by which this machine refuses a second daemon with one worker
+        /// ID, and an older copy of a state. All daemons of the machine must share it. Only root
+        /// and one user or group may write there: a missing one is made for the daemon's user
+        /// alone.
         ///
         /// /run/lock is local to the machine, writable from inside a hardened service, and empty after a boot.
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
@@ -138,42 +138,39 @@ settings! {
     pub struct Limits at (limits) {
         /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy and closes it.
         ///
-        /// If tokens are required, connections without one may use an eighth of this number, and 64 at least. So may TLS
-        /// handshakes. If there are more, or all connections are in use, the one among them for which the daemon has waited
-        /// for longest is closed.
+        /// If tokens are required, connections without one may use an eighth of this number, and 64
+        /// at least. So may TLS handshakes. If there are more, or all connections are in use, the
+        /// daemon closes the one of them that it has waited for longest.
         ///
         /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
-        /// About the bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies
-        /// that clients have not taken, and requests that have arrived in part. A reply that has begun is finished beyond
-        /// it. Each connection may use a share of what is free.
-        /// The daemon stops reading from a connection that has more, until its client has taken its replies, and closes it
-        /// after stall_timeout.
+        /// About the bytes that all connections together may have queued, 1,048,576 (1 MiB) to
+        /// 1,099,511,627,776: replies that clients have not taken, and requests that have arrived
+        /// in part. Each connection may use a share of what is free. The daemon stops reading from
+        /// a connection that has more, until its client has taken its replies, and closes it after
+        /// stall_timeout.
         ///
-        /// Clients that read their replies have nothing queued. 128 MiB are enough for 400 clients that stop reading for
-        /// seconds with the longest queue. With 50,000 connections the daemon is then still below the MemoryMax= of its
-        /// unit.
+        /// 128 MiB are enough for 400 clients that stop reading for seconds. With 50,000
+        /// connections the daemon is then still below the MemoryMax= of its unit.
         max_queued_bytes: usize = "134217728" in Table("limits"), Reload,
             |value| value.count(1_048_576..=1_099_511_627_776);
 
-        /// IDs per request, 1 to 4,294,967,295 (the protocol's 32 bits). This bounds the work and the reply that one
-        /// request can cause.
+        /// IDs per request, 1 to 4,294,967,295.
         ///
         /// A million is a quarter of a second of the twitter layout, and 8 MB if every ID is listed.
         max_count: NonZeroU32 = "1000000" in Table("limits"), Reload, |value| value.count(1..=u64::from(u32::MAX));
 
-        /// The longest that a request may wait, even if it asks for more; "0": no request waits. A request that names no
-        /// time waits up to 1s, or two ticks of the layout if that is longer.
-        ///
-        /// A request that would wait longer than ten seconds is better refused than queued.
+        /// The longest that a request may wait, even if it asks for more; "0": no request waits. A
+        /// request that names no time waits up to 1s, or two ticks of the layout if that is longer.
+        /// A request that would wait for longer than ten seconds is better refused.
         max_wait: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest time for which a peer may leave something unfinished: a request that has begun to arrive, a TLS
         /// handshake, replies that it does not read. Then the daemon closes the connection.
         ///
-        /// Ten seconds outlast a garbage collector's pause and the retries of lost packets. Set less where dead peers must
-        /// go sooner, and more where clients pause for longer. A handshake has five seconds at most.
+        /// Ten seconds outlast a garbage collector's pause and the retries of lost packets. A
+        /// handshake has five seconds at most.
         stall_timeout: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(MS..=HOUR);
 
         /// The longest time for which a connection may be silent between requests; then the daemon closes it.
@@ -183,12 +180,12 @@ settings! {
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 
-        /// The time between the signal to stop (SIGTERM) and the stop. Until then the daemon serves as before, but
-        /// /readyz returns 503, so that load balancers send their connections elsewhere. It applies only with an admin
-        /// listener, because nothing can ask /readyz without one. "0": no delay. SIGINT, or a second SIGTERM, stops at
-        /// once.
+        /// The time between the signal to stop (SIGTERM) and the stop. Until then the daemon serves
+        /// as before, but /readyz returns 503, so that load balancers send their connections
+        /// elsewhere. It applies only with an admin listener. "0": no delay. SIGINT, or a second
+        /// SIGTERM, stops at once.
         ///
-        /// Load balancers ask every second or two. Set it to the time that yours takes to react.
+        /// Set it to the time that your load balancer takes to react.
         drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest time for which a stop waits for clients to take their last replies; "0": it does not wait. Five
@@ -212,15 +209,16 @@ settings! {
 settings! {
     /// The tokens of clients.
     pub struct AuthSettings at (auth) {
-        /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them before it asks for IDs. "NAME:
-        /// TOKEN" gives clients with that token an identity, see `[[identities]]`. Instead of a token, a line can have its
-        /// SHA-256, "sha256:" and 64 hex digits: `snowbank token` makes both. Empty lines and lines that start with # are
-        /// ignored. A relative path starts at this file's directory. "credential:NAME" is systemd's credential of that name
-        /// (LoadCredential=). Tokens have a file of their own because more people can read command lines and configurations.
+        /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them
+        /// before it asks for IDs. "NAME: TOKEN" gives clients with that token an identity, see
+        /// `[[identities]]`. Instead of a token, a line can have its SHA-256, "sha256:" and 64 hex
+        /// digits: `snowbank token` makes both. Empty lines and lines that start with # are
+        /// ignored. A relative path starts at this file's directory. "credential:NAME" is systemd's
+        /// credential of that name (LoadCredential=).
         ///
         /// A client has five seconds to send its token. It learns of a wrong one after a second.
         ///
-        /// Empty: clients need no token. If client certificates are required too, a client needs both.
+        /// Empty: clients need no token.
         token_file: Option<FileRef> = r#""""# in Table("auth"), Reload, |value| value.file();
     }
 }
@@ -254,8 +252,8 @@ settings! {
         /// (9660) of 127.0.0.1. With "tls:" in front it is HTTPS with the certificate of `[tls]`, and tls.client_ca
         /// applies. Empty: none.
         ///
-        /// Off by default because it requires no token: everyone who can connect sees the daemon's status, but can
-        /// neither fetch IDs nor change anything. The main thread serves it, so no client's request waits for it.
+        /// Off by default because it requires no token: everyone who can connect sees the daemon's
+        /// status.
         listen: Vec<Address> = r#""""# in Table("admin"), Restart("listeners are opened at the start"),
             |value| value.admin_addresses();
     }

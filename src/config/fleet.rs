@@ -39,12 +39,11 @@ fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
     pub struct FleetSettings at (fleet) {
-        /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5 or later), or "none".
-        /// Each worker ID then has a key there, with its holder and the bound of the IDs that the holder may hand out. A
-        /// daemon whose worker ID another one holds waits for it. `snowbank fleet init` prepares the store.
-        /// docs/fleet.md compares the two.
+        /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5
+        /// or later), or "none". A daemon whose worker ID another one holds waits for it. `snowbank
+        /// fleet init` prepares the store: see docs/fleet.md.
         ///
-        /// "none": two machines with the same worker ID hand out the same IDs. `peers` report it.
+        /// "none": two machines with the same worker ID hand out the same IDs.
         coordinator: Option<&'static CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
             read_coordinator;
 
@@ -88,8 +87,7 @@ settings! {
         /// its start, and does not start if a peer has the same worker ID with the same layout. If peers
         /// require a token, this daemon sends the first one of auth.token_file that is not a hash. Empty: none.
         ///
-        /// This proves nothing about a peer that is out of reach, and a line of the log warns of that. Only a coordinator
-        /// prevents daemons on several machines from using the same worker ID.
+        /// Only a coordinator prevents daemons on several machines from using the same worker ID.
         peers: Vec<Address> = r#""""# in Table("fleet"), Restart(PEERS), |value| value.peers();
     }
 }

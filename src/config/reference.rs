@@ -14,8 +14,8 @@ SNOWBANK_LIMITS_MAX_WAIT or SNOWBANK_LOG_LEVEL. An empty variable counts as not 
 between them.
 Options of `snowbank serve` override variables, and variables override this file.
 `snowbank check --config FILE` lists every mistake of a file, each with its line.
-A reload (SIGHUP, `systemctl reload`) reads this file and the files that it names again. If a changed setting takes \
-effect only at a restart, as an added source does, the daemon refuses the whole reload and logs each such setting.
+A reload (SIGHUP, `systemctl reload`) reads this file and the files that it names again, and changes the settings \
+that say so. If another setting has changed, the daemon refuses the whole reload and logs each such setting.
 This file is generated from the code: change it there.";
 
 const SOURCE_HEAD: &str = "\
@@ -62,13 +62,9 @@ fn section(out: &mut String, section: Section) {
         for paragraph in row.doc.split("\n\n") {
             comment(out, &paragraph.replace('\n', " "));
         }
-        comment(
-            out,
-            match row.change {
-                Change::Reload => "A change takes effect at a reload.",
-                Change::Restart(_) => "A change takes effect at a restart.",
-            },
-        );
+        if let Change::Reload = row.change {
+            comment(out, "A reload changes it.");
+        }
         out.push_str(&format!("#{} = {}\n", row.key, row.default));
     }
 }

@@ -50,8 +50,8 @@ settings! {
         kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
             |value| value.choice(&SourceKind::ALL.map(|kind| (kind.name(), kind)));
 
-        /// The distance between two IDs of a ticket source. With increment 2 and the offsets 1 and 2, two daemons hand out
-        /// odd and even numbers, and never the same one.
+        /// The distance between two IDs of a ticket source. With increment 2 and the offsets 1 and
+        /// 2, two daemons hand out odd and even numbers.
         increment: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
         /// The first ID of a ticket source, from 1 to increment. Daemons that number the same table have the same increment
@@ -63,17 +63,15 @@ settings! {
         maximum: u64 = "9223372036854775807" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
-        /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as a table.
-        ///
-        /// The default is twitter, because most libraries and tools can read it.
+        /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as
+        /// a table. Most libraries and tools can read twitter.
         layout: Layout = r#""twitter""# in Source, Restart(MADE_OF), |value| value.layout();
 
         /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or `[0, 8]`), or the layout's
         /// node fields with their numbers ("datacenter=1,worker=0-3", which is "32-35" of twitter). No other daemon, on
         /// any machine, may use one of them with the same layout, and no two sources may either.
         ///
-        /// Empty: worker 0, and the daemon listens only on loopback addresses and Unix sockets, because two machines must
-        /// never both be worker 0 by default.
+        /// Empty: worker 0, and the daemon listens only on loopback addresses and Unix sockets.
         worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids();
 
         /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no other daemon of the fleet
@@ -105,8 +103,7 @@ settings! {
         /// the daemon refuses requests and names the time to wait. At least four ticks of the layout (the default grows with
         /// them).
         ///
-        /// Time servers step a synchronised clock by less than ten seconds, and with an error of ten seconds the
-        /// time in an ID is still useful.
+        /// Time servers step a synchronised clock by less than ten seconds.
         max_ahead: Duration = r#""10s""# in Source, Restart(CLAIMS), |value| value.duration(MS..=DURATION_MAX);
 
         /// The reaction to a wall clock that steps back: "ride" continues at half speed until the wall clock has caught up,
