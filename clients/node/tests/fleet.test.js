@@ -198,6 +198,15 @@ test("the back-off grows to its limit and varies", () => {
   }
 });
 
+test("others come first, however short the back-off is", async (t) => {
+  t.mock.method(Math, "random", () => 0);
+  const [silent, other] = await startAll("127.0.0.1", "127.0.0.2");
+  silent.onNext = () => true;
+  const client = connect([silent.address, other.address], { answerTimeoutMs: 3000 });
+  assert.equal((await client.batch(1, { maxWaitMs: 0 })).endpoint, other.address);
+  assert.equal(silent.asked.length, 1);
+});
+
 test("an answer sets the back-off back", async () => {
   const [daemon] = await startAll("127.0.0.1");
   const pool = poolOf(daemon.address);

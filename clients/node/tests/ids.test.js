@@ -88,6 +88,7 @@ test("fetches follow the demand, up to the daemon's max_count", async (t) => {
     seen.add(await ids.next());
   }
   assert.equal(seen.size, 3000);
+  assert.equal(daemon.asked[0], 16);
   assert.ok(Math.max(...daemon.asked) > 100 && daemon.asked.at(-1) <= 100);
 });
 

@@ -35,7 +35,7 @@ def need(*modules: str) -> None:
 
 
 def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return str(answer.read().decode())
 
 
@@ -50,7 +50,7 @@ def shop(daemons: list[Daemon], tmp_path: pathlib.Path) -> Iterator[str]:
         env=environment(daemons, tmp_path),
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     try:
         while True:
             assert server.poll() is None and time.monotonic() < deadline, "gunicorn does not answer"

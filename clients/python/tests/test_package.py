@@ -49,7 +49,7 @@ def test_readmes_program_runs_where_nothing_else_is(
         program = program.replace(f"127.0.0.1:{port}", daemon.address)
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     rows = subprocess.Popen(
-        [python, "-c", program.replace("sleep(0.01)", "sleep(0.003)")],
+        [python, "-c", program.replace("sleep(0.01)", "sleep(0.006)")],
         cwd=tmp_path,
         env=env,
         stdout=subprocess.PIPE,
@@ -62,7 +62,7 @@ def test_readmes_program_runs_where_nothing_else_is(
         time.sleep(0.01)
     daemons[0].signal(signal.SIGKILL)
     was_running = rows.poll() is None
-    printed, _ = rows.communicate(timeout=60)
+    printed, _ = rows.communicate(timeout=120)
     assert was_running, f"the daemon was killed after the last row: {printed}"
     assert "\n(1000, " in printed
 

@@ -28,13 +28,14 @@ from snowbank_client._pool import Pool
 
 
 class Fake:
-    """A daemon that is slow, and silent after some answers."""
+    """A daemon that is silent after some answers."""
 
-    def __init__(self, answers: int = 1000, takes_s: float = 0.0) -> None:
+    def __init__(self, answers: int = 1000) -> None:
         self._answers = answers
-        self._takes_s = takes_s
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._next_id = 1
+        #: The counts of the requests for IDs.
+        self.asked: list[int] = []
 
     @property
     def address(self) -> str:
@@ -58,6 +59,7 @@ class Fake:
             length, kind, _, tag = struct.unpack("<IBBH", head)
             body = requests.read(length - 4)
             if kind == 1:
+                self.asked.append(struct.unpack_from("<I", body)[0])
                 self._answers -= 1
                 if self._answers < 0:
                     continue
@@ -70,7 +72,6 @@ class Fake:
         if kind == 2:
             sources = [{"index": 0, "name": "default"}]
             return 0x83, json.dumps({"protocol": 1, "max_count": 9, "sources": sources}).encode()
-        time.sleep(self._takes_s)
         (count,) = struct.unpack_from("<I", body)
         self._next_id += count
         return 0x81, struct.pack("<QII", self._next_id - count, count, 1)
@@ -82,9 +83,9 @@ class Fake:
 
 
 @contextmanager
-def fake(answers: int = 1000, takes_s: float = 0.0) -> Iterator[Fake]:
+def fake(answers: int = 1000) -> Iterator[Fake]:
     """Runs a fake daemon in a thread."""
-    daemon = Fake(answers, takes_s)
+    daemon = Fake(answers)
     thread = threading.Thread(target=daemon.serve, daemon=True)
     thread.start()
     try:
@@ -109,6 +110,24 @@ def test_one_deadline_covers_all_tries() -> None:
         thread.join(30)
         assert ended and isinstance(ended[0], DeadlineError)
         assert daemon.address in str(ended[0])
+
+
+def test_others_come_first_however_short_the_back_off_is() -> None:
+    with fake(answers=0) as silent, fake() as other:
+        addresses = [silent.address, other.address]
+        with Client(addresses, timeout=20, answer_timeout=3, backoff=(1e-9, 1e-9)) as client:
+            assert client.batch(1, max_wait=0).endpoint == other.address
+        assert silent.asked == [1]
+
+
+def test_fetches_start_small_and_follow_the_demand() -> None:
+    with fake() as daemon:
+        with Client(daemon.address, timeout=20, answer_timeout=60) as client:
+            ids = client.ids(max_age=3600)
+            assert [ids.next() for _ in range(5000)] == list(range(1, 5001))
+        asked = daemon.asked
+        assert asked[0] == 16 and max(asked) > 1000
+        assert all(later <= 4 * one for one, later in zip(asked, asked[1:]))
 
 
 def test_one_look_at_equal_worker_ids_is_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:

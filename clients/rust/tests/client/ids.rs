@@ -63,10 +63,10 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
 async fn ids_older_than_the_limit_are_dropped_and_none_are_fetched_while_idle() {
     let asked = Arc::new(AtomicUsize::new(0));
     let daemon = counting(&asked);
-    let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(3_000))).expect("IDs");
+    let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(6_000))).expect("IDs");
     assert_eq!(ids.next().await.expect("an ID"), 1_000);
     assert_eq!(ids.try_next().expect("an ID"), Some(1_001));
-    sleep(ms(4_000)).await;
+    sleep(ms(7_000)).await;
     assert_eq!(asked.load(Ordering::SeqCst), 16, "nobody asked");
     assert_eq!(ids.try_next().expect("no error"), None, "what is there is too old");
     assert_eq!(ids.next().await.expect("a new ID"), 1_016);

@@ -1,6 +1,7 @@
 //! `SharedIds`: one buffer for many tasks and threads.
 
 use std::collections::HashSet;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use snowbank_client::protocol::ErrorCode;
@@ -37,10 +38,12 @@ async fn clones_get_different_ids() {
 /// A caller that waits for the refill and gives up leaves it to the next caller.
 #[tokio::test]
 async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
-    let daemon = FakeDaemon::start(|_, peer| {
+    let (answer, answers) = mpsc::channel();
+    let answers = std::sync::Mutex::new(answers);
+    let daemon = FakeDaemon::start(move |_, peer| {
         peer.greet();
         let (_, tag) = peer.read_next();
-        std::thread::sleep(ms(300));
+        answers.lock().expect("no panic").recv().expect("a word from the test");
         peer.send_run(tag, 7, 2);
         let (_, tag) = peer.read_next();
         peer.refuse(tag, ErrorCode::Exhausted, None, "");
@@ -59,6 +62,8 @@ async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     });
     tokio::time::sleep(ms(50)).await;
     cancelled.abort();
+    cancelled.await.expect_err("it was cancelled");
+    answer.send(()).expect("the daemon waits");
     assert_eq!(waiting.await.expect("no panic"), Ok(7));
     assert_eq!(ids.next().await, Ok(8));
     let error = ids.next().await.expect_err("none left");
