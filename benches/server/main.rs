@@ -8,11 +8,10 @@
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`attacks`], [`cpu`], [`buffer`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]: the
+//! - [`attacks`], [`cpu`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]: the
 //!   tables.
 
 mod attacks;
-mod buffer;
 mod client;
 mod cpu;
 mod disk;
@@ -84,8 +83,6 @@ enum Table {
     Fairness,
     /// One client during an attack by hostile peers, and the same for Redis
     Attacks,
-    /// One ID from the client's buffer
-    Buffer,
     /// Single IDs while the disk is slow
     Disk,
     /// The first ID in a fleet, and single IDs while its etcd is slow
@@ -146,9 +143,6 @@ fn main() -> io::Result<()> {
     }
     if wants(Table::Attacks) {
         attacks::run(&effort)?;
-    }
-    if wants(Table::Buffer) {
-        buffer::run(&effort)?;
     }
     if wants(Table::Disk) {
         disk::run(&effort)?;

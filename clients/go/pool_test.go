@@ -133,6 +133,23 @@ func TestPreferFirstLooksUpAnEarlierName(t *testing.T) {
 	eventually(t, "the first endpoint serves", func() bool { return daemons[0].owns(single(t, client)) })
 }
 
+func TestPreferFirstUsesAnEarlierNameAtItsNewAddress(t *testing.T) {
+	daemons, endpoint := startNamed(t)
+	other := startFake(t, "127.0.0.1:0")
+	names := &fakeNames{ips: []string{"127.0.0.1"}}
+	client := newClient(t, Options{Endpoints: []string{endpoint, other.address}, PreferFirst: true,
+		environment: names.environment()})
+	if id := single(t, client); !daemons[0].owns(id) {
+		t.Errorf("the ID %d of another daemon", id)
+	}
+	daemons[0].stop()
+	if id := single(t, client); !other.owns(id) {
+		t.Errorf("the ID %d of another daemon", id)
+	}
+	names.set("127.0.0.2")
+	eventually(t, "the daemon at the new address serves", func() bool { return daemons[1].owns(single(t, client)) })
+}
+
 func TestNameIsLookedUpAgain(t *testing.T) {
 	daemons, endpoint := startNamed(t)
 	names := &fakeNames{ips: []string{"127.0.0.1"}}

@@ -1,6 +1,7 @@
-"""Runs a recipe for Python of docs/clients.md: recipe.py PAGE NAME PORT PORT.
+"""Runs a recipe for Python of docs/clients.md: recipe.py PAGE NAME PORT [PORT].
 
-Prints each ID. The test kills a daemon meanwhile. At the end threads share the buffer, and a child is forked.
+With two ports it prints each ID. The test kills a daemon meanwhile. At the end threads share the buffer, and a child is
+forked. With one port it draws from a daemon that refuses it, and prints how often that was.
 """
 import os
 import sys
@@ -14,6 +15,15 @@ for fence in ("```python\n", f"```python {name}\n"):
     exec(text.split(fence)[1].split("```")[0])
 
 ids = Ids(connect, [("127.0.0.1", int(port)) for port in ports])
+
+if len(ports) == 1:
+    asked = []
+    fetcher = ids.fetchers[0]
+    ids.fetchers[0] = lambda: asked.append(1) or fetcher()
+    try:
+        ids.next()
+    except Exception as error:
+        sys.exit(f"refused {len(asked)} times: {error}")
 
 
 def draw(count):

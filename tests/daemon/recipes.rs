@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+use crate::secure::write_secret;
 use crate::support::{Setup, skip};
 
 /// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64 KiB, some 3,200 IDs, so the
@@ -74,6 +75,34 @@ fn numbers_rows(front_end: &str, name: &str, mut command: Command) {
     }
     assert!(recipe.wait().expect("it ends").success(), "{name}");
     assert_eq!(ids.len(), DRAWN, "{name}");
+}
+
+/// Runs a recipe against a daemon that asks for a token, which the recipe does not have.
+fn is_refused_once(front_end: &str, name: &str, mut command: Command) {
+    let files = TempDir::new().expect("a folder");
+    let tokens = files.path().join("tokens");
+    write_secret(&tokens, "correct-horse-battery-staple\n");
+    let settings = format!("auth.token_file = \"{}\"", tokens.display());
+    let daemon = Setup::configured(&settings).front_end(front_end).start();
+    let output = command.arg(daemon.addresses[1].tcp().port().to_string()).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && errors.contains("refused 1 times: "), "{name}: {errors}");
+}
+
+#[test]
+fn recipes_do_not_repeat_a_refusal_of_the_request() {
+    for (name, front_end) in [("redis-py", "resp"), ("requests", "http")] {
+        if let Some(python) = newest("venv/bin/python") {
+            is_refused_once(front_end, name, scripted(&python, "recipe.py", name));
+        }
+    }
+    for (name, front_end) in [("ioredis", "resp"), ("node-redis", "resp"), ("fetch", "http")] {
+        if let Some(modules) = newest("node_modules") {
+            let mut command = scripted(Path::new("node"), "recipe.js", name);
+            command.arg(modules);
+            is_refused_once(front_end, name, command);
+        }
+    }
 }
 
 #[test]

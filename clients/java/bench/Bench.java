@@ -3,89 +3,127 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
-import java.util.function.LongSupplier;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.PrimitiveIterator;
 import snowbank.client.Ids;
 import snowbank.client.IdsOptions;
 import snowbank.client.SnowbankClient;
 
-/** Prints what an ID costs, beside INCR of a Redis over a bare socket: {@code ../test bench ADDRESS [REDIS]}. */
+/** Measures an ID with the client, and with a Redis over a bare socket. {@code clients/bench} runs it. */
 public class Bench {
-    private static final int ROUNDS = 5;
-    private static long sink;
+    private static final int ROUNDS = 7;
+    private static final int STRETCHES = 500;
+    /** Enough for the clock's grain, and so few that most stretches see no refill. */
+    private static final int STRETCH = 1_000;
+    private static final int CALLS = 2_000;
+    private static long sum;
 
     private interface Work {
         void run() throws Exception;
     }
 
     public static void main(String[] arguments) throws Exception {
-        try (SnowbankClient client = new SnowbankClient(arguments[0])) {
-            Ids ids = client.ids(IdsOptions.defaults().maxBatch(1_000_000).maxAge(Duration.ofMinutes(1)));
-            LongSupplier next = ids;
-            report("next() of one thread", 20_000_000, () -> draw(next, 20_000_000));
-            report("next() of two threads, each ID", 20_000_000, () -> inTwoThreads(next, 10_000_000));
-            report("batch(1000), each ID", 2_000_000, () -> {
-                for (int call = 0; call < 2_000; call++) {
-                    for (long id : client.batch(1_000).toArray()) {
-                        sink += id;
-                    }
+        switch (arguments[0]) {
+            case "ids" -> ids(arguments[1], arguments[2].split(":"));
+            case "longest" -> longest(arguments[1].split(","), Integer.parseInt(arguments[2]));
+            case "clients" -> clients(arguments[1], Integer.parseInt(arguments[2]));
+            default -> throw new IllegalArgumentException(
+                "usage: ids ADDRESS REDIS | longest ADDRESSES SECONDS | clients ADDRESS COUNT");
+        }
+    }
+
+    /** Prints a row: whose it is, what was measured, and the time for each of {@code count} IDs. */
+    private static void measure(String handle, String what, int count, Work work) throws Exception {
+        long began = System.nanoTime();
+        work.run();
+        System.out.println(handle + "\t" + what + "\t" + (System.nanoTime() - began) / (double) count);
+    }
+
+    private static void ids(String address, String[] redis) throws Exception {
+        try (SnowbankClient client = new SnowbankClient(address);
+                Socket socket = new Socket(redis[0], Integer.parseInt(redis[1]))) {
+            socket.setTcpNoDelay(true);
+            InputStream in = new BufferedInputStream(socket.getInputStream());
+            OutputStream out = socket.getOutputStream();
+            Ids ids = client.ids(IdsOptions.defaults().maxBatch(200_000));
+            for (int round = 0; round < ROUNDS; round++) {
+                for (int stretch = 0; stretch < STRETCHES; stretch++) {
+                    measure("SnowbankClient", "buffer", STRETCH, () -> draw(ids));
                 }
-            });
-            report("batch(1)", 20_000, () -> draw(() -> client.batch(1).iterator().nextLong(), 20_000));
-        }
-        if (arguments.length > 1) {
-            String[] redis = arguments[1].split(":");
-            try (Socket socket = new Socket(redis[0], Integer.parseInt(redis[1]))) {
-                socket.setTcpNoDelay(true);
-                InputStream in = new BufferedInputStream(socket.getInputStream());
-                OutputStream out = socket.getOutputStream();
-                report("Redis, INCR", 20_000, () -> redis(in, out, "INCR ids\r\n", 20_000));
-                report("Redis, INCRBY 1000, each ID", 2_000_000, () -> redis(in, out, "INCRBY ids 1000\r\n", 2_000));
-            }
-        }
-        System.out.println(sink == 42 ? " " : "");
-    }
-
-    private static void draw(LongSupplier ids, int count) {
-        for (int draw = 0; draw < count; draw++) {
-            sink += ids.getAsLong();
-        }
-    }
-
-    private static void inTwoThreads(LongSupplier ids, int each) throws InterruptedException {
-        Thread other = new Thread(() -> {
-            long sum = 0;
-            for (int draw = 0; draw < each; draw++) {
-                sum += ids.getAsLong();
-            }
-            sink += sum;
-        });
-        other.start();
-        draw(ids, each);
-        other.join();
-    }
-
-    private static void redis(InputStream in, OutputStream out, String command, int calls) throws Exception {
-        byte[] bytes = command.getBytes(StandardCharsets.US_ASCII);
-        for (int call = 0; call < calls; call++) {
-            out.write(bytes);
-            int c = in.read();
-            while (c != '\n') {
-                sink += c;
-                c = in.read();
+                measure("SnowbankClient", "one", CALLS, () -> batches(client, 1));
+                measure("SnowbankClient", "batch", CALLS * STRETCH, () -> batches(client, STRETCH));
+                measure("redis", "incr", CALLS, () -> {
+                    for (int call = 0; call < CALLS; call++) {
+                        sum += redis(in, out, "INCR ids\r\n");
+                    }
+                });
+                measure("redis", "incrby", CALLS * STRETCH, () -> {
+                    for (int call = 0; call < CALLS; call++) {
+                        long last = redis(in, out, "INCRBY ids " + STRETCH + "\r\n");
+                        for (long id = last - STRETCH + 1; id <= last; id++) {
+                            sum += id;
+                        }
+                    }
+                });
             }
         }
     }
 
-    /** Prints the best and the median round: what the machine does beside it only adds. */
-    private static void report(String name, int count, Work work) throws Exception {
-        double[] nanos = new double[ROUNDS];
-        for (int round = 0; round < ROUNDS; round++) {
-            long began = System.nanoTime();
-            work.run();
-            nanos[round] = (System.nanoTime() - began) / (double) count;
+    private static void draw(Ids ids) {
+        for (int drawn = 0; drawn < STRETCH; drawn++) {
+            sum += ids.next();
         }
-        java.util.Arrays.sort(nanos);
-        System.out.printf("%-32s best %10.1f ns, median %10.1f ns%n", name, nanos[0], nanos[ROUNDS / 2]);
+    }
+
+    private static void batches(SnowbankClient client, int count) {
+        for (int call = 0; call < CALLS; call++) {
+            for (PrimitiveIterator.OfLong ids = client.batch(count).iterator(); ids.hasNext();) {
+                sum += ids.nextLong();
+            }
+        }
+    }
+
+    /** Sends a command, and returns the integer of the reply. */
+    private static long redis(InputStream in, OutputStream out, String command) throws Exception {
+        out.write(command.getBytes(StandardCharsets.US_ASCII));
+        StringBuilder line = new StringBuilder();
+        for (int c = in.read(); c != '\n'; c = in.read()) {
+            line.append((char) c);
+        }
+        return Long.parseLong(line.substring(1).trim());
+    }
+
+    /** Draws 100 IDs each millisecond, and prints the longest {@code next()} in ms. */
+    private static void longest(String[] addresses, int seconds) throws Exception {
+        try (SnowbankClient client = new SnowbankClient(addresses)) {
+            sum += client.next();
+            System.out.println("drawing");
+            long longestNanos = 0;
+            long end = System.nanoTime() + seconds * 1_000_000_000L;
+            while (System.nanoTime() < end) {
+                for (int drawn = 0; drawn < 100; drawn++) {
+                    long began = System.nanoTime();
+                    sum += client.next();
+                    longestNanos = Math.max(longestNanos, System.nanoTime() - began);
+                }
+                Thread.sleep(1);
+            }
+            System.out.println(longestNanos / 1e6);
+        }
+    }
+
+    /** Makes clients with a buffer each, and keeps them until it is killed. */
+    private static void clients(String address, int count) throws Exception {
+        List<SnowbankClient> kept = new ArrayList<>();
+        for (int made = 0; made < count; made++) {
+            SnowbankClient client = new SnowbankClient(address);
+            sum += client.next();
+            kept.add(client);
+        }
+        System.gc();
+        System.out.println("ready");
+        Thread.sleep(60_000);
+        kept.forEach(SnowbankClient::close);
     }
 }

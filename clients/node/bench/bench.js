@@ -1,149 +1,122 @@
-/**
- * Measures the client beside Redis clients in one run. After `npm run build`:
- *
- *     tests/clients/install     # at the root: ioredis and node-redis, into target/clients
- *     SNOWBANK_DAEMON=target/release/snowbank node clients/node/bench/bench.js
- *
- * It needs redis-server. Every row is the best of three rounds.
- */
+/** Measures an ID with the client, and with ioredis. `clients/bench` runs it after `npm run build`. */
 
-import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
-import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "../dist/index.js";
-import { Daemon, freePort } from "../tests/support/daemon.js";
 
-const ROUNDS = 3;
-const BATCH = 1000;
+const ROUNDS = 7;
+const STRETCHES = 500;
+/** Enough for the clock's grain, and so few that most stretches see no refill. */
+const STRETCH = 1000;
+const CALLS = 2000;
 
-/** The modules of Redis clients. */
-const modules =
-  process.env.REDIS_CLIENTS ?? new URL("../../../target/clients/", import.meta.url).pathname;
-const load = createRequire(`${modules}/`);
+/** Keeps a call from being optimised away. */
+function use(id) {
+  if (id < 1n) {
+    throw new Error(`no ID: ${id}`);
+  }
+}
 
-async function row(name, count, work) {
-  const rounds = [];
+/** Prints a row: whose it is, what was measured, and the time for each of `count` IDs. */
+async function measure(handle, what, count, work) {
+  const began = process.hrtime.bigint();
+  await work();
+  console.log(`${handle}\t${what}\t${Number(process.hrtime.bigint() - began) / count}`);
+}
+
+async function measureIds(address, redis) {
+  const client = new Client(address);
+  const ids = client.ids({ maxBatch: 200_000 });
+  const tryNext = async () => {
+    for (let drawn = 0; drawn < STRETCH; drawn += 1) {
+      use(ids.tryNext() ?? (await ids.next()));
+    }
+  };
+  const next = async () => {
+    for (let drawn = 0; drawn < STRETCH; drawn += 1) {
+      use(await ids.next());
+    }
+  };
   for (let round = 0; round < ROUNDS; round += 1) {
-    const began = process.hrtime.bigint();
-    const waitedNs = (await work(count)) ?? 0;
-    rounds.push((Number(process.hrtime.bigint() - began) - waitedNs) / count);
+    for (let stretch = 0; stretch < STRETCHES; stretch += 1) {
+      await measure("tryNext", "buffer", STRETCH, tryNext);
+    }
+    for (let stretch = 0; stretch < STRETCHES; stretch += 1) {
+      await measure("await next", "buffer", STRETCH, next);
+    }
+    await measure("tryNext", "one", CALLS, () => batches(client, 1));
+    await measure("tryNext", "batch", CALLS * STRETCH, () => batches(client, STRETCH));
+    await measureRedis(redis);
   }
-  console.log(
-    `${name.padEnd(44)} ${Math.min(...rounds)
-      .toFixed(1)
-      .padStart(9)} ns an ID`,
-  );
+  client.close();
 }
 
-/** Draws IDs by `tryNext` alone. Returns the time in which the buffer was empty, in ns. */
-async function tryNext(ids, count) {
-  let waitedNs = 0;
-  for (let drawn = 0; drawn < count; drawn += 1) {
-    if (ids.tryNext() === undefined) {
-      const began = process.hrtime.bigint();
-      await ids.next();
-      waitedNs += Number(process.hrtime.bigint() - began);
+async function batches(client, count) {
+  for (let call = 0; call < CALLS; call += 1) {
+    for (const id of await client.batch(count)) {
+      use(id);
     }
   }
-  return waitedNs;
 }
 
-async function snowbank(client) {
-  const ids = client.ids();
-  await row("Snowbank, tryNext with IDs in the buffer", 2_000_000, (count) => tryNext(ids, count));
-  await row("Snowbank, tryNext and the waits for refills", 2_000_000, async (count) => {
-    await tryNext(ids, count);
-  });
-  await row("Snowbank, await next()", 500_000, async (count) => {
-    for (let drawn = 0; drawn < count; drawn += 1) {
-      await ids.next();
+async function measureRedis(redis) {
+  await measure("redis", "incr", CALLS, async () => {
+    for (let call = 0; call < CALLS; call += 1) {
+      use(BigInt(await redis.incr("ids")));
     }
   });
-  await row(`Snowbank, batch(${BATCH}), iterated`, 1_000_000, async (count) => {
-    for (let drawn = 0; drawn < count; ) {
-      for (const id of await client.batch(BATCH)) {
-        drawn += id > 0n ? 1 : 0;
-      }
-    }
-  });
-  await row("Snowbank, batch(1), one after the other", 10_000, async (count) => {
-    for (let drawn = 0; drawn < count; drawn += 1) {
-      await client.batch(1);
-    }
-  });
-}
-
-/** `increase` is INCR by one, or INCRBY with a number. */
-async function redis(name, increase) {
-  await row(`${name}, INCR`, 10_000, async (count) => {
-    for (let drawn = 0; drawn < count; drawn += 1) {
-      await increase(1);
-    }
-  });
-  await row(`${name}, INCRBY ${BATCH}`, 1_000_000, async (count) => {
-    for (let drawn = 0; drawn < count; ) {
-      const last = BigInt(await increase(BATCH));
-      for (let id = last - BigInt(BATCH - 1); id <= last; id += 1n) {
-        drawn += id > 0n ? 1 : 0;
+  await measure("redis", "incrby", CALLS * STRETCH, async () => {
+    for (let call = 0; call < CALLS; call += 1) {
+      const last = BigInt(await redis.incrby("ids", STRETCH));
+      for (let id = last - BigInt(STRETCH - 1); id <= last; id += 1n) {
+        use(id);
       }
     }
   });
 }
 
-/** Measures the longest wait for an ID while one of two daemons gets a signal. */
-async function longest(signal) {
-  const daemons = [await Daemon.start(1), await Daemon.start(2)];
-  const client = new Client(daemons.map((daemon) => daemon.address));
+/** Draws 100 IDs each millisecond, and prints the longest `next()` in ms. */
+async function longest(addresses, seconds) {
+  const client = new Client(addresses);
   const ids = client.ids();
+  await ids.next();
+  console.log("drawing");
   let longestMs = 0;
-  const end = performance.now() + 2500;
-  for (let isDone = false; performance.now() < end; ) {
-    const began = performance.now();
-    await ids.next();
-    longestMs = Math.max(longestMs, performance.now() - began);
-    if (!isDone && end - performance.now() < 2000) {
-      isDone = true;
-      daemons[0].signal(signal);
+  for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(1)) {
+    for (let drawn = 0; drawn < 100; drawn += 1) {
+      const began = performance.now();
+      await ids.next();
+      longestMs = Math.max(longestMs, performance.now() - began);
     }
-    await sleep(0.2);
   }
-  console.log(`the longest next() over a ${signal}: ${longestMs.toFixed(1)} ms`);
+  console.log(longestMs);
   client.close();
-  await Promise.all(daemons.map((daemon) => daemon.end()));
 }
 
-const port = await freePort();
-const server = spawn("redis-server", [
-  ...["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
-]);
-const daemon = await Daemon.start(1);
-try {
-  const client = new Client(daemon.address);
-  await snowbank(client);
-  client.close();
-  await isListening(port);
-  const Redis = load("ioredis");
-  const io = new Redis(port, "127.0.0.1");
-  await redis("ioredis", (by) => (by === 1 ? io.incr("ids") : io.incrby("ids", by)));
-  io.disconnect();
-  const node = load("redis").createClient({ url: `redis://127.0.0.1:${port}` });
-  await node.connect();
-  await redis("node-redis", (by) => (by === 1 ? node.incr("ids") : node.incrBy("ids", by)));
-  node.destroy();
-  await longest("SIGKILL");
-  await longest("SIGSTOP");
-} finally {
-  server.kill();
-  await daemon.end();
+/** Makes clients with a buffer each, and keeps them until it is killed. */
+async function clients(address, count) {
+  const kept = [];
+  for (let made = 0; made < count; made += 1) {
+    const client = new Client(address);
+    const ids = client.ids();
+    await ids.next();
+    kept.push({ client, ids });
+  }
+  console.log("ready");
+  await sleep(60_000);
 }
 
-async function isListening(port) {
-  for (let isThere = false; !isThere; await sleep(10)) {
-    const socket = connect(port, "127.0.0.1");
-    isThere = await new Promise((done) => {
-      socket.once("connect", () => done(true)).once("error", () => done(false));
-    });
-    socket.destroy();
-  }
+const [what, first, second] = process.argv.slice(2);
+if (what === "ids") {
+  const Redis = createRequire(`${process.env.LIBRARIES}/`)("ioredis");
+  const [host, port] = second.split(":");
+  const redis = new Redis(Number(port), host);
+  await measureIds(first, redis);
+  redis.disconnect();
+} else if (what === "longest") {
+  await longest(first.split(","), Number(second));
+} else if (what === "clients") {
+  await clients(first, Number(second));
+} else {
+  throw new Error("usage: ids ADDRESS REDIS | longest ADDRESSES SECONDS | clients ADDRESS COUNT");
 }

@@ -53,7 +53,8 @@ export class Settings {
 
   /** Checks the options. Throws `bad_argument`. */
   constructor(addresses: string | readonly string[], options: ClientOptions) {
-    const list = typeof addresses === "string" ? [addresses] : [...addresses];
+    // A variable of the environment that is not set is undefined.
+    const list = typeof addresses === "string" ? [addresses] : [...(addresses ?? [])];
     if (list.length === 0) {
       throw badArgument('no address is given; at least one is needed, such as "127.0.0.1:7660"');
     }

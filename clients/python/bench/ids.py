@@ -1,47 +1,30 @@
-"""Measures an ID from the buffer, one by one and in batches, and the longest wait in a kill.
-
-    bench/ids.py SNOWBANK          (the path of a release build)
-
-It starts two daemons, and a Redis beside them if redis-server and redis-py are there. Each figure
-is the best of five rounds.
-"""
+"""Measures what an ID costs with the client, and with redis-py. clients/bench runs it."""
 
 from __future__ import annotations
 
 import asyncio
-import pathlib
-import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable
+from typing import Callable
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "tests")]
+from snowbank_client import AsyncClient, Client
 
-from support import Daemon, free_port  # noqa: E402
-
-from snowbank_client import AsyncClient, Client  # noqa: E402
-
-ROUNDS = 5
-
-
-def report(name: str, ids: int, work: Callable[[], object]) -> None:
-    """Prints the time for each ID of work that draws so many."""
-    best = min(seconds(work) for _ in range(ROUNDS))
-    print(f"{name:48} {best / ids * 1e9:12,.0f} ns an ID")
+ROUNDS = 7
+STRETCHES = 500
+#: Enough for the clock's grain, and so few that most stretches see no refill.
+STRETCH = 1_000
+CALLS = 1_000
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Returns the time that work takes."""
-    began = time.perf_counter()
+def measure(handle: str, what: str, count: int, work: Callable[[], object]) -> None:
+    """Prints a row: whose it is, what was measured, and the time for each of `count` IDs."""
+    began = time.perf_counter_ns()
     work()
-    return time.perf_counter() - began
+    print(f"{handle}\t{what}\t{(time.perf_counter_ns() - began) / count}")
 
 
-def repeat(count: int, call: Callable[[], object]) -> Callable[[], object]:
+def repeat(count: int, call: Callable[[], object]) -> Callable[[], None]:
     """Returns work that makes a call so many times."""
 
     def work() -> None:
@@ -51,111 +34,110 @@ def repeat(count: int, call: Callable[[], object]) -> Callable[[], object]:
     return work
 
 
-def snowbank(addresses: list[str]) -> None:
-    """Measures the client for threads."""
+def with_threads(address: str, redis_address: str) -> None:
+    """Measures the client for threads, and redis-py."""
+    import redis  # noqa: PLC0415
+
+    host, port = redis_address.split(":")
+    counter = redis.Redis(host, int(port))
+
+    def block() -> list[int]:
+        last = int(counter.incrby("ids", STRETCH))
+        return list(range(last - STRETCH + 1, last + 1))
+
+    with Client(address) as client:
+        ids = client.ids(max_batch=200_000)
+        for _ in range(ROUNDS):
+            for _ in range(STRETCHES):
+                measure("Client", "buffer", STRETCH, repeat(STRETCH, ids.next))
+            measure("Client", "one", CALLS, repeat(CALLS, lambda: client.batch(1)))
+            batches = repeat(CALLS, lambda: list(client.batch(STRETCH)))
+            measure("Client", "batch", CALLS * STRETCH, batches)
+            measure("redis", "incr", CALLS, repeat(CALLS, lambda: counter.incr("ids")))
+            measure("redis", "incrby", CALLS * STRETCH, repeat(CALLS, block))
+
+
+async def measure_async(
+    what: str, calls: int, ids: int, call: Callable[[], Awaitable[object]]
+) -> None:
+    """Prints a row of the client for asyncio."""
+    began = time.perf_counter_ns()
+    for _ in range(calls):
+        await call()
+    print(f"AsyncClient\t{what}\t{(time.perf_counter_ns() - began) / ids}")
+
+
+async def with_asyncio(address: str) -> None:
+    """Measures the client for asyncio."""
+    async with AsyncClient(address) as client:
+        ids = client.ids(max_batch=200_000)
+
+        async def batch() -> list[int]:
+            return list(await client.batch(STRETCH))
+
+        for _ in range(ROUNDS):
+            for _ in range(STRETCHES):
+                await measure_async("buffer", STRETCH, STRETCH, ids.next)
+            await measure_async("one", CALLS, CALLS, lambda: client.batch(1))
+            await measure_async("batch", CALLS, CALLS * STRETCH, batch)
+
+
+def longest(addresses: list[str], drawing_s: float) -> None:
+    """Draws 100 IDs each millisecond, and prints the longest `next()` in ms."""
     with Client(addresses) as client:
         ids = client.ids()
         ids.next()
-        report("Client, ids().next()", 1_000_000, repeat(1_000_000, ids.next))
-        report("Client, batch(1)", 2_000, repeat(2_000, lambda: client.batch(1)))
-        report("Client, list(batch(1000))", 500_000, repeat(500, lambda: list(client.batch(1000))))
+        print("drawing", flush=True)
+        longest_ns, end = 0, time.monotonic() + drawing_s
+        while time.monotonic() < end:
+            for _ in range(100):
+                began = time.perf_counter_ns()
+                ids.next()
+                longest_ns = max(longest_ns, time.perf_counter_ns() - began)
+            time.sleep(0.001)
+        print(longest_ns / 1e6)
 
 
-async def snowbank_with_asyncio(addresses: list[str]) -> None:
-    """Measures the client for asyncio."""
+async def longest_with_asyncio(addresses: list[str], drawing_s: float) -> None:
+    """Does the same with asyncio."""
     async with AsyncClient(addresses) as client:
         ids = client.ids()
-        best = {"ids().next()": 1e9, "batch(1)": 1e9}
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
-            for _ in range(500_000):
+        await ids.next()
+        print("drawing", flush=True)
+        longest_ns, end = 0, time.monotonic() + drawing_s
+        while time.monotonic() < end:
+            for _ in range(100):
+                began = time.perf_counter_ns()
                 await ids.next()
-            between = time.perf_counter()
-            for _ in range(2_000):
-                await client.batch(1)
-            ended = time.perf_counter()
-            best["ids().next()"] = min(best["ids().next()"], (between - began) / 500_000)
-            best["batch(1)"] = min(best["batch(1)"], (ended - between) / 2_000)
-        for name, found in best.items():
-            print(f"{'AsyncClient, ' + name:48} {found * 1e9:12,.0f} ns an ID")
+                longest_ns = max(longest_ns, time.perf_counter_ns() - began)
+            await asyncio.sleep(0.001)
+        print(longest_ns / 1e6)
 
 
-@contextmanager
-def redis_server(folder: str) -> Iterator[int]:
-    """Starts a Redis, and yields its port."""
-    port = free_port()
-    options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
-    options += ["--save", "", "--appendonly", "no"]
-    server = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
-    try:
-        yield port
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def redis(folder: str) -> None:
-    """Measures redis-py with a Redis."""
-    try:
-        import redis as redis_py  # noqa: PLC0415
-    except ImportError:
-        print("missing: redis-py")
-        return
-    with redis_server(folder) as port:
-        client = redis_py.Redis(port=port, retry_on_error=[ConnectionError])
-        while True:
-            try:
-                client.ping()
-                break
-            except redis_py.ConnectionError:
-                time.sleep(0.02)
-        report("redis-py, INCR", 2_000, repeat(2_000, lambda: client.incr("ids")))
-
-        def block() -> list[int]:
-            last = int(client.incrby("ids", 1000))
-            return list(range(last - 999, last + 1))
-
-        report("redis-py, INCRBY 1000", 500_000, repeat(500, block))
-
-
-def longest_next(daemons: list[Daemon], number: int) -> float:
-    """Returns the longest `next()` in seconds while the daemon in use gets a signal."""
-    with Client([daemon.address for daemon in daemons]) as client:
+def clients(address: str, count: int) -> None:
+    """Makes clients with a buffer each, and keeps them until it is killed."""
+    kept = []
+    for _ in range(count):
+        client = Client(address)
         ids = client.ids()
-        longest, ends = 0.0, time.perf_counter() + 3
-        strikes: float | None = time.perf_counter() + 1
-        while time.perf_counter() < ends:
-            longest = max(longest, seconds(ids.next))
-            if strikes is not None and time.perf_counter() > strikes:
-                daemons[0].signal(number)
-                strikes = None
-    return longest
+        ids.next()
+        kept.append((client, ids))
+    print("ready", flush=True)
+    time.sleep(60)
 
 
-def main(program: str) -> None:
-    """Measures everything."""
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as ends:
-        daemons = [Daemon(program, worker, pathlib.Path(folder)) for worker in (1, 2)]
-        for daemon in daemons:
-            daemon.start()
-            ends.callback(daemon.end)
-        addresses = [daemon.address for daemon in daemons]
-        snowbank(addresses)
-        asyncio.run(snowbank_with_asyncio(addresses))
-        redis(folder)
-        for name, number in [("kill -9", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP)]:
-            longest_ms = max(_one(daemons, number) for _ in range(3)) * 1e3
-            print(f"{'longest next(), ' + name + ' of its daemon':48} {longest_ms:12,.1f} ms")
-
-
-def _one(daemons: list[Daemon], number: int) -> float:
-    longest = longest_next(daemons, number)
-    if number == signal.SIGSTOP:
-        daemons[0].signal(signal.SIGCONT)
+def main(what: str, first: str, second: str) -> None:
+    """Measures what the arguments say."""
+    if what == "ids":
+        with_threads(first, second)
+        asyncio.run(with_asyncio(first))
+    elif what == "longest":
+        longest(first.split(","), float(second))
+    elif what == "longest-async":
+        asyncio.run(longest_with_asyncio(first.split(","), float(second)))
     else:
-        daemons[0].start()
-    return longest
+        clients(first, int(second))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -33,7 +33,7 @@ NOWHERE = "127.0.0.1:1"
         ("[::1]", r"write \[::1\]:7660"),
         ("[ids]:7660", "not an IPv6 address"),
         ("256.0.0.1:7660", "not an IPv4 address"),
-        ("http://ids-1:7660", "brackets|cannot be part"),
+        ("http://ids-1:7660", "leave out the scheme"),
         ("ids 1:7660", "cannot be part of a host name"),
         ("tls:unix:/run/x", "takes no TLS"),
         ("/run/x", "written unix:/run/x"),

@@ -80,6 +80,8 @@ def _split(text: str) -> tuple[str, int]:
         if not after.startswith(":"):
             raise ValueError(f"the port is missing; write [{host}]:7660")
         return host, _parse_port(after[1:])
+    if "://" in text:
+        raise ValueError("leave out the scheme; write ids-1:7660 or tls:ids-1:7660")
     host, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"the port is missing; write {text}:7660")

@@ -82,7 +82,8 @@ def make(
         raise ValueError("key_file is given without cert_file; give both")
     if take_turns and prefer_first:
         raise ValueError("both take_turns and prefer_first are given; give one of them")
-    texts = [addresses] if isinstance(addresses, str) else list(addresses)
+    # A variable of the environment that is not set is None.
+    texts = [addresses] if isinstance(addresses, str) else list(addresses or ())
     parsed = tuple(dict.fromkeys(_address.parse(text) for text in texts))
     if not parsed:
         raise ValueError("no address is given; at least one is needed")

@@ -104,7 +104,7 @@ impl Ids {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it takes &self, so it cannot be an iterator")]
     pub fn next(&self) -> Result<u64, Error> {
-        match self.ids.take() {
+        match self.ids.try_next()? {
             Some(id) => Ok(id),
             None => self.next_from_buffer(),
         }

@@ -65,22 +65,17 @@ impl SharedIds {
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
     #[inline]
     pub fn try_next(&self) -> Result<Option<u64>, Error> {
-        match self.take() {
-            Some(id) => Ok(Some(id)),
-            None => {
-                self.check_process()?;
-                self.lock().try_next()
-            }
-        }
+        self.check_process()?;
+        self.lock().try_next()
     }
 
     /// Returns an error in a forked child.
-    pub(in crate::client) fn check_process(&self) -> Result<(), Error> {
+    fn check_process(&self) -> Result<(), Error> {
         if forked(&self.inner.process) { Err(Error::Forked) } else { Ok(()) }
     }
 
     #[inline]
-    pub(in crate::client) fn take(&self) -> Option<u64> {
+    fn take(&self) -> Option<u64> {
         if forked(&self.inner.process) { None } else { self.lock().take() }
     }
 

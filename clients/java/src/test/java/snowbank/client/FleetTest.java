@@ -86,10 +86,7 @@ class FleetTest {
                 SnowbankClient client = new SnowbankClient(options("ids.example:" + one.port()).takeTurns(true))) {
             List<FakeDaemon> daemons = List.of(one, two, three);
             client.batch(1);
-            await(() -> {
-                client.batch(1);
-                return daemons.stream().allMatch(daemon -> daemon.requests.get() > 0);
-            });
+            callUntil(client, () -> daemons.stream().allMatch(daemon -> daemon.requests.get() > 0));
             assertTurns(client, 10, daemons);
             two.stop();
             int before = two.requests.get();
@@ -98,10 +95,7 @@ class FleetTest {
             }
             assertEquals(before, two.requests.get());
             two.start();
-            await(() -> {
-                client.batch(1);
-                return two.requests.get() > before;
-            });
+            callUntil(client, () -> two.requests.get() > before);
             assertTurns(client, 10, daemons);
         }
     }
@@ -154,10 +148,7 @@ class FleetTest {
                     options("ids.example:" + one.port(), two.endpoint()).preferFirst(true))) {
             assertEquals(1_000_000, client.batch(1).last());
             addresses = List.of("127.0.0.2");
-            await(() -> {
-                client.batch(1);
-                return one.requests.get() > 0;
-            });
+            callUntil(client, () -> one.requests.get() > 0);
         }
     }
 
@@ -173,10 +164,7 @@ class FleetTest {
             old.stop();
             assertEquals(1_000_000, client.batch(1).last());
             addresses = List.of("127.0.0.3");
-            await(() -> {
-                client.batch(1);
-                return moved.requests.get() > 0;
-            });
+            callUntil(client, () -> moved.requests.get() > 0);
         }
     }
 
@@ -233,10 +221,7 @@ class FleetTest {
                 FakeDaemon other = new FakeDaemon("127.0.0.1", 0, 1_000, sources.formatted(7));
                 SnowbankClient client = new SnowbankClient(one.endpoint(), other.endpoint())) {
             other.setSourcesAfterGreeting(sources.formatted(8));
-            await(() -> {
-                client.batch(1);
-                return other.greetings.get() == 2;
-            });
+            callUntil(client, () -> other.greetings.get() == 2);
             client.batch(1);
         }
     }
@@ -265,6 +250,14 @@ class FleetTest {
             assertEquals(SnowbankException.Reason.SAME_WORKER_IDS,
                 assertThrows(SnowbankException.class, ids::next).reason());
         }
+    }
+
+    /** Calls until what the calls cause is there. */
+    private static void callUntil(SnowbankClient client, BooleanSupplier condition) throws InterruptedException {
+        await(() -> {
+            client.batch(1);
+            return condition.getAsBoolean();
+        });
     }
 
     private static void await(BooleanSupplier condition) throws InterruptedException {
