@@ -213,10 +213,10 @@ impl Counts {
         }
     }
 
-    /// Returns the share of all requests that were refused or unanswered, those of the warm-up included.
-    pub(crate) fn error_share(&self) -> f64 {
+    /// Returns the share of all requests that were refused, those of the warm-up included, and of so many unanswered.
+    pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let in_warm_up: u64 = self.warm_up_refused.values().map(|refusals| refusals.count).sum();
-        let errors = self.refused_count() + in_warm_up + self.unanswered;
+        let errors = self.refused_count() + in_warm_up + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64
     }
 

@@ -259,10 +259,7 @@ fn shared(
         peers: targets.into_iter().zip(greeted).map(peer).collect(),
         origin: Instant::now() + START_DELAY,
         lanes: lanes(scenario),
-        stalls: Arc::new(Stalls::of_measurement(
-            scenario.warm_up.as_nanos() as u64,
-            scenario.ends_at().as_nanos() as u64,
-        )),
+        stalls: Arc::new(Stalls::of_measurement(scenario.warm_up.as_nanos() as u64)),
         stop: AtomicBool::new(false),
     }
 }
@@ -292,6 +289,7 @@ impl Outcome {
         let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
         let per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
         let same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
+        let elapsed = collected.elapsed(scenario, origin);
         let Some(first) = peers.into_iter().next() else { unreachable!("a run has a target") };
         Self {
             address: addresses.join(", "),
@@ -301,8 +299,9 @@ impl Outcome {
             per_second,
             promise: first.promise,
             rounds: 1,
-            elapsed: collected.elapsed(scenario, origin),
-            stalls: stalls.sum(),
+            elapsed,
+            // A stall at the end of the load delays the last answers, and counts until they have come.
+            stalls: stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64),
             held_up: Duration::ZERO,
             collected,
         }

@@ -190,7 +190,7 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
 
 /// Returns what the sleepers find.
 fn watched(cores: &[Core; 2]) -> Stalls {
-    let stalls = Stalls::of_measurement(0, RUN_NS);
+    let stalls = Stalls::of_measurement(0);
     for core in cores {
         let mut nap = Nap::first(0);
         while nap.from_ns < RUN_NS {
@@ -216,7 +216,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Run {
     let cores = machine(target, noise, random);
     let stalls = watched(&cores);
     let stops = Core { all: own_stops(target, &cores, random), own: Spans::new() };
-    let mut run = Run { stalls: stalls.sum(), ..Run::default() };
+    let mut run = Run { stalls: stalls.sum(RUN_NS), ..Run::default() };
     let mut free = 0;
     for number in 0..RUN_NS / STEP_NS {
         let intended_ns = number * STEP_NS;
@@ -353,7 +353,7 @@ fn stalls_are_found_in_their_length() {
     for noise in [Noise::Bursts, Noise::Host] {
         let mut random = fastrand::Rng::with_seed(1);
         let cores = machine(Target::Sound, noise, &mut random);
-        let found = watched(&cores).sum().total.as_nanos() as u64;
+        let found = watched(&cores).sum(RUN_NS).total.as_nanos() as u64;
         // The union of both cores' gaps.
         let mut true_ns = 0;
         let mut until = 0;

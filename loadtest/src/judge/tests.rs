@@ -164,6 +164,14 @@ fn requests_that_left_in_a_bunch_are_the_generators() {
     behind.late_at_fault = Duration::from_millis(500);
     assert_eq!(verdict(&behind, &many).exit_code(), 2, "those unanswered are not the target's, either");
     assert_eq!(verdict(&behind, &[]).exit_code(), 1, "without a fault they are");
+    behind.unanswered = 500;
+    behind.refused.insert(6, Refusals { count: 1, first_message: "too many".into() });
+    let (promise, budget) = (Promise::unknown(None), Objectives { errors: 0.01, ..objectives() });
+    assert_eq!(
+        judge(&evidence(&behind, &many, &promise), &budget).exit_code(),
+        2,
+        "1 of 1,000 may be refused"
+    );
 }
 
 #[test]

@@ -14,7 +14,11 @@ pub(super) fn by_generator(reason: &str) -> String {
 /// Returns the reasons why more requests failed than may.
 pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<String> {
     let counts = evidence.counts;
-    if counts.error_share() <= objectives.errors {
+    // What is still open when the user or a fault of the generator ends a run was not refused.
+    let is_cut_short = evidence.interrupted || !evidence.faults.is_empty();
+    let unanswered = if is_cut_short { 0 } else { counts.unanswered };
+    let share = counts.error_share(unanswered);
+    if share <= objectives.errors {
         return Vec::new();
     }
     let mut reasons = Vec::new();
@@ -28,12 +32,11 @@ pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<St
         let requests = counted(in_warm_up, "request");
         reasons.push(format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)));
     }
-    // What is still open when the user or a fault of the generator ends a run was not refused.
-    if counts.unanswered > 0 && !evidence.interrupted && evidence.faults.is_empty() {
-        reasons.push(format!("no answer to {}", counted(counts.unanswered, "request")));
+    if unanswered > 0 {
+        reasons.push(format!("no answer to {}", counted(unanswered, "request")));
     }
     if let (Some(last), true) = (reasons.last_mut(), objectives.errors > 0.0) {
-        let [found, limit] = [counts.error_share(), objectives.errors].map(|share| grouped(share * 100.0));
+        let [found, limit] = [share, objectives.errors].map(|share| grouped(share * 100.0));
         last.push_str(&format!("; {found} % errors (limit {limit} %)"));
     }
     reasons

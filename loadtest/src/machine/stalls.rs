@@ -39,9 +39,8 @@ pub(crate) struct Stalls(Mutex<Record>);
 
 #[derive(Debug, Default)]
 struct Record {
-    /// The measurement: only what lies in it is in the sum.
+    /// The start of the measurement.
     from_ns: u64,
-    until_ns: u64,
     /// Ascending; no two overlap.
     recent: VecDeque<Stall>,
     /// The sum of those that are no longer kept.
@@ -62,9 +61,9 @@ impl Stall {
 }
 
 impl Stalls {
-    /// Returns the record of a run whose measurement is between these instants.
-    pub(crate) fn of_measurement(from_ns: u64, until_ns: u64) -> Self {
-        Self(Mutex::new(Record { from_ns, until_ns, ..Record::default() }))
+    /// Returns the record of a run whose measurement begins at this instant.
+    pub(crate) fn of_measurement(from_ns: u64) -> Self {
+        Self(Mutex::new(Record { from_ns, ..Record::default() }))
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
@@ -81,15 +80,15 @@ impl Stalls {
         while let Some(&first) = record.recent.front()
             && first.until_ns + KEPT_NS < stall.until_ns
         {
-            record.past = record.with(record.past, first);
+            record.past = record.with(record.past, first, u64::MAX);
             record.recent.pop_front();
         }
     }
 
-    /// Returns the sum of the stalls in the measurement.
-    pub(crate) fn sum(&self) -> StallSum {
+    /// Returns the sum of the stalls in the measurement, which ended at this instant.
+    pub(crate) fn sum(&self, until_ns: u64) -> StallSum {
         let record = self.record();
-        record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall))
+        record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall, until_ns))
     }
 
     /// Returns the delay that the machine may have caused to a request that left and came back at these
@@ -108,8 +107,8 @@ impl Stalls {
 
 impl Record {
     /// Adds the part of a stall that lies in the measurement.
-    fn with(&self, sum: StallSum, stall: Stall) -> StallSum {
-        let width_ns = stall.until_ns.min(self.until_ns).saturating_sub(stall.from_ns.max(self.from_ns));
+    fn with(&self, sum: StallSum, stall: Stall, until_ns: u64) -> StallSum {
+        let width_ns = stall.until_ns.min(until_ns).saturating_sub(stall.from_ns.max(self.from_ns));
         let length = Duration::from_nanos(width_ns.min(stall.lost_ns));
         StallSum {
             count: sum.count + u64::from(!length.is_zero()),
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     fn stalls(from_ns: u64, all: &[(u64, u64)]) -> Stalls {
-        let stalls = Stalls::of_measurement(from_ns, u64::MAX);
+        let stalls = Stalls::of_measurement(from_ns);
         for &(from_ns, until_ns) in all {
             stalls.add(Stall { from_ns, until_ns, lost_ns: until_ns - from_ns });
         }
@@ -142,20 +141,21 @@ mod tests {
 
     #[test]
     fn what_two_cores_lost_at_the_same_time_counts_once() {
-        let all = stalls(0, &[(10, 20), (40, 50), (15, 25), (45, 48)]).sum();
+        let all = stalls(0, &[(10, 20), (40, 50), (15, 25), (45, 48)]).sum(u64::MAX);
         assert_eq!((all.count, all.total.as_nanos(), all.longest.as_nanos()), (2, 25, 15));
     }
 
     #[test]
     fn stalls_are_not_joined_over_a_gap() {
-        let all = stalls(0, &[(10, 20), (20, 30), (31, 41)]).sum();
+        let all = stalls(0, &[(10, 20), (20, 30), (31, 41)]).sum(u64::MAX);
         assert_eq!((all.count, all.longest.as_nanos()), (3, 10));
     }
 
     #[test]
     fn only_the_measurement_counts() {
-        let all = stalls(15, &[(0, 10), (10, 20), (40, 50)]).sum();
-        assert_eq!((all.count, all.total.as_nanos()), (2, 15));
+        // It ends with the last answer, which a stall may have delayed beyond the planned end.
+        let of = |until_ns| stalls(15, &[(0, 10), (10, 20), (40, 50)]).sum(until_ns);
+        assert_eq!([u64::MAX, 44, 30].map(|until_ns| of(until_ns).total.as_nanos()), [15, 9, 5]);
     }
 
     #[test]
@@ -173,6 +173,6 @@ mod tests {
         let all = [(0, 10), (KEPT_NS, KEPT_NS + 5), (2 * KEPT_NS + 100, 2 * KEPT_NS + 101)];
         let stalls = stalls(0, &all);
         assert_eq!(stalls.record().recent.len(), 1);
-        assert_eq!(stalls.sum().count, 3);
+        assert_eq!(stalls.sum(u64::MAX).count, 3);
     }
 }

@@ -1,7 +1,7 @@
 //! A blocking daemon that follows a script, also a wrong one, with one thread for each connection.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,6 +112,8 @@ impl Peer {
             let mut chunk = [0; 4096];
             match self.stream.read(&mut chunk) {
                 Ok(size) if size > 0 => self.input.extend_from_slice(&chunk[..size]),
+                // The process was stopped, and continues.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 _ => return None,
             }
         }
