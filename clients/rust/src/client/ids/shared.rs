@@ -14,7 +14,8 @@ use crate::client::error::{Error, signed};
 /// each request a clone.
 ///
 /// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock that nobody
-/// holds for longer than a few hundred nanoseconds.
+/// holds for longer than a few hundred nanoseconds. A part of the buffer for each thread would need none, but a
+/// task that moves to another thread would then get lower IDs.
 #[derive(Debug, Clone)]
 pub struct SharedIds {
     inner: Arc<Inner>,
