@@ -46,7 +46,6 @@ pub(crate) struct TicketStatus {
     /// The numbers that last without a raise: the rest of the reservation, or of the ranges of a shared counter.
     pub(crate) reserved: u64,
     /// True if its counter is at the fleet's coordinator, where other daemons may count with it.
-    #[serde(default)]
     pub(crate) shared: bool,
     /// True once another process, or another copy of the machine, may hand out the same numbers.
     pub(crate) restored: bool,

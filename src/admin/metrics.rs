@@ -142,7 +142,8 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
 fn findings(status: &Status) -> Vec<Sample> {
     let of_daemon = OF_DAEMON.map(|name| (name, None));
     let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|name| (name, Some(&of.name))));
-    let sample = |(name, source): (&str, Option<&String>)| {
+    let mut samples = Vec::new();
+    for (name, source) in of_daemon.into_iter().chain(of_sources) {
         let found =
             status.findings.iter().find(|found| found.name == name && found.source.as_ref() == source);
         let value = match found.map(|found| found.effect.severity()) {
@@ -151,26 +152,27 @@ fn findings(status: &Status) -> Vec<Sample> {
             None => 0,
         };
         let labels = vec![name.to_owned(), source.cloned().unwrap_or_default()];
-        Sample { labels, value: Value::Whole(value) }
-    };
-    of_daemon.into_iter().chain(of_sources).map(sample).collect()
+        samples.push(Sample { labels, value: Value::Whole(value) });
+    }
+    samples
+}
+
+/// Returns a sample with one label.
+fn labelled(label: &str, count: u64) -> Sample {
+    Sample { labels: vec![label.to_owned()], value: Value::Whole(count) }
 }
 
 fn errors(status: &Status) -> Vec<Sample> {
-    let errors = status.errors.iter();
-    errors.map(|(code, &count)| Sample { labels: vec![code.clone()], value: Value::Whole(count) }).collect()
+    status.errors.iter().map(|(code, &count)| labelled(code, count)).collect()
 }
 
 fn incr_connections(status: &Status) -> Vec<Sample> {
-    let forms = [("integer", status.connections.incr_integers), ("string", status.connections.incr_strings)];
-    let forms = forms.into_iter();
-    forms.map(|(form, count)| Sample { labels: vec![form.to_owned()], value: Value::Whole(count) }).collect()
+    let of = &status.connections;
+    vec![labelled("integer", of.incr_integers), labelled("string", of.incr_strings)]
 }
 
 fn clock_steps(status: &Status) -> Vec<Sample> {
-    let steps = [("back", status.clock.steps_back), ("forward", status.clock.steps_forward)];
-    let steps = steps.into_iter();
-    steps.map(|(to, count)| Sample { labels: vec![to.to_owned()], value: Value::Whole(count) }).collect()
+    vec![labelled("back", status.clock.steps_back), labelled("forward", status.clock.steps_forward)]
 }
 
 /// The worker IDs that this daemon alone has.
@@ -199,7 +201,7 @@ fn identity_ids(status: &Status) -> Vec<Sample> {
 /// The fleet's worker IDs for each source.
 fn pools(status: &Status, count: fn(&PoolStatus) -> u64) -> Vec<Sample> {
     let pools = status.fleet.iter().flat_map(|fleet| &fleet.pools);
-    pools.map(|pool| Sample { labels: vec![pool.source.clone()], value: Value::Whole(count(pool)) }).collect()
+    pools.map(|pool| labelled(&pool.source, count(pool))).collect()
 }
 
 fn build(status: &Status) -> Vec<Sample> {

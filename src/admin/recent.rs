@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::status::{LastMinute, Latency, LimitedMinute, SourceMinute, Status};
+use super::status::{LastMinute, Latency, LimitedMinute, SourceMinute, SourceStatus, Status};
 
 /// The time that the figures of a status cover.
 const MINUTE_S: f64 = 60.0;
@@ -18,9 +18,10 @@ const SAMPLES_MAX: usize = 14;
 /// share.
 const COUNT_MIN: u64 = 5;
 
-/// The counters at one moment.
+/// The counters at one moment, or their difference from an earlier one.
 #[derive(Clone, Debug, Default)]
 struct Sample {
+    /// The time since the start, or since the earlier sample.
     at_s: f64,
     /// By source.
     sources: Vec<SourceMinute>,
@@ -39,35 +40,64 @@ pub(crate) struct Recent {
     samples: VecDeque<Sample>,
 }
 
-/// The difference of two samples.
-struct Window {
-    sources: Vec<SourceMinute>,
-    identities: Vec<LimitedMinute>,
-    latency: Latency,
-    connections_refused: u64,
-    answers: u64,
-    errors: u64,
-    unauthorized: u64,
-    over_s: f64,
+impl Sample {
+    fn of(status: &Status) -> Sample {
+        let identities = status.identities.iter();
+        Sample {
+            at_s: status.uptime_s,
+            sources: status.sources.iter().map(SourceStatus::counted).collect(),
+            identities: identities.map(|identity| (identity.name.clone(), identity.counted())).collect(),
+            latency: status.latency.clone(),
+            connections_refused: status.connections.refused,
+            answers: status.answers(),
+            errors: status.answers_with_errors(),
+            unauthorized: status.unauthorized(),
+        }
+    }
+
+    /// Returns the counts since an earlier sample, and the time since it.
+    fn since(mut self, then: &Sample) -> Sample {
+        for (now, then) in self.sources.iter_mut().zip(&then.sources) {
+            now.requests = now.requests.saturating_sub(then.requests);
+            now.refused = now.refused.saturating_sub(then.refused);
+            now.exhausted = now.exhausted.saturating_sub(then.exhausted);
+        }
+        for (name, now) in &mut self.identities {
+            let then = then.identities.get(name).copied().unwrap_or_default();
+            now.requests = now.requests.saturating_sub(then.requests);
+            now.limited = now.limited.saturating_sub(then.limited);
+        }
+        Sample {
+            at_s: self.at_s - then.at_s,
+            latency: self.latency.since(&then.latency),
+            connections_refused: self.connections_refused.saturating_sub(then.connections_refused),
+            answers: self.answers.saturating_sub(then.answers),
+            errors: self.errors.saturating_sub(then.errors),
+            unauthorized: self.unauthorized.saturating_sub(then.unauthorized),
+            ..self
+        }
+    }
 }
 
 impl Recent {
     /// Fills in the figures of the last minute.
     pub(crate) fn fill(&self, status: &mut Status) {
         let (minute, soon) = (self.window(status, MINUTE_S), self.window(status, SOON_S));
-        for (index, identity) in status.identities.iter_mut().enumerate() {
-            let (minute, soon) = (minute.identities[index], soon.identities[index]);
-            identity.last_minute =
-                LimitedMinute { limited_share: minute.limited_share.min(soon.limited_share), ..minute };
+        for identity in &mut status.identities {
+            let (minute, soon) = (minute.identities[&identity.name], soon.identities[&identity.name]);
+            let limited_share =
+                share(minute.limited, minute.requests).min(share(soon.limited, soon.requests));
+            identity.last_minute = LimitedMinute { limited_share, ..minute };
         }
         for (index, source) in status.sources.iter_mut().enumerate() {
             let (minute, soon) = (minute.sources[index], soon.sources[index]);
-            source.last_minute =
-                SourceMinute { refused_share: minute.refused_share.min(soon.refused_share), ..minute };
+            let refused_share =
+                share(minute.refused, minute.requests).min(share(soon.refused, soon.requests));
+            source.last_minute = SourceMinute { refused_share, ..minute };
         }
         let slow_s = status.slow_s();
         status.last_minute = LastMinute {
-            over_s: minute.over_s,
+            over_s: minute.at_s,
             p99_us: minute.latency.quantile_us(0.99),
             slow_share: slow_share(&minute.latency, slow_s).min(slow_share(&soon.latency, slow_s)),
             connections_refused: soon.connections_refused,
@@ -78,33 +108,15 @@ impl Recent {
         };
     }
 
-    fn window(&self, status: &Status, over_s: f64) -> Window {
+    /// Returns the counts of a window that ends now.
+    fn window(&self, status: &Status, over_s: f64) -> Sample {
         let from_s = status.uptime_s - over_s;
         let is_before = |sample: &&Sample| sample.at_s <= from_s;
         // All counters are 0 at the start.
         let at_start = Sample::default();
         let first = if from_s <= 0.0 { None } else { self.samples.front() };
         let before = self.samples.iter().rev().find(is_before).or(first).unwrap_or(&at_start);
-        let sources = status.sources.iter().enumerate().map(|(index, source)| {
-            let (now, then) = (source.counted(), before.sources.get(index).copied().unwrap_or_default());
-            let requests = now.requests.saturating_sub(then.requests);
-            let refused = now.refused.saturating_sub(then.refused);
-            let exhausted = now.exhausted.saturating_sub(then.exhausted);
-            SourceMinute { requests, refused, exhausted, refused_share: share(refused, requests) }
-        });
-        let identities = status.identities.iter().map(|identity| {
-            identity.counted().since(before.identities.get(&identity.name).copied().unwrap_or_default())
-        });
-        Window {
-            sources: sources.collect(),
-            identities: identities.collect(),
-            latency: status.latency.since(&before.latency),
-            connections_refused: status.connections.refused.saturating_sub(before.connections_refused),
-            answers: status.answers().saturating_sub(before.answers),
-            errors: status.answers_with_errors().saturating_sub(before.errors),
-            unauthorized: status.unauthorized().saturating_sub(before.unauthorized),
-            over_s: status.uptime_s - before.at_s,
-        }
+        Sample::of(status).since(before)
     }
 
     /// Takes the counters, if the last sample is five seconds old.
@@ -116,29 +128,7 @@ impl Recent {
         if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }
-        self.samples.push_back(Sample {
-            at_s: status.uptime_s,
-            sources: status.sources.iter().map(|source| source.counted()).collect(),
-            identities: status
-                .identities
-                .iter()
-                .map(|identity| (identity.name.clone(), identity.counted()))
-                .collect(),
-            latency: status.latency.clone(),
-            connections_refused: status.connections.refused,
-            answers: status.answers(),
-            errors: status.answers_with_errors(),
-            unauthorized: status.unauthorized(),
-        });
-    }
-}
-
-impl LimitedMinute {
-    /// Returns the requests since an earlier moment.
-    fn since(self, then: LimitedMinute) -> LimitedMinute {
-        let requests = self.requests.saturating_sub(then.requests);
-        let limited = self.limited.saturating_sub(then.limited);
-        LimitedMinute { requests, limited, limited_share: share(limited, requests) }
+        self.samples.push_back(Sample::of(status));
     }
 }
 

@@ -24,7 +24,6 @@ pub(crate) struct Status {
     pub(crate) instance: String,
     pub(crate) started_unix_s: f64,
     /// True if the run before this one did not end its record. `None`: the state knows of none.
-    #[serde(default)]
     pub(crate) previous_run_unclean: Option<bool>,
     pub(crate) uptime_s: f64,
     /// True if requests are served: no finding makes it unready.
@@ -42,18 +41,14 @@ pub(crate) struct Status {
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
     /// The fleet's coordinator. `None`: the daemon belongs to no fleet.
-    #[serde(default)]
     pub(crate) fleet: Option<FleetStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
-    #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     /// The identities that are configured, by name.
-    #[serde(default)]
     pub(crate) identities: Vec<IdentityStatus>,
     pub(crate) connections: Connections,
     /// The protocols that have listeners.
-    #[serde(default)]
     pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
     /// `None`: the configuration has not changed since the start.
@@ -137,7 +132,6 @@ pub(crate) struct SourceStatus {
     #[serde(flatten)]
     pub(crate) kind: KindStatus,
     /// The ID space, in which two daemons must not have a number in common.
-    #[serde(default)]
     pub(crate) id_space: String,
     /// The numbers of the worker IDs in that space, for the metrics.
     #[serde(skip)]
@@ -156,7 +150,6 @@ pub(crate) struct SourceStatus {
     /// The default wait of a request.
     pub(crate) default_wait_s: f64,
     /// The time that IDs last without the coordinator. `None`: the source belongs to no fleet.
-    #[serde(default)]
     pub(crate) fleet_headroom_s: Option<f64>,
     /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
@@ -195,15 +188,11 @@ pub(crate) struct LastMinute {
     /// Connections that were refused in the last ten seconds.
     pub(crate) connections_refused: u64,
     /// All answers, with IDs and without, and those with an error.
-    #[serde(default)]
     pub(crate) answers: u64,
-    #[serde(default)]
     pub(crate) errors: u64,
     /// Requests and connections that were refused because clients did not authorize themselves.
-    #[serde(default)]
     pub(crate) unauthorized: u64,
     /// Those of them in the last ten seconds.
-    #[serde(default)]
     pub(crate) unauthorized_lately: u64,
 }
 

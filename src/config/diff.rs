@@ -95,30 +95,26 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
 fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
     let (before, after) = (running.sources.len(), wanted.sources.len());
     let mut refused = Vec::new();
-    for (index, source) in running.sources.iter().enumerate().skip(after) {
-        let last = wanted.origins.of(&format!("sources[{}]", after.saturating_sub(1)));
-        refused.push(Mistake {
-            origin: last.cloned().unwrap_or(Origin::Default),
-            key: format!("sources[{index}]"),
-            text: format!(
-                "found no source {:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}",
-                source.name
+    for index in before.min(after)..before.max(after) {
+        let (entry, text) = match wanted.sources.get(index) {
+            Some(source) => (
+                index,
+                format!(
+                    "found source {:?}, the daemon runs without it: sources start with the daemon; restart the daemon, \
+                     or take it out",
+                    source.name
+                ),
             ),
-            is_clock_behind: false,
-        });
-    }
-    for (index, source) in wanted.sources.iter().enumerate().skip(before) {
-        let place = wanted.origins.of(&format!("sources[{index}]"));
-        refused.push(Mistake {
-            origin: place.cloned().unwrap_or(Origin::Default),
-            key: format!("sources[{index}]"),
-            text: format!(
-                "found source {:?}, the daemon runs without it: sources start with the daemon; \
-                 restart the daemon, or take it out",
-                source.name
+            None => (
+                after.saturating_sub(1),
+                format!(
+                    "found no source {:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}",
+                    running.sources[index].name
+                ),
             ),
-            is_clock_behind: false,
-        });
+        };
+        let origin = wanted.origins.of(&format!("sources[{entry}]")).cloned().unwrap_or(Origin::Default);
+        refused.push(Mistake { origin, key: format!("sources[{index}]"), text, is_clock_behind: false });
     }
     refused
 }

@@ -213,9 +213,8 @@ pub(super) fn check_open_overlaps(
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
             let is_open = in_fleet || is_picked(source) || is_picked(earlier);
-            let has_ticket = source.is_ticket() || earlier.is_ticket();
             let (space, other) = (source.layout.space(), earlier.layout.space());
-            if !is_open || has_ticket || space == other || !space.runs_beside(&other) {
+            if !is_open || space == other || !space.runs_beside(&other) {
                 continue;
             }
             let (one, two) = (label(earlier_index, earlier), label(index, source));

@@ -8,7 +8,7 @@ use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
 use crate::fleet::Endpoint;
 use crate::frontends::Replies;
-use snowbank_client::layout::{Life, Position, UnixMicros, collision};
+use snowbank_client::layout::{Life, UnixMicros, collision};
 
 /// The largest number up to which a double holds every integer.
 const EXACT_INTEGERS: u64 = 1 << 53;
@@ -206,9 +206,7 @@ impl Settings {
         let is_asked =
             !self.front_ends.resp.listen.is_empty() && self.front_ends.resp.replies == Replies::Integer;
         let outgrows = |source: &&SourceSettings| {
-            let numbering = source.numbering().ok().filter(|numbering| !numbering.is_ticket());
-            numbering
-                .is_some_and(|numbering| numbering.id_at(Position(numbering.end().0 - 1)) > EXACT_INTEGERS)
+            source.own_layout().is_some_and(|layout| layout.last_id() > EXACT_INTEGERS)
         };
         let source = self.sources.iter().find(outgrows).filter(|_| is_asked)?;
         Some(format!(
@@ -242,8 +240,7 @@ impl Settings {
 }
 
 fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
-    match source.layout.life(now) {
-        _ if source.is_ticket() => None,
+    match source.own_layout()?.life(now) {
         Life::LastYear { left } => Some(format!(
             "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
             source.name,

@@ -90,27 +90,21 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
         1 => String::from("1 connection"),
         open => format!("{} connections", Grouped(open)),
     };
-    let issued: Vec<(u64, Option<f64>)> =
-        (0..now.sources.len()).filter_map(|index| issued(before, now, index)).collect();
+    let (mut ids, mut headroom_s) = (0, None);
+    for (source, earlier) in now.sources.iter().zip(before.map_or(&[][..], |before| &before.sources[..])) {
+        let issued = source.ids.saturating_sub(earlier.ids);
+        ids += issued;
+        if let Some(snowflake) = source.snowflake().filter(|_| issued > 0) {
+            headroom_s = Some(snowflake.headroom_s.min(headroom_s.unwrap_or(f64::MAX)));
+        }
+    }
     let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s).max(1e-3);
-    let ids: u64 = issued.iter().map(|(ids, _)| ids).sum();
     let per_second = Grouped((ids as f64 / seconds).round() as u64);
-    let headroom_s = issued.iter().filter_map(|(_, headroom_s)| *headroom_s).reduce(f64::min);
     let doing = match headroom_s {
-        _ if issued.is_empty() => String::from("idle"),
+        _ if ids == 0 => String::from("idle"),
         None => format!("{per_second} IDs/s"),
         Some(headroom_s) => format!("{per_second} IDs/s, ceiling {headroom_s:.1} s ahead"),
     };
     let worst = worst.map(|worst| format!("; {worst}")).unwrap_or_default();
     format!("ready: {doing}, {connections}{worst}")
-}
-
-/// Returns the IDs that a source has handed out since `before`, and its head-room if it has a clock. `None` if there were
-/// none.
-fn issued(before: Option<&Status>, now: &Status, index: usize) -> Option<(u64, Option<f64>)> {
-    let source = &now.sources[index];
-    // A source that joined meanwhile starts from 0.
-    let ids_before = before?.sources.get(index).map_or(0, |source| source.ids);
-    let ids = source.ids.saturating_sub(ids_before);
-    (ids > 0).then_some((ids, source.snowflake().map(|snowflake| snowflake.headroom_s)))
 }

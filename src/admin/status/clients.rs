@@ -16,13 +16,11 @@ pub(crate) struct IdentityStatus {
     /// The IDs that it drew, by source.
     pub(crate) ids: BTreeMap<String, u64>,
     /// Requests that came under its limits.
-    #[serde(default)]
     pub(crate) requests: u64,
     /// Requests to sources that it may not draw from.
     pub(crate) denied: u64,
     /// Requests that waited for its rate, or were refused for it.
     pub(crate) slowed: u64,
-    #[serde(default)]
     pub(crate) last_minute: LimitedMinute,
 }
 
@@ -59,29 +57,20 @@ pub(crate) struct Connections {
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
     /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
-    #[serde(default)]
     pub(crate) queued_bytes: u64,
-    #[serde(default)]
     pub(crate) queued_bytes_max: u64,
     /// Those open now that owe a token or shake hands over TLS.
-    #[serde(default)]
     pub(crate) unauthorized: u64,
     /// Those that were evicted by a newcomer before they had authorized themselves.
-    #[serde(default)]
     pub(crate) evicted: u64,
     /// Requests and connections refused because of a wrong token or none, and TLS handshakes that failed.
-    #[serde(default)]
     pub(crate) unauthorized_refusals: u64,
     /// Those that were closed because they sent no token in time.
-    #[serde(default)]
     pub(crate) unauthorized_timeouts: u64,
     /// The addresses of the last minute whose clients did not authorize themselves.
-    #[serde(default)]
     pub(crate) unauthorized_addresses: u64,
     /// Those of Redis' protocol that sent INCR, by the form of their first reply.
-    #[serde(default)]
     pub(crate) incr_integers: u64,
-    #[serde(default)]
     pub(crate) incr_strings: u64,
 }
 

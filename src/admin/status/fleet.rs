@@ -12,13 +12,10 @@ pub(crate) struct FleetStatus {
     /// The reason why the coordinator did not answer. `None`: it did.
     pub(crate) silent: Option<String>,
     /// The reason why the daemon has no worker ID. `None`: it has them.
-    #[serde(default)]
     pub(crate) waits_for: Option<String>,
     /// The worker IDs in use and those left, as they were last counted.
-    #[serde(default)]
     pub(crate) pools: Vec<PoolStatus>,
     /// The end of the daemon's certificate for the coordinator, in Unix time. `None`: it has none.
-    #[serde(default)]
     pub(crate) certificate_ends_unix_s: Option<i64>,
 }
 
