@@ -198,16 +198,18 @@ fn an_id_repeated_in_another_step_is_a_failure() {
 #[test]
 fn a_target_that_goes_away_is_a_failure() {
     // The sweep greets on one connection, and each run has two.
-    let leaves = FakeDaemon::start(move |connection, peer| {
-        let mut next_id = 1_000_000 * connection as u64;
-        while let Some((asked, tag)) = peer.read() {
-            if connection >= 3 {
-                return;
+    let leaves = || {
+        FakeDaemon::start(move |connection, peer| {
+            let mut next_id = 1_000_000 * connection as u64;
+            while let Some((asked, tag)) = peer.read() {
+                if connection >= 3 {
+                    return;
+                }
+                peer.answer(&asked, tag, &mut next_id);
             }
-            peer.answer(&asked, tag, &mut next_id);
-        }
-    });
-    let ran = sweep(&leaves.name(), &["--p99.9", "5s"]);
+        })
+    };
+    let ran = until_the_target_limits(|| sweep(&leaves().name(), &["--p99.9", "5s"]));
     assert!(ran.code == 1 && ran.json()["ended"]["gone"].is_string(), "{ran:?}");
     assert!(ran.result().starts_with("fail: the target took no further run: "), "{ran:?}");
 }
