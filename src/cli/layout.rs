@@ -9,7 +9,7 @@ use super::chosen::Chosen;
 use super::sql::{self, Dialect};
 use crate::clock;
 use crate::config::Grouped;
-use snowbank_client::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS};
+use snowbank_client::layout::{FieldForm, FieldSize, Layout, LayoutTable, Life, PRESETS, Role};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]
@@ -121,7 +121,7 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}\n{}\n", preset.name, preset.about)?;
     }
     writeln!(out, "{layout}\n")?;
-    picture::write(layout, out)?;
+    write_fields(layout, out)?;
     writeln!(out, "(x: what one step of the field adds to an ID)\n")?;
     let mut fact = |name: &str, value: String| writeln!(out, "{name:<15} {value}");
     fact("tick", tick(layout))?;
@@ -160,30 +160,10 @@ fn tick(layout: &Layout) -> String {
     }
 }
 
-/// The picture of a layout's fields.
-mod picture {
-    use std::io::{self, Write};
-
-    use super::tick;
-    use snowbank_client::layout::{Field, FieldSize, Layout, Role};
-
-    /// The widest picture, for a terminal of 80 columns.
-    const WIDTH: usize = 78;
-
-    /// Draws the fields in boxes side by side, about as wide as they are large, or in a list if there are too many.
-    pub(super) fn write(layout: &Layout, out: &mut impl Write) -> io::Result<()> {
-        let cells: Vec<[String; 4]> = layout.fields().iter().map(|field| cell(layout, field)).collect();
-        let widths: Vec<usize> = cells.iter().map(|cell| longest(cell.iter())).collect();
-        // Each box has a bar and two blanks, and the last a closing bar.
-        let frame = 3 * widths.len() + 1;
-        match WIDTH.checked_sub(frame + widths.iter().sum::<usize>()) {
-            Some(spare) => write_boxes(&cells, &widen(layout, widths, spare), out),
-            None => write_list(&cells, out),
-        }
-    }
-
-    /// Returns the lines of a field: its name, size, role, and the amount that one step of it adds to an ID.
-    fn cell(layout: &Layout, field: &Field) -> [String; 4] {
+/// Writes a line for each field: its name, size, role, and the amount that one step of it adds to an ID.
+fn write_fields(layout: &Layout, out: &mut impl Write) -> io::Result<()> {
+    let name_width = layout.fields().iter().map(|field| field.name().len()).max().unwrap_or(0);
+    for field in layout.fields() {
         let size = match field.size() {
             FieldSize::Bits(1) => "1 bit".to_owned(),
             FieldSize::Bits(bits) => format!("{bits} bits"),
@@ -198,45 +178,7 @@ mod picture {
             Role::Constant(value) => format!("always {value}"),
             Role::Random => "random".to_owned(),
         };
-        [field.name().to_owned(), size, role, format!("x {}", field.weight())]
+        writeln!(out, "{:<name_width$}  {size:<11}  {role:<10}  x {}", field.name(), field.weight())?;
     }
-
-    fn longest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
-        texts.map(String::len).max().unwrap_or(0)
-    }
-
-    /// Gives each spare column to the box that is furthest below its field's share of the ID.
-    fn widen(layout: &Layout, mut widths: Vec<usize>, spare: usize) -> Vec<usize> {
-        let logs: Vec<f64> = layout.fields().iter().map(|field| (field.values() as f64).log2()).collect();
-        let scale = (widths.iter().sum::<usize>() + spare) as f64 / logs.iter().sum::<f64>();
-        for _ in 0..spare {
-            let missing = |index: &usize| logs[*index] * scale - widths[*index] as f64;
-            let neediest = (0..widths.len()).max_by(|a, b| missing(a).total_cmp(&missing(b)));
-            if let Some(index) = neediest {
-                widths[index] += 1;
-            }
-        }
-        widths
-    }
-
-    fn write_boxes(cells: &[[String; 4]], widths: &[usize], out: &mut impl Write) -> io::Result<()> {
-        let rule: String = widths.iter().map(|&width| format!("+{}", "-".repeat(width + 2))).collect();
-        writeln!(out, "{rule}+")?;
-        for line in 0..4 {
-            for (cell, &width) in cells.iter().zip(widths) {
-                write!(out, "| {:<width$} ", cell[line])?;
-            }
-            writeln!(out, "|")?;
-        }
-        writeln!(out, "{rule}+")
-    }
-
-    fn write_list(cells: &[[String; 4]], out: &mut impl Write) -> io::Result<()> {
-        let width = |line: usize| longest(cells.iter().map(|cell| &cell[line]));
-        let (name, size, role) = (width(0), width(1), width(2));
-        for cell in cells {
-            writeln!(out, "{:<name$}  {:<size$}  {:<role$}  {}", cell[0], cell[1], cell[2], cell[3])?;
-        }
-        Ok(())
-    }
+    Ok(())
 }

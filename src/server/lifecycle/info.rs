@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{IdentitySettings, Settings, SourceKind, SourceSettings};
+use crate::config::{IdentitySettings, Settings, SourceSettings};
 use crate::frontends::CLOCK_BYTES_MAX;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
@@ -15,23 +15,6 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
     };
-    let describe = |(index, source): (usize, &SourceSettings)| info::Source {
-        index: index as u16,
-        name: source.name.clone(),
-        kind: Some(match source.kind {
-            SourceKind::Snowflake => info::SourceKind::Snowflake,
-            SourceKind::Ticket | SourceKind::FleetTicket => info::SourceKind::Ticket,
-        }),
-        increment: source.is_ticket().then_some(source.increment),
-        offset: source.is_ticket().then_some(source.offset),
-        fleet: source.is_shared_counter().then(|| settings.fleet.name.clone()),
-        layout: source.own_layout().map(ToString::to_string),
-        worker_ids: source
-            .own_layout()
-            .filter(|_| !source.worker_ids.are_awaited)
-            .map(|_| source.worker_ids.set.iter().collect()),
-        per_second: source.own_layout().map(|_| source.ids_per_second()),
-    };
     let info = Info {
         protocol: protocol::VERSION,
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -42,9 +25,30 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         max_ahead_ms: millis(settings.max_ahead()),
         // Each reply has its own.
         clock_unix_ms: None,
-        sources: settings.sources.iter().enumerate().map(describe).collect(),
+        sources: (0..)
+            .zip(&settings.sources)
+            .map(|(index, source)| describe_source(settings, index, source))
+            .collect(),
     };
     check_size(info.to_json())
+}
+
+fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> info::Source {
+    let layout = source.own_layout();
+    let is_ticket = layout.is_none();
+    let kind = if is_ticket { info::SourceKind::Ticket } else { info::SourceKind::Snowflake };
+    let worker_ids = layout.filter(|_| !source.worker_ids.are_awaited);
+    info::Source {
+        index,
+        name: source.name.clone(),
+        kind: Some(kind),
+        increment: is_ticket.then_some(source.increment),
+        offset: is_ticket.then_some(source.offset),
+        fleet: source.is_shared_counter().then(|| settings.fleet.name.clone()),
+        layout: layout.map(ToString::to_string),
+        worker_ids: worker_ids.map(|_| source.worker_ids.set.iter().collect()),
+        per_second: layout.map(|_| source.ids_per_second()),
+    }
 }
 
 /// Returns the JSON of INFO as an identity reads it: with its name, and `allowed` for each source.

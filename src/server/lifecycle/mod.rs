@@ -5,8 +5,7 @@
 //! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
 //! - `peers`: compares the daemon with others, at the start.
-//! - `worker_ids`: makes numberings and locks worker IDs, for `start` and `reload`. `info`: the reply
-//!   to INFO.
+//! - `info`: the reply to INFO. `rules`: who may draw from which source.
 
 mod info;
 mod peers;
@@ -16,4 +15,3 @@ mod run;
 pub(crate) mod start;
 mod threads;
 pub(crate) mod waiting;
-mod worker_ids;

@@ -106,12 +106,13 @@ async fn accept_until(
     common: &Arc<Common>,
 ) -> Instant {
     let (stop_acceptors, stopped) = watch::channel(false);
-    let accept = |(protocol, listener): (Protocol, Registered)| {
+    let mut acceptors = JoinSet::new();
+    for (protocol, listener) in listeners {
         let is_loopback = matches!(listener.address, Address::Tcp { .. }) && listener.address.is_local();
         let info = ListenerInfo { protocol, tls: tls_of(&listener, common), is_loopback };
-        accept::accept(listener, info, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
-    };
-    let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();
+        let (inboxes, common, stopped) = (Arc::clone(&inboxes), Arc::clone(common), stopped.clone());
+        acceptors.spawn(accept::accept(listener, info, inboxes, common, stopped));
+    }
     stop.await;
     let _ = stop_acceptors.send(true);
     // The listeners close with the acceptors. After this connections are refused, or wait for the next daemon if a service

@@ -10,9 +10,8 @@ use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::rules::rules;
 use super::threads::make_runtime;
-use super::worker_ids::{lock, number};
 use crate::access::Rules;
-use crate::ceiling::WorkerLocks;
+use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Access, Clocks, Tried};
@@ -172,12 +171,18 @@ impl Server {
 
 /// Makes the numberings of all sources, and locks their worker IDs.
 fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLocks>), StartError> {
-    let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
-    let mut locks = Vec::new();
-    for (source, numbering) in settings.sources.iter().zip(&numberings) {
+    let (mut numberings, mut locks) = (Vec::new(), Vec::new());
+    for source in &settings.sources {
+        let refuse = |error| StartError::WrongSetting(format!("source {}: {error}", source.name));
+        let numbering = source.numbering().map_err(refuse)?;
         // Other daemons of this machine may count with a shared counter.
         let is_shared = source.is_shared_counter();
-        locks.push(if is_shared { WorkerLocks::none() } else { lock(settings, numbering)? });
+        locks.push(if is_shared {
+            WorkerLocks::none()
+        } else {
+            lock_workers(&settings.lock_dir, &numbering)?
+        });
+        numberings.push(numbering);
     }
     Ok((numberings, locks))
 }

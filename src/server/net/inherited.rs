@@ -40,22 +40,19 @@ impl Inherited {
         };
         let names = variable("LISTEN_FDNAMES");
         let mut handed_over = ListenFd::from_env();
-        let take = |(index, name): (usize, &str)| {
-            let (protocol, over_tls) = match name.strip_suffix(OVER_TLS) {
-                Some(protocol) => (protocol, true),
-                None => (name, false),
-            };
-            let listener = take_listener(&mut handed_over, index, over_tls).map_err(|reason| {
+        let names = names.split(':').chain(std::iter::repeat(""));
+        let mut sockets = Vec::new();
+        for (index, name) in (0..count).zip(names) {
+            let protocol = name.strip_suffix(OVER_TLS);
+            let listener = take_listener(&mut handed_over, index, protocol.is_some()).map_err(|reason| {
                 let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
                 let descriptor = FIRST_DESCRIPTOR + index;
                 StartError::WrongSetting(format!(
                     "cannot serve on the inherited descriptor {descriptor}{named}: {reason}; check the socket's unit"
                 ))
             })?;
-            Ok((Purpose::from_socket(protocol), listener))
-        };
-        let names = names.split(':').chain(std::iter::repeat(""));
-        let sockets = (0..count).zip(names).map(take).collect::<Result<_, StartError>>()?;
+            sockets.push((Purpose::from_socket(protocol.unwrap_or(name)), listener));
+        }
         Ok(Inherited { sockets })
     }
 
