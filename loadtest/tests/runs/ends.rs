@@ -153,7 +153,8 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
         let address = sound_target().name();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
         command.args(["--address", &address, "--rate", "500", "--for", "500ms", "--warm-up", "100ms"]);
-        let output = command.args(["--p99.9", "5s", option, "/dev/full"]).output().expect("it runs");
+        let output =
+            command.args(["--runs", "1", "--p99.9", "5s", option, "/dev/full"]).output().expect("it runs");
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");

@@ -71,7 +71,7 @@ fn make_counter(directory: &TempDir) {
 
 fn load(one: &Served, other: &Served) -> Ran {
     let addresses = [one, other].map(|daemon| format!("--address={}", daemon.address("listening")));
-    let options = ["--rate=20000", "--for=2s", "--warm-up=300ms", "--p99.9=5s", "--batch=20"];
+    let options = ["--rate=20000", "--for=2s", "--warm-up=300ms", "--p99.9=5s", "--batch=20", "--runs=1"];
     loadtest(&[&options[..], &addresses.each_ref().map(String::as_str)].concat())
 }
 

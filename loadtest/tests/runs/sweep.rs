@@ -209,7 +209,7 @@ fn a_target_that_goes_away_is_a_failure() {
             }
         })
     };
-    let ran = until_the_target_limits(|| sweep(&leaves().name(), &["--p99.9", "5s"]));
+    let ran = until_the_target_limits(|| sweep(&leaves().name(), &["--p99.9", "5s", "--runs", "1"]));
     assert!(ran.code == 1 && ran.json()["ended"]["gone"].is_string(), "{ran:?}");
     assert!(ran.result().starts_with("fail: the target took no further run: "), "{ran:?}");
 }

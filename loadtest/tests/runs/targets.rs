@@ -26,7 +26,8 @@ fn worker_4(requests: u64) -> FakeDaemon {
 fn load(targets: [&FakeDaemon; 2], more: &[&str]) -> Ran {
     let mut command: Vec<String> =
         targets.iter().map(|target| format!("--address={}", target.name())).collect();
-    let options = ["--rate=1000/s", "--for=1500ms", "--warm-up=300ms", "--connections=4", "--p99.9=5s"];
+    let options =
+        ["--rate=1000/s", "--for=1500ms", "--warm-up=300ms", "--connections=4", "--p99.9=5s", "--runs=1"];
     let name = |option: &str| option.split('=').next().unwrap_or_default().to_owned();
     let kept = options.iter().filter(|option| !more.iter().any(|other| name(other) == name(option)));
     command.extend(kept.chain(more).map(ToString::to_string));
