@@ -3,14 +3,14 @@
 
 mod health;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
-use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::frozen::FrozenThread;
 use crate::support::http::{ask, exchange, get, parse, sample, scrape};
+use crate::support::program::{Said, snowbank};
 use crate::support::{Address, Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll, wire};
 use rustix::process::Signal;
 
@@ -23,10 +23,8 @@ fn admin_of(daemon: &Daemon) -> Address {
 }
 
 /// Runs `snowbank status` with these options.
-fn status(options: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
-    command.stdin(Stdio::null()).output().expect("the program runs")
+fn status(options: &[&str]) -> Said {
+    snowbank([&["status"], options].concat())
 }
 
 /// Returns a scrape once this many requests have been timed. A shard times a request after its reply is sent.
@@ -133,76 +131,20 @@ fn counts_of_all_shards_add_up_under_load() {
 
 #[test]
 fn a_request_that_waits_is_counted_and_timed() {
-    let daemon = with_admin(TWO_SOURCES);
-    let mut wire = daemon.connect();
-    // More IDs than three ticks of one second have, so that the request waits for two seconds at least.
-    wire.next(Ask::of(16).source(1));
-    wire.send(&Ask::of(64).source(1).wait_ms(9_000).bytes());
-    poll("a request that waits", || {
-        let samples = scrape(&daemon);
-        let waiting = sample(&samples, "snowbank_waiting_requests{source=\"slow\"}");
-        (waiting == 1.0).then_some(())
-    });
-    assert_eq!(wire.reply().id_count(), Some(64));
-    let samples = scrape_after(&daemon, 2.0);
-    assert_eq!(sample(&samples, "snowbank_waiting_requests{source=\"slow\"}"), 0.0);
-    assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
-    assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 2.0);
-    // A client that closes while it waits waits no more, and counts as not answered.
-    wire.next(Ask::of(16).source(1).wait_ms(5_000));
+    let daemon = with_admin(&format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}"));
+    let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
+    // It would wait for most of a minute. When its connection is reset it waits no more, and counts as not answered.
     let mut gone = daemon.connect();
-    gone.send(&Ask::of(128).source(1).wait_ms(10_000).bytes());
-    poll("it waits", || {
-        let samples = scrape(&daemon);
-        (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
-    });
+    gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
+    poll("a request that waits", || (waiting() == 1.0).then_some(()));
+    socket2::SockRef::from(gone.tcp()).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
     drop(gone);
-    poll("nobody waits", || {
-        let samples = scrape(&daemon);
-        (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 0.0).then_some(())
-    });
-}
-
-#[test]
-fn open_and_rejected_connections_are_counted() {
-    let daemon = with_admin("limits.max_connections = 2");
-    let mut kept: Vec<Wire> = (0..2).map(|_| daemon.connect()).collect();
-    kept.iter_mut().for_each(Wire::assert_open);
-    for _ in 0..3 {
-        errs(&daemon.connect().reply(), wire::TOO_BUSY);
-    }
-    let samples = poll("those turned away are counted", || {
-        let samples = scrape(&daemon);
-        (sample(&samples, "snowbank_connections_refused_total") >= 3.0).then_some(samples)
-    });
-    assert_eq!(sample(&samples, "snowbank_connections"), 2.0);
-    assert_eq!(sample(&samples, "snowbank_connections_max"), 2.0);
-    assert_eq!(sample(&samples, "snowbank_connections_accepted_total"), 2.0);
-    assert_eq!(sample(&samples, "snowbank_connections_refused_total"), 3.0);
-    assert_eq!(sample(&samples, "snowbank_errors_total{code=\"too_busy\"}"), 3.0);
-    drop(kept);
-    poll("closed connections count no more", || {
-        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
-    });
-}
-
-#[test]
-fn requests_without_a_token_count_as_unauthorized() {
-    let setup = Setup::new();
-    std::fs::write(setup.path("tokens"), "let me in\n").expect("a token file");
-    let daemon = setup.config("auth.token_file = \"tokens\"").admin().start();
-    errs(&daemon.connect().call(&Ask::of(1).bytes()), wire::UNAUTHORIZED);
-    errs(&daemon.connect().call(&wire::auth(1, b"open")), wire::UNAUTHORIZED);
-    let mut wire = daemon.connect();
-    assert_eq!(wire.call(&wire::auth(1, b"let me in")), Reply::Ok(1));
-    wire.next(Ask::of(1));
-    let samples = poll("all requests are counted", || {
-        let samples = scrape_after(&daemon, 1.0);
-        (sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}") >= 2.0).then_some(samples)
-    });
-    assert_eq!(sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}"), 2.0);
-    assert_eq!(sample(&samples, "snowbank_other_requests_total"), 1.0);
-    assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), 1.0);
+    poll("nobody waits", || (waiting() == 0.0).then_some(()));
+    // More IDs than two ticks of one second have.
+    assert_eq!(daemon.connect().next(Ask::of(48).source(1).wait_ms(30_000)).id_count(), Some(48));
+    let samples = scrape_after(&daemon, 1.0);
+    assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
+    assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 1.0);
 }
 
 #[test]
@@ -267,7 +209,7 @@ fn the_admin_listener_is_off_by_default_or_a_unix_socket() {
     assert_eq!(daemon.addresses[1], Address::Unix(path.clone()));
     assert_eq!(get(&daemon, "/healthz").body, "ok\n");
     let answer = status(&["--admin", &format!("unix:{}", path.display())]);
-    assert_eq!(answer.status.code(), Some(0), "{answer:?}");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
     daemon.stop();
     assert!(!path.exists());
     assert!(!Setup::new().start().log().contains("admin"));
@@ -314,23 +256,6 @@ fn slow_and_hostile_scrapers_delay_nothing() {
     assert_eq!(get(&daemon, "/healthz").code, 200);
 }
 
-/// Opens as many connections as are allowed. Each has its answer and asks for nothing more.
-#[test]
-fn idle_connections_leave_room_for_a_scrape() {
-    let daemon = with_admin("");
-    let idle: Vec<TcpStream> = (0..64)
-        .map(|_| {
-            let mut stream = TcpStream::connect(admin_of(&daemon).tcp()).expect("a connection");
-            stream.set_read_timeout(Some(crate::support::DEADLINE)).expect("a timeout can be set");
-            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
-            assert!(stream.read(&mut [0; 16]).expect("an answer") > 0);
-            stream
-        })
-        .collect();
-    assert_eq!(get(&daemon, "/metrics").code, 200);
-    drop(idle);
-}
-
 #[test]
 fn status_finds_the_daemon_by_option_variable_and_configuration() {
     let daemon = with_admin(TWO_SOURCES);
@@ -338,25 +263,25 @@ fn status_finds_the_daemon_by_option_variable_and_configuration() {
     scrape_after(&daemon, 1.0);
     let admin = admin_of(&daemon).to_string();
     let said = status(&["--admin", &admin]);
-    let text = String::from_utf8(said.stdout).expect("UTF-8");
-    assert_eq!(said.status.code(), Some(0), "{text}");
+    let text = said.out;
+    assert_eq!(said.code, Some(0), "{text}");
     for part in ["Serving, all is as it should be", "source fast: 5 IDs in 1 request", "99 % within"] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     let json = status(&["--admin", &admin, "--json"]);
-    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let json: serde_json::Value = serde_json::from_str(&json.printed()).expect("JSON");
     assert_eq!((&json["ready"], &json["sources"][0]["ids"]), (&true.into(), &5.into()));
 
     let path = daemon.path("other.toml");
     std::fs::write(&path, format!("admin.listen = \"{admin}\"")).expect("it is written");
     let by_file = status(&["--config", path.to_str().expect("UTF-8")]);
-    assert_eq!(by_file.status.code(), Some(0), "{by_file:?}");
+    assert_eq!(by_file.code, Some(0), "{by_file:?}");
     std::fs::write(&path, "shards = 1").expect("it is written");
     let without = status(&["--config", path.to_str().expect("UTF-8")]);
-    assert_eq!(without.status.code(), Some(2), "{without:?}");
+    assert_eq!(without.code, Some(2), "{without:?}");
     let refused = status(&["--admin", "nowhere"]);
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert_eq!(refused.code, Some(2), "{refused:?}");
     // A server that is no admin listener answers.
     let wrong = status(&["--admin", &daemon.addresses[0].to_string(), "--timeout", "2s"]);
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
 }

@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use crate::secure::{Authority, tls_section, try_secure};
 use crate::support::http::{Answer, ask, get, parse, sample, scrape};
+use crate::support::program::{Said, snowbank};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Setup, poll};
 use rustls::ClientConfig;
 
@@ -37,13 +37,9 @@ impl House {
     }
 
     /// Runs `snowbank status` against it, with its authority.
-    fn status(&self, options: &[&str]) -> Output {
+    fn status(&self, options: &[&str]) -> Said {
         let (admin, ca) = (self.admin().to_string(), self.authority.file.display().to_string());
         status(&[&["--admin", &admin, "--ca", &ca], options].concat())
-    }
-
-    fn says(&self, part: &str) {
-        poll(part, || self.daemon.log().contains(part).then_some(()));
     }
 }
 
@@ -57,18 +53,15 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     parse(&answer)
 }
 
-fn status(options: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
-    command.stdin(Stdio::null()).output().expect("the program runs")
+fn status(options: &[&str]) -> Said {
+    snowbank([&["status"], options].concat())
 }
 
 /// Asserts that the command could not ask: exit code 2, and one line that contains the reason.
 #[track_caller]
-fn assert_unasked(output: &Output, part: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said.contains(part) && said.lines().count() == 1, "{part:?}: {said}");
+fn assert_unasked(said: Said, part: &str) {
+    let line = said.refusal(2);
+    assert!(line.contains(part), "{part:?}: {line}");
 }
 
 #[test]
@@ -76,8 +69,8 @@ fn the_status_is_served_over_tls() {
     let house = House::with("");
     house.daemon.connect().next(Ask::of(7)).ids();
     let said = house.status(&[]);
-    assert!(said.status.success(), "{said:?}");
-    assert!(String::from_utf8_lossy(&said.stdout).starts_with("Serving"), "{said:?}");
+    assert!(said.code == Some(0), "{said:?}");
+    assert!(said.out.starts_with("Serving"), "{said:?}");
     let client = house.authority.client(None);
     for path in ["/", "/metrics", "/healthz", "/readyz", "/status"] {
         assert_eq!(house.get(path, &client).code, 200, "{path}");
@@ -109,18 +102,18 @@ fn a_certificate_that_is_not_valid_yet_only_warns() {
 fn a_client_certificate_is_required_if_clients_need_one() {
     let house = House::with("client_ca = \"PATH/authority.crt\"");
     assert_unasked(
-        &house.status(&[]),
+        house.status(&[]),
         "asks for a client certificate: give one (--client-cert, --client-key)",
     );
-    house.says("the peer sent no client certificate");
+    house.daemon.assert_logs("the peer sent no client certificate");
     let own = house.authority.issue("operator", &[]);
     let (certificate, key) = (own.certificate.display().to_string(), own.key.display().to_string());
     let said = house.status(&["--client-cert", &certificate, "--client-key", &key]);
-    assert!(said.status.success(), "{said:?}");
+    assert!(said.code == Some(0), "{said:?}");
     assert_eq!(house.get("/metrics", &house.authority.client(Some(&own))).code, 200);
     let strange = Authority::new(house._files.path(), "strange").issue("stranger", &[]);
     let (certificate, key) = (strange.certificate.display().to_string(), strange.key.display().to_string());
-    assert_unasked(&house.status(&["--client-cert", &certificate, "--client-key", &key]), "authority");
+    assert_unasked(house.status(&["--client-cert", &certificate, "--client-key", &key]), "authority");
 }
 
 #[test]
@@ -128,21 +121,21 @@ fn both_sides_report_a_failed_handshake() {
     let house = House::with("");
     let at = house.admin().tcp();
     // Plain text to a TLS listener.
-    assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
-    house.says("the peer does not speak TLS");
+    assert_unasked(status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
+    house.daemon.assert_logs("the peer does not speak TLS");
     // A certificate of another authority, or for another name.
     let admin = house.admin().to_string();
-    assert_unasked(&status(&["--admin", &admin]), "its certificate is not of an authority");
-    assert_unasked(&house.status(&["--server-name", "elsewhere"]), "its certificate is for another name");
-    assert_unasked(&status(&["--admin", &admin, "--ca", "/nowhere"]), "/nowhere");
-    assert_unasked(&status(&["--admin", &at.to_string(), "--ca", "ca.crt"]), "allowed: an address of TLS");
+    assert_unasked(status(&["--admin", &admin]), "its certificate is not of an authority");
+    assert_unasked(house.status(&["--server-name", "elsewhere"]), "its certificate is for another name");
+    assert_unasked(status(&["--admin", &admin, "--ca", "/nowhere"]), "/nowhere");
+    assert_unasked(status(&["--admin", &at.to_string(), "--ca", "ca.crt"]), "allowed: an address of TLS");
     // TLS to a listener of plain text.
     let plain = Setup::new().admin().start();
     assert_unasked(
-        &status(&["--admin", &format!("tls:{}", plain.addresses[1])]),
+        status(&["--admin", &format!("tls:{}", plain.addresses[1])]),
         "answered with something that is not TLS",
     );
-    assert!(house.status(&[]).status.success());
+    assert!(house.status(&[]).code == Some(0));
     assert_eq!(ask(&plain.addresses[1], "GET", "/healthz", "").code, 200);
 }
 
@@ -152,9 +145,9 @@ fn a_peer_that_is_silent_beyond_the_handshake_is_reported() {
     let mut silent = TcpStream::connect(house.admin().tcp()).expect("a connection");
     silent.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
     assert_eq!(silent.read(&mut [0; 8]).expect("an end"), 0);
-    house.says("the handshake was not over within 1.5s");
+    house.daemon.assert_logs("the handshake was not over within 1.5s");
     // On a busy machine, another handshake may take as long.
-    poll("the status", || house.status(&[]).status.success().then_some(()));
+    poll("the status", || (house.status(&[]).code == Some(0)).then_some(()));
 }
 
 #[test]

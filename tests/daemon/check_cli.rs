@@ -1,7 +1,8 @@
 //! `snowbank check`, as a person or a deployment script runs it.
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::support::program::Said;
 use tempfile::TempDir;
 
 /// A directory with a configuration of this text.
@@ -19,16 +20,16 @@ fn check(directory: &Path, arguments: &[&str]) -> Command {
 }
 
 /// Returns the exit code, standard output and standard error.
-fn outcome(output: &Output) -> (Option<i32>, String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
+fn outcome(command: &mut Command) -> (Option<i32>, String, String) {
+    let Said { code, out, err } = Said::by(command);
+    (code, out, err)
 }
 
 /// Returns the result of `check` on a configuration with this text.
 fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let directory = directory_with(text.as_bytes());
     let mut command = check(directory.path(), &["--config", "snowbank.toml"]);
-    outcome(&command.args(arguments).envs(environment.iter().copied()).output().unwrap())
+    outcome(command.args(arguments).envs(environment.iter().copied()))
 }
 
 #[test]
@@ -129,12 +130,12 @@ fn an_unreadable_file_is_refused() {
         (".", "cannot read .: Is a directory"),
         ("snowbank.toml", "snowbank.toml:2: found bytes that are not UTF-8"),
     ] {
-        let (code, out, err) = outcome(&check(directory.path(), &["--config", file]).output().unwrap());
+        let (code, out, err) = outcome(&mut check(directory.path(), &["--config", file]));
         assert_eq!((code, &*out), (Some(2), ""));
         assert!(err.starts_with(&format!("snowbank: {said}")), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
     }
-    let (code, _, err) = outcome(&check(directory.path(), &[]).output().unwrap());
+    let (code, _, err) = outcome(&mut check(directory.path(), &[]));
     assert_eq!(code, Some(2));
     assert!(err.contains("--config"), "{err}");
 }
@@ -143,29 +144,9 @@ fn an_unreadable_file_is_refused() {
 fn a_pipe_is_refused_and_not_waited_for() {
     let directory = directory_with(b"");
     assert!(Command::new("mkfifo").arg(directory.path().join("pipe")).status().unwrap().success());
-    let (code, _, err) = outcome(&check(directory.path(), &["pipe"]).output().unwrap());
+    let (code, _, err) = outcome(&mut check(directory.path(), &["pipe"]));
     assert_eq!(code, Some(2));
     assert!(err.contains("it is a pipe"), "{err}");
-}
-
-#[test]
-fn options_beat_variables_and_these_beat_the_file() {
-    let text = "listen = \"127.0.0.1:1\"\nworker_ids = 1\nshards = 1\n";
-    let environment = [("SNOWBANK_LISTEN", "127.0.0.1:2,unix:/s"), ("SNOWBANK_WORKER_IDS", "2-3")];
-    let (_, out, _) = run(text, &[], &[]);
-    assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
-    let (_, out, _) = run(text, &[], &environment);
-    assert!(
-        out.contains("listens on 127.0.0.1:2, unix:/s; 1 shard,") && out.contains("workers 2-3,"),
-        "{out}"
-    );
-    let options = ["--listen", "127.0.0.1:3", "--listen", "[::1]:4", "--worker-id", "5"];
-    let (_, out, _) = run(text, &options, &environment);
-    assert!(out.contains("listens on 127.0.0.1:3, [::1]:4; 1 shard,") && out.contains("worker 5,"), "{out}");
-    // A variable that is set to nothing counts as not set.
-    let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_IDS", ""), ("SNOWBANK_LAYOUT", "")];
-    let (_, out, _) = run(text, &[], &empty);
-    assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
 }
 
 #[test]
@@ -184,55 +165,9 @@ fn mistakes_are_reported_under_the_options_or_variables_name() {
 }
 
 #[test]
-fn worker_ids_by_field_are_refused_with_the_fields_limit() {
-    for (options, variables, line) in [
-        (
-            &["--worker-id", "datacenter=32,worker=0"][..],
-            &[][..],
-            "--worker-id: found datacenter=32, and datacenter is a number from 0 to 31, a range or a list of them\n",
-        ),
-        (
-            &[],
-            &[("SNOWBANK_WORKER_IDS", "datacenter=1,worker=-1")],
-            "SNOWBANK_WORKER_IDS: found worker=-1, and worker is a number from 0 to 31, a range or a list of them\n",
-        ),
-        (
-            &["--layout", "clearing", "--worker-id", "machine=100"],
-            &[],
-            "--worker-id: found machine=100, and machine is a number from 0 to 99, a range or a list of them\n",
-        ),
-    ] {
-        let (code, out, _) = run("", options, variables);
-        assert_eq!((code, out.as_str()), (Some(1), line));
-    }
-    let (code, out, err) = run("", &["--worker-id", "datacenter=1,worker=0-3"], &[]);
-    assert!(code == Some(0) && out.contains("workers 32-35,"), "{out}{err}");
-}
-
-#[test]
-fn the_token_file_is_read_and_never_shown() {
-    let directory = directory_with(b"[auth]\ntoken_file = \"tokens\"\n");
-    let tokens = directory.path().join("tokens");
-    let arguments = ["--config", "snowbank.toml"];
-    let (code, out, _) = outcome(&check(directory.path(), &arguments).output().unwrap());
-    assert_eq!(code, Some(1));
-    assert!(
-        out.starts_with("snowbank.toml:2: auth.token_file: cannot read the token file tokens: No such"),
-        "{out}"
-    );
-    let secret = "s3cr3t".repeat(100);
-    for (text, expected) in [(secret.as_str(), 1), (&secret[..12], 0)] {
-        std::fs::write(&tokens, text).unwrap();
-        let (code, out, err) = outcome(&check(directory.path(), &arguments).output().unwrap());
-        assert_eq!(code, Some(expected), "{out}");
-        assert!(!out.contains("s3cr3t") && !err.contains("s3cr3t"), "{out}{err}");
-    }
-}
-
-#[test]
 fn the_reference_configuration_has_no_mistakes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (code, out, _) = outcome(&check(root, &["--config", "docs/snowbank.toml"]).output().unwrap());
+    let (code, out, _) = outcome(&mut check(root, &["--config", "docs/snowbank.toml"]));
     assert_eq!(code, Some(0), "{out}");
     assert!(out.contains("listens on 127.0.0.1:7660;"), "{out}");
 }
@@ -249,13 +184,11 @@ fn the_file_may_be_an_argument_or_an_option() {
         (&[path], variable("other.toml")),
     ];
     for (arguments, variable) in cases {
-        let output = check(directory.path(), arguments).envs(variable).output().unwrap();
-        let (code, out, err) = outcome(&output);
+        let (code, out, err) = outcome(check(directory.path(), arguments).envs(variable));
         assert_eq!((code, &*err), (Some(0), ""), "{arguments:?} {variable:?}");
         assert!(out.starts_with("snowbank.toml: no mistakes\n"), "{out}");
     }
-    let output = check(directory.path(), &[path, "--config", "other.toml"]).output().unwrap();
-    let (code, _, err) = outcome(&output);
+    let (code, _, err) = outcome(&mut check(directory.path(), &[path, "--config", "other.toml"]));
     assert_eq!(
         (code, err.contains("found two configurations, snowbank.toml and --config other.toml")),
         (Some(2), true),
@@ -264,18 +197,9 @@ fn the_file_may_be_an_argument_or_an_option() {
 }
 
 #[test]
-fn an_admin_address_without_a_port_is_shown_the_operators_port() {
-    for text in ["listen = \"localhost\"", "listen = [\"localhost\", \"9661\"]"] {
-        let (code, out, _) = run(&format!("[admin]\n{text}\n"), &[], &[]);
-        assert_eq!(code, Some(1), "{out}");
-        assert!(out.contains("the port is missing; write localhost:9660"), "{out}");
-    }
-}
-
-#[test]
 fn a_state_that_serve_refuses_is_a_mistake() {
     let directory = directory_with(b"state_dir = \"state\"\n");
-    let checked = || outcome(&check(directory.path(), &["snowbank.toml"]).output().unwrap());
+    let checked = || outcome(&mut check(directory.path(), &["snowbank.toml"]));
     assert_eq!(checked().0, Some(0), "no state yet");
     let state = directory.path().join("state");
     std::fs::create_dir(&state).unwrap();

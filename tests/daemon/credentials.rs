@@ -3,11 +3,11 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use crate::secure::{Authority, write_secret};
+use crate::support::program::{Said, program};
 use crate::support::wire::{self, UNAUTHORIZED};
-use crate::support::{Ask, Daemon, Reply, Setup, poll};
+use crate::support::{Ask, Reply, Setup};
 
 const TOKEN: &str = "correct-horse-battery-staple";
 
@@ -15,22 +15,12 @@ fn with_token_file(path: &Path) -> Setup {
     Setup::configured(&format!("auth.token_file = \"{}\"", path.display()))
 }
 
-#[track_caller]
-fn assert_says(daemon: &Daemon, part: &str) {
-    poll(part, || daemon.log().contains(part).then_some(()));
-}
-
-fn snowbank(arguments: &[&str], credentials: Option<&Path>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.args(arguments).env_remove("CREDENTIALS_DIRECTORY");
-    if let Some(directory) = credentials {
-        command.env("CREDENTIALS_DIRECTORY", directory);
-    }
-    command.output().expect("the program runs")
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+/// Runs the program with these credentials. Returns the exit code and both outputs.
+fn run(arguments: &[&str], credentials: Option<&Path>) -> (Option<i32>, String) {
+    let mut command = program();
+    command.args(arguments).envs(credentials.map(|directory| ("CREDENTIALS_DIRECTORY", directory)));
+    let Said { code, out, err } = Said::by(&mut command);
+    (code, out + &err)
 }
 
 #[test]
@@ -50,11 +40,47 @@ fn a_wrong_token_and_a_missing_one_are_one_clear_line_each() {
     let mut wire = daemon.connect();
     wire.call(&Ask::of(1).bytes()).assert_error(0, UNAUTHORIZED);
     let wrong = "a token that is not one of auth.token_file; give the client one of its lines";
-    assert_says(&daemon, wrong);
-    assert_says(&daemon, "no token, and auth.token_file asks for one");
+    daemon.assert_logs(wrong);
+    daemon.assert_logs("no token, and auth.token_file asks for one");
     let log = daemon.log();
     assert_eq!(log.matches(wrong).count(), 1, "{log}");
     assert!(log.contains("peer=127.0.0.1:") && !log.contains("horse"), "{log}");
+}
+
+#[test]
+fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
+    let files = crate::support::directory();
+    let path = files.path().join("tokens");
+    write_secret(&path, "first-token\n\n  second-token  \n");
+    let daemon = with_token_file(&path).start();
+    let requests = [
+        ("NEXT first", Ask::of(1).tag(7).bytes()),
+        ("INFO first", wire::info(7)),
+        ("wrong", wire::auth(7, b"third-token")),
+        ("too short", wire::auth(7, b"first-toke")),
+        ("too long", wire::auth(7, b"first-token ")),
+        ("two of them", wire::auth(7, b"first-token\nsecond-token")),
+        ("zeros", wire::auth(7, &[0; 11])),
+        ("the longest", wire::auth(7, &[b'f'; 512])),
+    ];
+    for (what, request) in requests {
+        let mut wire = daemon.connect();
+        wire.assert_open();
+        // A request behind it in the same write is not served either.
+        let mut bytes = request;
+        bytes.extend_from_slice(&wire::auth(8, b"first-token"));
+        bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());
+        wire.send(&bytes);
+        let message = wire.reply().assert_error(7, UNAUTHORIZED);
+        assert!(!message.contains("first-token"), "{what}: {message}");
+        wire.assert_closed();
+    }
+    assert!(!daemon.log().contains("first-token"), "a token in the log");
+    // A second AUTH with a wrong token closes an authorized connection.
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
+    wire.call(&wire::auth(2, b"wrong")).assert_error(2, UNAUTHORIZED);
+    wire.assert_closed();
 }
 
 #[test]
@@ -66,7 +92,7 @@ fn unix_socket_peers_are_named_too() {
     let listener = format!("unix:{}", setup.path("socket").display());
     let daemon = setup.option("--listen", listener).start();
     daemon.connect().call(&wire::auth(1, b"wrong")).assert_error(1, UNAUTHORIZED);
-    assert_says(&daemon, &format!("peer=process {} of user ", std::process::id()));
+    daemon.assert_logs(&format!("peer=process {} of user ", std::process::id()));
 }
 
 #[test]
@@ -97,9 +123,9 @@ fn a_world_readable_token_file_is_warned_of() {
         std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("one's own file");
         let daemon = with_token_file(&path).start();
         let line = format!("the token file {} can be read by every user", path.display());
-        assert_says(&daemon, "serves with");
+        daemon.assert_logs("serves with");
         if warned {
-            assert_says(&daemon, &line);
+            daemon.assert_logs(&line);
         }
         let log = daemon.log();
         daemon.stop();
@@ -125,10 +151,9 @@ fn systemd_credentials_replace_files() {
         &["--client-cert", "credential:client.crt", "--client-key", "credential:client.key"],
     ]
     .concat();
-    let output = snowbank(&options, Some(directory.path()));
-    assert!(output.status.success(), "{}", said(&output));
-    assert!(String::from_utf8_lossy(&output.stdout).trim().parse::<u64>().is_ok());
-    assert!(said(&snowbank(&options, None)).contains("no $CREDENTIALS_DIRECTORY"));
+    let (code, said) = run(&options, Some(directory.path()));
+    assert!(code == Some(0) && said.trim().parse::<u64>().is_ok(), "{said}");
+    assert!(run(&options, None).1.contains("no $CREDENTIALS_DIRECTORY"));
 }
 
 #[test]
@@ -150,10 +175,10 @@ fn missing_credentials_refuse_a_start_and_are_skipped_by_check() {
     let path = directory.path().join("snowbank.toml");
     std::fs::write(&path, config).expect("written");
     let config = path.to_str().expect("UTF-8");
-    let output = snowbank(&["check", "--config", config], None);
-    assert!(output.status.success() && said(&output).contains("not checked here"), "{}", said(&output));
-    let output = snowbank(&["check", "--config", config], Some(directory.path()));
-    assert!(!output.status.success() && said(&output).contains("/token: No such file"), "{}", said(&output));
+    let (code, said) = run(&["check", "--config", config], None);
+    assert!(code == Some(0) && said.contains("not checked here"), "{said}");
+    let (code, said) = run(&["check", "--config", config], Some(directory.path()));
+    assert!(code != Some(0) && said.contains("/token: No such file"), "{said}");
 }
 
 #[test]
@@ -168,10 +193,10 @@ fn a_client_refuses_several_or_oversized_tokens() {
         (&"t".repeat(513), "the token has 513 bytes"),
     ] {
         write_secret(&path, text);
-        let output = snowbank(&["ping", "--address", &address, "--token-file", path.to_str().unwrap()], None);
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(part), "{}", said(&output));
+        let (code, said) =
+            run(&["ping", "--address", &address, "--token-file", path.to_str().unwrap()], None);
+        assert!(code == Some(2) && said.contains(part), "{code:?}, {said}");
     }
-    let endless = snowbank(&["ping", "--address", &address, "--token-file", "/dev/zero"], None);
-    assert_eq!(endless.status.code(), Some(2), "{}", said(&endless));
+    let (code, said) = run(&["ping", "--address", &address, "--token-file", "/dev/zero"], None);
+    assert_eq!(code, Some(2), "{said}");
 }

@@ -1,9 +1,9 @@
 //! The client against real daemons that stop, are killed, and come back.
 
 use std::collections::HashSet;
-use std::process::Command;
 use std::time::Duration;
 
+use crate::support::program::{Said, program};
 use crate::support::{Daemon, Port, Setup};
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, IdsOptions};
@@ -51,36 +51,17 @@ fn next_asks_the_next_address_if_one_fails() {
     let mut daemons = ["1", "2"].map(|worker| Setup::new().args(["--worker-id", worker]).start());
     let addresses = daemons.each_ref().map(|daemon| daemon.tcp().to_string()).join(",");
     let next = || {
-        let mut next = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        let output = next.args(["next", "-n", "2"]).env("SNOWBANK_ADDRESS", &addresses).output();
-        let output = output.expect("it runs");
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned(), output.stderr)
+        let mut next = program();
+        Said::by(next.args(["next", "-n", "2"]).env("SNOWBANK_ADDRESS", &addresses))
     };
     let worker_id =
         |ids: &str| ids.lines().next().and_then(|id| id.parse::<u64>().ok()).map(|id| id >> 12 & 31);
-    assert_eq!(worker_id(&next().1), Some(1), "the first address serves");
+    assert_eq!(worker_id(&next().out), Some(1), "the first address serves");
     daemons[0].kill();
-    assert_eq!(worker_id(&next().1), Some(2), "the second address serves");
+    assert_eq!(worker_id(&next().out), Some(2), "the second address serves");
     daemons[1].kill();
-    let (is_served, _, error) = next();
-    let error = String::from_utf8_lossy(&error);
-    assert!(!is_served && daemons.iter().all(|daemon| error.contains(&daemon.tcp().to_string())), "{error}");
-}
-
-#[tokio::test]
-async fn a_call_outlasts_the_restart_of_the_only_daemon() {
-    let port = Port::take();
-    let mut daemon = start("1", &port);
-    let client = Client::new(options(&[&daemon])).expect("a runtime is there");
-    client.batch(1).await.expect("it is there");
-    daemon.kill();
-    let call = tokio::spawn({
-        let client = client.clone();
-        async move { client.batch(100).await.map(|batch| batch.len()) }
-    });
-    let back = start("2", &port);
-    assert_eq!(call.await.expect("no panic").expect("it came back"), 100);
-    back.stop();
+    let Said { code, err, .. } = next();
+    assert!(code != Some(0) && daemons.iter().all(|daemon| err.contains(&daemon.tcp().to_string())), "{err}");
 }
 
 /// Like two containers that do not share a lock directory.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::ids::{assert_distinct, twitter_ids_between};
 use crate::support::wire::{EXHAUSTED, EXPLICIT, PARTIAL, Run};
@@ -16,11 +16,6 @@ const OVERLOAD: Duration = Duration::from_secs(4);
 /// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits machines that run
 /// nothing else.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
-
-/// Streams batches until the end.
-fn stream(daemon: &Daemon, stop: &AtomicBool) -> Vec<Run> {
-    keep_asking(daemon, stop, Ask::of(2_000).wait_ms(10_000))
-}
 
 /// Repeats a request until the end, also after a refusal.
 fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> Vec<Run> {
@@ -35,67 +30,48 @@ fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> Vec<Run> {
     drawn
 }
 
-/// Requests this many IDs a hundred times a second until the end. Each request must get its IDs. Returns them and
-/// the latencies.
-fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> (Vec<Run>, Vec<Duration>) {
+/// Requests this many IDs again and again until the end. Each request must get its IDs.
+fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask, pause: Duration) -> Vec<Run> {
     let mut wire = daemon.connect();
-    let (mut drawn, mut latencies) = (Vec::new(), Vec::new());
+    let mut drawn = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let asked = Instant::now();
-        let reply = wire.next(ask);
-        latencies.push(asked.elapsed());
-        drawn.extend(reply.runs());
-        thread::sleep(Duration::from_millis(10).saturating_sub(asked.elapsed()));
+        drawn.extend(wire.next(ask).runs());
+        thread::sleep(pause);
     }
-    (drawn, latencies)
+    drawn
 }
 
 /// Runs a modest client beside greedy ones.
-fn modest_beside(attack: &str, greedy: &[(usize, Ask)], modest: Ask) {
+fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) {
     let daemon = Setup::configured(CONFIG).start();
     let stop = AtomicBool::new(false);
-    let (mut drawn, (modest_ids, latencies)) = thread::scope(|scope| {
+    let drawn = thread::scope(|scope| {
         let (daemon, stop) = (&daemon, &stop);
         let asks = greedy.iter().flat_map(|&(connections, ask)| vec![ask; connections]);
-        let greedy: Vec<_> = asks.map(|ask| scope.spawn(move || keep_asking(daemon, stop, ask))).collect();
+        let mut threads: Vec<_> =
+            asks.map(|ask| scope.spawn(move || keep_asking(daemon, stop, ask))).collect();
         thread::sleep(Duration::from_millis(200));
-        let modest = scope.spawn(move || ask_modestly(daemon, stop, modest));
-        thread::sleep(OVERLOAD);
+        threads.push(scope.spawn(move || ask_modestly(daemon, stop, modest, Duration::from_millis(10))));
+        thread::sleep(OVERLOAD / 2);
         stop.store(true, Ordering::Relaxed);
-        let drawn: Vec<Run> = greedy.into_iter().flat_map(|one| one.join().expect("it goes on")).collect();
-        (drawn, modest.join().expect("each of its requests has IDs"))
+        threads.into_iter().flat_map(|one| one.join().expect("each modest request has IDs")).collect()
     });
-    print_latencies(&format!("modest requests beside {attack}"), latencies);
-    drawn.extend(modest_ids);
     assert_distinct(drawn);
     daemon.stop();
 }
 
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
-    for connections in [1, 8, 16] {
+    for connections in [1, 16] {
         let greedy = [(connections, Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL))];
-        modest_beside(&format!("{connections} that ask for a million"), &greedy, Ask::of(1_000));
+        modest_beside(&greedy, Ask::of(1_000).wait_ms(10_000));
     }
 }
 
 #[test]
 fn single_ids_are_never_refused_beside_many_requests_for_256() {
     let greedy = [(45, Ask::of(1_000_000)), (64, Ask::of(256))];
-    modest_beside("45 that ask for a million and 64 that ask for 256", &greedy, Ask::of(1));
-}
-
-/// Requests single IDs until the end. Returns them and the latencies.
-fn ask_singly(daemon: &Daemon, stop: &AtomicBool) -> (Vec<Run>, Vec<Duration>) {
-    let mut wire = daemon.connect();
-    let (mut drawn, mut latencies) = (Vec::new(), Vec::new());
-    while !stop.load(Ordering::Relaxed) {
-        let asked = Instant::now();
-        drawn.extend(wire.next(Ask::of(1)).runs());
-        latencies.push(asked.elapsed());
-        thread::sleep(Duration::from_millis(1));
-    }
-    (drawn, latencies)
+    modest_beside(&greedy, Ask::of(1).wait_ms(10_000));
 }
 
 /// Requests a million IDs with a wait. Returns `None` if that is refused.
@@ -116,12 +92,6 @@ fn delivered_share(drawn: &[Run]) -> f64 {
     let last = drawn.iter().map(Run::last).max().expect("IDs");
     let total: u64 = drawn.iter().map(|run| u64::from(run.count)).sum();
     total as f64 / twitter_ids_between(first, last) as f64
-}
-
-fn print_latencies(what: &str, mut latencies: Vec<Duration>) {
-    latencies.sort_unstable();
-    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
-    println!("{} {what}: median {:?}, 99 % {:?}, most {:?}", latencies.len(), at(0.5), at(0.99), at(1.0));
 }
 
 /// The share of the full rate that reaches clients. A machine that does other things can only lower it, so the best of some tries
@@ -146,10 +116,13 @@ fn until_whole(is_over: &mut bool, share: f64) -> Option<f64> {
 fn overload() -> f64 {
     let daemon = Setup::configured(CONFIG).start();
     let stop = AtomicBool::new(false);
-    let (streamed, millions, (singles, latencies)) = thread::scope(|scope| {
+    let (streamed, millions, singles) = thread::scope(|scope| {
         let (daemon, stop) = (&daemon, &stop);
-        let streams: Vec<_> = (0..50).map(|_| scope.spawn(move || stream(daemon, stop))).collect();
-        let single = scope.spawn(move || ask_singly(daemon, stop));
+        let streams: Vec<_> = (0..50)
+            .map(|_| scope.spawn(move || keep_asking(daemon, stop, Ask::of(2_000).wait_ms(10_000))))
+            .collect();
+        let single = scope
+            .spawn(move || ask_modestly(daemon, stop, Ask::of(1).wait_ms(10_000), Duration::from_millis(1)));
         // Two requests have waits that are too short for all of their IDs, three can wait.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
@@ -165,7 +138,6 @@ fn overload() -> f64 {
     assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
     let admitted = millions.iter().flatten().count();
     println!("{admitted} of 5 requests of a million were admitted");
-    print_latencies("single IDs under overload", latencies);
 
     let mut drawn = streamed;
     drawn.extend(singles);

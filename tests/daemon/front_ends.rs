@@ -1,72 +1,157 @@
 //! The promises of every front end, in the words of its protocol.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use rustix::process::Signal;
+
+use crate::support::relay::ids_of;
+use crate::support::resp::array;
 use crate::support::{DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll};
 
-/// A front end: a request for one ID, the reply, and the reply to a connection too many.
-struct FrontEnd {
-    protocol: &'static str,
-    request: &'static str,
-    /// The start of the reply, which the ID follows.
-    served: &'static str,
+/// A front end: its protocol's requests and replies.
+pub(crate) struct FrontEnd {
+    pub(crate) protocol: &'static str,
+    /// Makes one or several requests for this many IDs of a source. The token precedes them, or is in each.
+    pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
+    pub(crate) ids: fn(&[u8]) -> Vec<u64>,
+    /// Its reply to a connection too many. Empty if the protocol has none.
     full: &'static [&'static str],
+    /// Its reply to a client without a token, and to one with a wrong token; `None` if the front end requires no token.
+    pub(crate) no_token: Option<(&'static str, &'static str)>,
+    /// True if a request names its source.
+    pub(crate) names_sources: bool,
 }
 
-const FRONT_ENDS: [FrontEnd; 4] = [
+pub(crate) const FRONT_ENDS: [FrontEnd; 4] = [
     FrontEnd {
         protocol: "resp",
-        request: "INCR fast\r\n",
-        served: ":",
+        asks: |source, count, token| {
+            let auth = if token.is_empty() { String::new() } else { array(&["AUTH", token]) };
+            let count = count.to_string();
+            (auth + &array(&["SNOWBANK.NEXT", source, &count, "WAIT", "9000"])).into_bytes()
+        },
+        ids: ids_of,
         full: &["-ERR max number of clients reached\r\n"],
+        no_token: Some(("-NOAUTH ", "-WRONGPASS ")),
+        names_sources: true,
     },
     FrontEnd {
         protocol: "memcached",
-        request: "get fast\r\n",
-        served: "VALUE fast 0 ",
+        asks: |source, count, _| format!("get {source}\r\n").repeat(count).into_bytes(),
+        ids: ids_of,
         full: &["SERVER_ERROR too_busy"],
+        no_token: None,
+        names_sources: true,
+    },
+    FrontEnd {
+        protocol: "noeqd",
+        asks: |_, count, token| {
+            let counts = std::iter::repeat_n(255, count / 255).chain([(count % 255) as u8]);
+            let token =
+                if token.is_empty() { vec![] } else { [&[0, token.len() as u8], token.as_bytes()].concat() };
+            token.into_iter().chain(counts.filter(|&count| count > 0)).collect()
+        },
+        ids: |bytes| {
+            bytes.chunks_exact(8).map(|id| u64::from_be_bytes(id.try_into().expect("8 bytes"))).collect()
+        },
+        full: &[],
+        no_token: Some(("", "")),
+        names_sources: false,
     },
     FrontEnd {
         protocol: "http",
-        request: "GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        served: "HTTP/1.1 200 ",
+        asks: |source, count, token| {
+            let token =
+                if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+            let target = format!("/v1/ids?source={source}&count={count}&wait=9s");
+            format!("GET {target} HTTP/1.1\r\nhost: 127.0.0.1\r\n{token}\r\n").into_bytes()
+        },
+        ids: ids_of,
         full: &["HTTP/1.1 503 ", "retry-after: 1\r\n", "too_busy"],
+        no_token: Some((" 401 ", " 401 ")),
+        names_sources: true,
     },
-    FrontEnd { protocol: "noeqd", request: "\x01", served: "", full: &[] },
 ];
 
 impl FrontEnd {
+    /// Starts a daemon with two sources and these settings.
+    fn start(&self, settings: &str) -> Daemon {
+        Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).front_end(self.protocol).start()
+    }
+
+    /// Returns a request for one ID of the source that always has IDs.
+    fn request(&self) -> Vec<u8> {
+        (self.asks)("fast", 1, "")
+    }
+
+    /// Reads until there are as many IDs. Panics if the stream ends before.
+    pub(crate) fn read_ids(&self, stream: &mut impl Read, count: usize) -> Vec<u64> {
+        let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(size @ 1..) => bytes.extend_from_slice(&buffer[..size]),
+                end => panic!("{} has sent {} bytes of {count} IDs: {end:?}", self.protocol, bytes.len()),
+            }
+            // The last bytes may be a part of an ID.
+            let ids = (self.ids)(&bytes);
+            if ids.len() >= count {
+                assert!(ids.is_sorted_by(|left, right| left < right), "{}: {ids:?}", self.protocol);
+                return ids;
+            }
+        }
+    }
+
     /// Connects and requests an ID. Returns the connection if the reply has one.
     fn ask(&self, address: SocketAddr) -> Option<TcpStream> {
         let mut stream = connect(address);
-        stream.write_all(self.request.as_bytes()).ok()?;
-        let mut start = vec![0; self.served.len() + 8];
-        stream.read_exact(&mut start).ok()?;
-        start.starts_with(self.served.as_bytes()).then_some(stream)
+        stream.write_all(&self.request()).ok()?;
+        let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 10]);
+        while let Ok(size @ 1..) = stream.read(&mut buffer) {
+            bytes.extend_from_slice(&buffer[..size]);
+            if !(self.ids)(&bytes).is_empty() {
+                return Some(stream);
+            }
+        }
+        None
+    }
+
+    /// Sends a whole request and this half of the next one together, and reads the reply. Returns the other half.
+    fn ask_and_a_half(&self, stream: &mut TcpStream) -> Vec<u8> {
+        let mut request = self.request();
+        let rest = request.split_off(request.len() / 2);
+        stream.write_all(&[self.request(), request].concat()).expect("it leaves");
+        self.read_ids(stream, 1);
+        rest
     }
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the daemon listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+    stream.set_nodelay(true).expect("no delay");
     stream
 }
 
-fn read_to_end(mut stream: TcpStream) -> String {
+/// Reads what follows an ID, up to the end of the connection, which has no further ID.
+fn assert_ends(front_end: &FrontEnd, stream: TcpStream) {
+    let rest = read_to_end(stream);
+    assert!((front_end.ids)(&rest).is_empty(), "{}: {rest:?}", front_end.protocol);
+}
+
+fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).expect("closed in order");
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 #[test]
 fn one_connection_too_many_is_refused_in_each_protocols_words() {
-    let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
     each_case(&FRONT_ENDS, |front_end| {
-        let daemon = Setup::configured(&config).front_end(front_end.protocol).start();
+        let daemon = front_end.start("limits.max_connections = 1");
         let address = daemon.addresses[1].tcp();
         let first = front_end.ask(address).expect("an ID");
-        let refusal = read_to_end(connect(address)).to_lowercase();
+        let refusal = String::from_utf8(read_to_end(connect(address))).expect("text").to_lowercase();
         assert_eq!(refusal.is_empty(), front_end.full.is_empty(), "{}: {refusal}", front_end.protocol);
         for part in front_end.full {
             assert!(refusal.contains(&part.to_lowercase()), "{}: {refusal}", front_end.protocol);
@@ -78,70 +163,182 @@ fn one_connection_too_many_is_refused_in_each_protocols_words() {
     });
 }
 
-/// A client of another protocol: what it sends, the start of the reply, and the line in the log.
+#[test]
+fn pipelined_requests_are_answered_in_order_however_cut() {
+    each_case(&FRONT_ENDS, |front_end| {
+        let daemon = front_end.start("");
+        let requests = front_end.request().repeat(3);
+        for cut in 0..requests.len() {
+            let mut stream = connect(daemon.addresses[1].tcp());
+            let (first, rest) = requests.split_at(cut);
+            stream.write_all(first).expect("it leaves");
+            stream.write_all(rest).expect("it leaves");
+            assert_eq!(front_end.read_ids(&mut stream, 3).len(), 3, "{}", front_end.protocol);
+        }
+        daemon.stop();
+    });
+}
+
+/// As `printf … | nc -N` does.
+#[test]
+fn a_client_that_closes_its_sending_half_gets_its_answers() {
+    each_case(&FRONT_ENDS, |front_end| {
+        let daemon = front_end.start("");
+        let mut stream = connect(daemon.addresses[1].tcp());
+        stream
+            .write_all(&[front_end.request(), (front_end.asks)("fast", 2_000, "")].concat())
+            .expect("it leaves");
+        stream.shutdown(Shutdown::Write).expect("it is open");
+        assert_eq!((front_end.ids)(&read_to_end(stream)).len(), 2_001, "{}", front_end.protocol);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn half_a_request_is_closed_after_the_stall_timeout() {
+    let whole_requests = FRONT_ENDS.iter().filter(|front_end| front_end.names_sources);
+    each_case(&whole_requests.collect::<Vec<_>>(), |front_end| {
+        let daemon = front_end.start("limits.stall_timeout = \"200ms\"");
+        let mut stream = connect(daemon.addresses[1].tcp());
+        front_end.ask_and_a_half(&mut stream);
+        assert_ends(front_end, stream);
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_request_that_half_arrived_at_a_stop_is_answered() {
+    let whole_requests = FRONT_ENDS.iter().filter(|front_end| front_end.names_sources);
+    each_case(&whole_requests.collect::<Vec<_>>(), |front_end| {
+        let mut daemon = front_end.start("limits.drain_timeout = \"60s\"");
+        let mut stream = connect(daemon.addresses[1].tcp());
+        let rest = front_end.ask_and_a_half(&mut stream);
+        daemon.signal(Signal::TERM);
+        daemon.assert_logs("stopping");
+        stream.write_all(&rest).expect("it leaves");
+        front_end.read_ids(&mut stream, 1);
+        assert_ends(front_end, stream);
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    });
+}
+
+/// A client of another protocol: what it sends, a part of the reply, and the line in the log.
 struct Foreign {
     at: &'static str,
-    sends: &'static str,
+    sends: &'static [u8],
     reply: &'static str,
     log: &'static str,
 }
 
-const FOREIGN: [Foreign; 7] = [
-    Foreign {
-        at: "http",
-        sends: "*1\r\n$4\r\nPING\r\n",
-        reply: "HTTP/1.1 400",
-        log: "a Redis client on a listener for clients of HTTP; give it an address of [resp]",
-    },
-    Foreign {
-        at: "http",
-        sends: "\x16\x03\x01\x02\0\x01\0\r\n\r\n",
-        reply: "HTTP/1.1 400",
-        log: "a TLS client on a listener without TLS",
-    },
-    Foreign {
-        at: "http",
-        sends: "get orders\r\n",
-        reply: "HTTP/1.1 400",
-        log: "a memcached client on a listener for clients of HTTP",
-    },
-    Foreign {
-        at: "http",
-        sends: "\x10\0\0\0\x01\0\r\n\r\n",
-        reply: "HTTP/1.1 400",
-        log: "a client of Snowbank's own protocol on a listener for clients of HTTP",
-    },
-    Foreign {
-        at: "http",
-        sends: "GET / HTTP/1.1\r\nno header\r\n\r\n",
-        reply: "HTTP/1.1 400",
-        log: "bytes that are no request on a listener for clients of HTTP",
-    },
-    Foreign {
-        at: "memcached",
-        sends: "GET / HTTP/1.1\r\n\r\n",
-        reply: "CLIENT_ERROR ",
-        log: "an HTTP client on a listener for clients of memcached",
-    },
-    Foreign {
-        at: "noeqd",
-        sends: "GET / HTTP/1.1\r\n\r\n",
-        reply: "",
-        log: "an HTTP client on a listener for clients of noeqd",
-    },
+const fn foreign(at: &'static str, sends: &'static [u8], reply: &'static str, log: &'static str) -> Foreign {
+    Foreign { at, sends, reply, log }
+}
+
+const FOREIGN: [Foreign; 15] = [
+    foreign(
+        "native",
+        b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n",
+        "an HTTP client",
+        "an HTTP client on a listener of Snowbank's own",
+    ),
+    foreign(
+        "native",
+        b"*1\r\n$4\r\nPING\r\n",
+        "give it an address of [resp]",
+        "a Redis client on a listener of Snowbank's own protocol",
+    ),
+    foreign("native", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol", "a PROXY protocol header"),
+    foreign(
+        "native",
+        b"\xff\xfe\xfd\xfc\xfb",
+        "found frame length",
+        "bytes that are no request of Snowbank's",
+    ),
+    foreign(
+        "resp",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "an HTTP client",
+        "an HTTP client on a listener for clients of Redis",
+    ),
+    foreign(
+        "resp",
+        b"get fast\r\n",
+        "a memcached client",
+        "a memcached client on a listener for clients of Redis",
+    ),
+    foreign(
+        "resp",
+        b"\xc2\x80\0\0\0",
+        "no request",
+        "bytes that are no request on a listener for clients of Redis",
+    ),
+    foreign(
+        "http",
+        b"*1\r\n$4\r\nPING\r\n",
+        "HTTP/1.1 400",
+        "a Redis client on a listener for clients of HTTP",
+    ),
+    foreign(
+        "http",
+        b"\x16\x03\x01\x02\0\x01\0\r\n\r\n",
+        "HTTP/1.1 400",
+        "a TLS client on a listener without TLS",
+    ),
+    foreign(
+        "http",
+        b"get orders\r\n",
+        "HTTP/1.1 400",
+        "a memcached client on a listener for clients of HTTP",
+    ),
+    foreign(
+        "http",
+        b"\x10\0\0\0\x01\0\r\n\r\n",
+        "HTTP/1.1 400",
+        "a client of Snowbank's own protocol on a listener for clients of HTTP",
+    ),
+    foreign(
+        "http",
+        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+        "HTTP/1.1 400",
+        "bytes that are no request on a listener for clients of HTTP",
+    ),
+    foreign(
+        "memcached",
+        b"GET / HTTP/1.1\r\n\r\n",
+        "CLIENT_ERROR ",
+        "an HTTP client on a listener for clients of memc",
+    ),
+    foreign(
+        "memcached",
+        b"*1\r\n$4\r\nPING\r\n",
+        "CLIENT_ERROR ",
+        "a Redis client on a listener for clients of memc",
+    ),
+    foreign("noeqd", b"GET / HTTP/1.1\r\n\r\n", "", "an HTTP client on a listener for clients of noeqd"),
 ];
 
+/// Each kind of foreign client is one line in a minute, however many come.
 #[test]
-fn clients_of_other_protocols_are_answered_closed_and_logged() {
-    let daemons: Vec<(&str, Daemon)> = ["http", "memcached", "noeqd"]
-        .map(|protocol| (protocol, Setup::configured(TWO_SOURCES).front_end(protocol).start()))
-        .into();
+fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
+    const PROTOCOLS: [&str; 4] = ["resp", "http", "memcached", "noeqd"];
+    let daemons = PROTOCOLS.map(|protocol| Setup::configured(TWO_SOURCES).front_end(protocol).start());
+    // Each has a native listener, too.
+    let listener = |at: &str| match PROTOCOLS.iter().position(|protocol| *protocol == at) {
+        Some(index) => (&daemons[index], 1),
+        None => (&daemons[0], 0),
+    };
     for Foreign { at, sends, reply, log } in &FOREIGN {
-        let daemon = &daemons.iter().find(|(protocol, _)| protocol == at).expect("it was started").1;
-        let mut stream = connect(daemon.addresses[1].tcp());
-        stream.write_all(sends.as_bytes()).expect("it leaves");
-        let found = read_to_end(stream);
-        assert!(found.starts_with(reply), "{at}, {sends:?}: {found}");
+        let (daemon, index) = listener(at);
+        for _ in 0..2 {
+            let mut stream = connect(daemon.addresses[index].tcp());
+            stream.write_all(sends).expect("it leaves");
+            let found = String::from_utf8_lossy(&read_to_end(stream)).into_owned();
+            assert!(found.contains(reply), "{at}, {sends:?}: {found}");
+        }
         daemon.assert_logs(log);
+    }
+    for Foreign { at, log, .. } in &FOREIGN {
+        let logged = listener(at).0.log();
+        assert_eq!(logged.matches(log).count(), 1, "{log}: {logged}");
     }
 }

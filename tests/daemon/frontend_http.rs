@@ -199,27 +199,6 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order_however_cut() {
-    let daemon = two_sources();
-    let targets = ["/v1/ids?source=fast&count=3", "/id", "/v1/ids?source=nothing", "/api/snowflake/get/fast"];
-    let requests = targets.map(|target| format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n\r\n")).concat();
-    let mut last = 0;
-    for piece in [1, 7, requests.len()] {
-        let mut client = client_of(&daemon);
-        requests.as_bytes().chunks(piece).for_each(|bytes| client.send(bytes));
-        for (status, count) in [(200, 3), (200, 1), (404, 0), (200, 1)] {
-            let response = Response::read(&mut client, true);
-            assert_eq!((response.status, response.ids().len()), (status, count), "{}", response.body);
-            for id in response.ids() {
-                assert!(id > last, "{id} after {last}");
-                last = id;
-            }
-        }
-    }
-    daemon.stop();
-}
-
-#[test]
 fn shapes_that_smuggle_requests_are_refused_and_closed() {
     let daemon = two_sources();
     for request in [
@@ -279,78 +258,6 @@ fn get_as(daemon: &Daemon, host: &str) -> Response {
 }
 
 #[test]
-fn a_half_sent_head_is_closed_after_the_stall_timeout() {
-    let config = format!("limits.stall_timeout = \"200ms\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).front_end("http").start();
-    let mut client = client_of(&daemon);
-    assert_eq!(get(&mut client, "/id", "").status, 200);
-    client.send("GET /v1/i");
-    assert_eq!(client.rest(), b"");
-    // It arrives together with the request before it.
-    let mut client = client_of(&daemon);
-    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\nGET /v1/i");
-    assert!(client.rest().starts_with(b"HTTP/1.1 200"));
-    daemon.stop();
-}
-
-#[test]
-fn a_token_is_required_and_a_wrong_one_closes_the_connection() {
-    let setup = Setup::new();
-    let token = "a-long-token-of-a-client";
-    std::fs::write(setup.path("tokens"), token).expect("written");
-    let config = format!("auth.token_file = \"tokens\"\nlisten = \"127.0.0.1:0\"\n{TWO_SOURCES}");
-    let daemon = setup.config(&config).front_end("http").start();
-    let mut client = client_of(&daemon);
-    for _ in 0..2 {
-        let response = get(&mut client, "/v1/ids", &format!("authorization: Bearer {token}\r\n"));
-        assert_eq!((response.status, response.ids().len()), (200, 1));
-    }
-    for header in ["", "authorization: Bearer wrong\r\n"] {
-        let mut client = client_of(&daemon);
-        let response = get(&mut client, "/v1/ids", header);
-        assert_eq!(response.status, 401, "{}", response.body);
-        assert!(response.has("www-authenticate: bearer") && response.body.contains("unauthorized"));
-        assert_eq!(client.rest(), b"");
-    }
-    daemon.stop();
-}
-
-/// As `printf … | nc -N` does.
-#[test]
-fn a_client_that_closes_its_sending_half_gets_its_answers() {
-    let daemon = two_sources();
-    let mut client = client_of(&daemon);
-    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(2));
-    client.half_close();
-    for _ in 0..2 {
-        assert_eq!(Response::read(&mut client, true).status, 200);
-    }
-    assert_eq!(client.rest(), b"");
-    // One that waits for the slow source.
-    let mut client = client_of(&daemon);
-    get(&mut client, "/v1/ids?source=slow&count=16&wait=5s", "");
-    client.send("GET /v1/ids?source=slow&count=16&wait=5s HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    client.half_close();
-    assert_eq!(Response::read(&mut client, true).ids().len(), 16);
-    daemon.stop();
-}
-
-#[test]
-fn a_request_that_has_half_arrived_at_a_stop_is_answered() {
-    let mut daemon = two_sources();
-    let mut client = client_of(&daemon);
-    // The half is read together with the request before it.
-    client.send("GET /id HTTP/1.1\r\nhost: localhost\r\n\r\nGET /id HTTP/1.1\r\nhost: loc");
-    assert_eq!(Response::read(&mut client, true).status, 200);
-    daemon.signal(rustix::process::Signal::TERM);
-    daemon.assert_logs("stopping");
-    client.send("alhost\r\n\r\n");
-    assert_eq!(Response::read(&mut client, true).status, 200);
-    assert_eq!(client.rest(), b"");
-    assert_eq!(daemon.wait(), Some(0));
-}
-
-#[test]
 fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     let mut daemon = Setup::configured(&format!("shards = 1\nlimits.drain_timeout = \"60s\"\n{TWO_SOURCES}"))
         .front_end("http")
@@ -384,18 +291,6 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
         assert_eq!(client.rest(), b"");
     }
     assert_eq!(daemon.wait(), Some(0));
-}
-
-#[test]
-fn a_head_that_is_too_long_is_refused_counted_and_logged() {
-    let daemon = Setup::configured(TWO_SOURCES).front_end("http").admin().start();
-    let mut client = client_of(&daemon);
-    client.send(format!("GET /id HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(20_000)));
-    assert!(client.line().starts_with("HTTP/1.1 431"));
-    daemon.assert_logs("a request's head of more than");
-    let samples = crate::support::http::scrape(&daemon);
-    let errors = crate::support::http::sample(&samples, "snowbank_protocol_errors_total{protocol=\"http\"}");
-    assert_eq!(errors, 1.0);
 }
 
 /// Some formats end with characters that clients encode in a path.

@@ -39,28 +39,6 @@ fn a_count_of_0_and_a_refusal_close_the_connection() {
 }
 
 #[test]
-fn the_token_comes_first_if_the_daemon_requires_one() {
-    let setup = Setup::new();
-    let token = "a-long-token-of-a-client";
-    std::fs::write(setup.path("tokens"), token).expect("written");
-    let config = format!("auth.token_file = \"tokens\"\nlisten = \"127.0.0.1:0\"\n{TWO_SOURCES}");
-    let daemon = setup.config(&config).front_end("noeqd").start();
-    let hello = |token: &str| [&[0, token.len() as u8], token.as_bytes()].concat();
-    let mut client = client_of(&daemon);
-    for byte in hello(token) {
-        client.send([byte]);
-    }
-    client.send([2]);
-    assert_eq!(ids(&mut client, 2).len(), 2);
-    for bytes in [hello("wrong"), vec![1], hello("")] {
-        let mut client = client_of(&daemon);
-        client.send(bytes);
-        assert_eq!(client.rest(), b"");
-    }
-    daemon.stop();
-}
-
-#[test]
 fn no_count_is_mistaken_for_another_protocol() {
     let daemon = Setup::configured(TWO_SOURCES).front_end("noeqd").start();
     for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {

@@ -1,22 +1,18 @@
 //! Rules that hold for listeners of every protocol, tested at the front end for Redis.
 
-use std::io::Write;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use crate::secure::Authority;
 use crate::support::http::{sample, scrape};
 use crate::support::machine::Machine;
+use crate::support::program::snowbank;
 use crate::support::resp::{Client, array};
 use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, has_program, poll};
 use rustix::process::Signal;
 
 fn with(settings: &str) -> Setup {
     Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).resp()
-}
-
-fn logs(daemon: &Daemon, part: &str) {
-    poll(part, || daemon.log().contains(part).then_some(()));
 }
 
 /// Returns redis-cli with a request to the front end. `None` if it is not installed: the test was skipped.
@@ -51,7 +47,7 @@ fn a_token_is_required_before_ids() {
         client.asks(&request, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
         client.is_closed();
     }
-    logs(&daemon, "a token that is not one of auth.token_file");
+    daemon.assert_logs("a token that is not one of auth.token_file");
     daemon.stop();
 }
 
@@ -75,20 +71,6 @@ fn a_front_end_speaks_tls() {
     let ids = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(ids.lines().filter(|line| line.parse::<u64>().is_ok()).count(), 5, "{output:?}");
     daemon.stop();
-}
-
-#[test]
-fn requests_that_have_arrived_at_a_stop_are_answered() {
-    let mut daemon = with("").start();
-    let mut client = Client::of(&daemon);
-    client.send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nINCR fast\r\n");
-    let first = client.list();
-    daemon.signal(Signal::TERM);
-    let second = client.list();
-    assert!(first.len() == 16 && first[15] < second[0]);
-    client.integer();
-    client.is_closed();
-    assert_eq!(daemon.wait(), Some(0));
 }
 
 #[test]
@@ -186,10 +168,7 @@ fn metrics_and_status_show_each_protocol() {
     ] {
         assert_eq!(sample(&samples, name), expected, "{name}");
     }
-    let mut status = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let output =
-        status.args(["status", "--admin", &daemon.addresses[2].to_string()]).output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = snowbank(["status", "--admin", &daemon.addresses[2].to_string()]).printed();
     let line = format!("resp         1 open on {}; 5 requests, 2 errors\n", daemon.addresses[1]);
     assert!(text.contains(&line), "{text}");
     daemon.stop();
@@ -217,51 +196,7 @@ fn incr_gives_strings_to_clients_that_announce_javascript() {
         let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
         assert_eq!(sample(&samples, &name), 1.0, "{form}");
     }
-    logs(&daemon, "a client of ioredis draws by INCR and gets strings");
-    logs(&daemon, "a client that announced no library for JavaScript draws by INCR and gets integers");
-    daemon.stop();
-}
-
-#[test]
-fn clients_at_the_wrong_port_get_the_daemons_name() {
-    let daemon = with("").start();
-    let resp = daemon.addresses[1].to_string();
-    let mut ping = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let output = ping.args(["ping", "--address", &resp]).output().expect("it runs");
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.lines().count() == 1 && error.contains("Redis"), "{error}");
-    logs(&daemon, "a client of Snowbank's own protocol on a listener for clients of Redis");
-    let mut client = Client::to(daemon.addresses[0].tcp());
-    client.send(array(&["INCR", "fast"]));
-    client.is_closed_after(
-        "a Redis client on a listener of Snowbank's own protocol; give it an address of [resp]",
-    );
-    logs(&daemon, "a Redis client on a listener of Snowbank's own protocol");
-    for (bytes, found) in [
-        ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP client"),
-        ("get fast\r\n", "a memcached client"),
-        ("\u{80}\0\0\0", "no request"),
-    ] {
-        let mut client = Client::of(&daemon);
-        client.send(bytes);
-        client.is_closed_after(found);
-        logs(&daemon, found);
-    }
-    daemon.stop();
-}
-
-/// A client of HTTP that resets its connection leaves the wait queue, as every other.
-#[test]
-fn a_reset_http_connection_leaves_the_wait_queue() {
-    let config = format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).front_end("http").admin().start();
-    let mut gone = std::net::TcpStream::connect(daemon.addresses[1].tcp()).expect("the front end is open");
-    let request = "GET /v1/ids?source=slow&count=300&wait=60s HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    gone.write_all(request.as_bytes()).expect("it leaves");
-    let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
-    poll("it waits", || (waiting() == 1.0).then_some(()));
-    socket2::SockRef::from(&gone).set_linger(Some(std::time::Duration::ZERO)).expect("a socket");
-    drop(gone);
-    poll("the wait queue without it", || (waiting() == 0.0).then_some(()));
+    daemon.assert_logs("a client of ioredis draws by INCR and gets strings");
+    daemon.assert_logs("a client that announced no library for JavaScript draws by INCR and gets integers");
     daemon.stop();
 }

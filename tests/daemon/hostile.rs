@@ -15,11 +15,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::ids::assert_distinct;
+use crate::support::program::snowbank;
 use crate::support::wire::{self, EXPLICIT, Run, frame};
-use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
+use crate::support::{Ask, Daemon, Random, Reply, Setup, TWO_SOURCES, poll};
+
+/// Ends the other threads, also if this one panics.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 /// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that connection.
 fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
@@ -42,13 +52,6 @@ fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        /// Ends the other thread, also if this one panics.
-        struct Done<'a>(&'a AtomicBool);
-        impl Drop for Done<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::SeqCst);
-            }
-        }
         let done = Done(&harmed);
         let outcome = harm();
         drop(done);
@@ -182,74 +185,8 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
-    /// The most that the daemon may grow, in KiB: the reply queue has 256 KiB, and the rest is for threads and
-    /// allocators.
-    const GROWTH_KIB: u64 = 24 * 1_024;
-    let limits = "[limits]\nstall_timeout = \"5s\"\nmax_connections = 2\n";
-    let daemon = Setup::configured(limits).args(["--worker-id", "0-255", "--shards", "1"]).start();
-    let mut observer = daemon.connect();
-    observer.next(Ask::of(100_000).flags(EXPLICIT));
-    let at_rest_kib = daemon.resident_kib();
-
-    let mut deaf = daemon.connect();
-    // 16 KB of requests, for 800 MB of replies.
-    let requests: Vec<u8> =
-        (0..1_000).flat_map(|tag| Ask::of(100_000).tag(tag).flags(EXPLICIT).bytes()).collect();
-    deaf.send(&requests);
-    let mut highest_kib = 0;
-    poll("the end of a client that never reads", || {
-        highest_kib = highest_kib.max(daemon.resident_kib());
-        observer.assert_open();
-        // Its place is free after the close.
-        let mut next = daemon.connect();
-        next.send(&wire::ping(1, b""));
-        matches!(next.try_reply(), Ok(Some(Reply::Pong(..)))).then_some(())
-    });
-    println!("{at_rest_kib} KiB at rest, {highest_kib} KiB at most");
-    assert!(highest_kib <= at_rest_kib + GROWTH_KIB, "{at_rest_kib} KiB at rest grew to {highest_kib} KiB");
-    assert_eq!(observer.next(Ask::of(1_000)).id_count(), Some(1_000));
-}
-
-#[test]
-fn a_slow_reader_gets_its_whole_reply() {
-    let daemon = Setup::new().args(["--worker-id", "0-63", "--shards", "1"]).start();
-    let mut wire = daemon.connect();
-    let mut writer = wire.writer();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            for tag in 0..60 {
-                writer.send(&Ask::of(100_000).tag(tag).wait_ms(10_000).flags(EXPLICIT).bytes());
-            }
-        });
-        let mut last = 0;
-        for tag in 0..60 {
-            let reply = wire.reply();
-            assert_eq!(reply.tag(), tag);
-            let ids = reply.ids();
-            assert_eq!(ids.len(), 100_000);
-            assert!(last < ids[0]);
-            last = ids[ids.len() - 1];
-        }
-    });
-}
-
-#[test]
 fn a_half_closed_client_gets_its_replies() {
-    let slow = "[[sources]]\nname = \"fast\"\nworker_ids = 1\n[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
-                layout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
-    let daemon = Setup::configured(slow).start();
-    // An answer that comes at once, with half a frame behind it.
-    let mut wire = daemon.connect();
-    let requests: Vec<u8> = (0..200).flat_map(|tag| Ask::of(10).tag(tag).bytes()).collect();
-    wire.send(&requests);
-    wire.send(&requests[..10]);
-    wire.half_close();
-    for tag in 0..200 {
-        assert_eq!(wire.reply().tag(), tag);
-    }
-    wire.assert_closed();
-
+    let daemon = Setup::configured(TWO_SOURCES).start();
     // A reply much larger than any buffer, and a waiting request with others behind it.
     let mut long = daemon.connect();
     long.send(&Ask::of(1_000_000).wait_ms(10_000).flags(EXPLICIT).bytes());
@@ -265,35 +202,6 @@ fn a_half_closed_client_gets_its_replies() {
     waits.assert_closed();
     assert_eq!(long.reply().id_count(), Some(1_000_000));
     long.assert_closed();
-}
-
-/// Each kind of foreign client is one line in a minute, however many come.
-#[test]
-fn clients_of_other_protocols_are_answered_and_logged_once() {
-    let daemon = Setup::new().start();
-    let strangers: [(&[u8], &str, &str); 5] = [
-        (b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n", "an HTTP client", "an HTTP client"),
-        (b"*1\r\n$4\r\nPING\r\n", "a Redis client", "a Redis client"),
-        (b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol header", "a PROXY protocol header"),
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "a TLS client", "a TLS client"),
-        (b"\xff\xfe\xfd\xfc\xfb", "found frame length", "bytes that are no request"),
-    ];
-    for (bytes, answer, line) in strangers {
-        for _ in 0..5 {
-            let mut wire = daemon.connect();
-            wire.send(bytes);
-            let (code, _, message) = wire.reply().error();
-            assert_eq!(code, wire::MALFORMED);
-            assert!(message.contains(answer), "{message}");
-            wire.assert_closed();
-        }
-        poll("a line on it", || daemon.log().contains(line).then_some(()));
-    }
-    let log = daemon.log();
-    for (_, _, line) in strangers {
-        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
-    }
-    daemon.connect().assert_open();
 }
 
 /// Runs `snowbank next` against a listener that sends each connection `answer`, or nothing.
@@ -314,11 +222,9 @@ fn next_against(answer: Option<&'static str>) -> (String, String) {
         }
     });
     let timeout = if answer.is_some() { "60s" } else { "5s" };
-    let arguments = ["next", "--address", &address, "--timeout", timeout];
-    let program = env!("CARGO_BIN_EXE_snowbank");
-    let output = std::process::Command::new(program).args(arguments).output().expect("it runs");
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    (address, String::from_utf8(output.stderr).expect("text"))
+    let said = snowbank(["next", "--address", &address, "--timeout", timeout]);
+    assert_eq!(said.code, Some(1), "{said:?}");
+    (address, said.err)
 }
 
 #[test]
@@ -349,9 +255,7 @@ fn a_peer_that_sends_only_errors_is_closed() {
         wire.call(&error).error();
     }
     wire.assert_closed();
-    poll("the log's line", || {
-        daemon.log().contains("a thousand requests in a row that are errors").then_some(())
-    });
+    daemon.assert_logs("a thousand requests in a row that are errors");
 }
 
 /// A reply and a request that waits are of one turn, and the reply cannot be written.

@@ -2,16 +2,12 @@
 //!
 //! `clock_behind` and `no_ceiling` are tested with clock steps and failing storage.
 
-mod tokens;
-
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::wire::{
-    self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE,
-    UNSUPPORTED, frame,
-};
-use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+use crate::support::http::{sample, scrape};
+use crate::support::wire::{self, BAD_COUNT, EXHAUSTED, MALFORMED, PARTIAL, TOO_BUSY, UNSUPPORTED, frame};
+use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
 /// 16 IDs in each second: a few IDs are enough to make requests wait.
@@ -19,43 +15,26 @@ const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:
 /// 16 IDs in each tenth of a second.
 const TENTHS: &str = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
 
+/// The vectors of docs/protocol.md: bytes that the daemon cannot use, and its answers.
 #[test]
-fn a_body_of_a_wrong_size_is_malformed_and_keeps_the_connection() {
+fn faults_are_answered_as_the_vectors_say() {
     let daemon = Setup::new().start();
-    let mut wire = daemon.connect();
-    let mut malformed = vec![
-        ("INFO with a body", frame(0x02, 0, 5, &[0])),
-        ("PING of 65 bytes", frame(0x03, 0, 5, &[0; 65])),
-        ("PING of the longest frame", frame(0x03, 0, 5, &[0; 1_020])),
-        ("AUTH without a token", frame(0x04, 0, 5, &[])),
-        ("AUTH of 513 bytes", frame(0x04, 0, 5, &[b't'; 513])),
-    ];
-    for length in [0, 4, 7, 9, 16, 1_020] {
-        malformed.push(("NEXT of another length", frame(0x01, 0, 5, &vec![1; length])));
-    }
-    for (what, request) in malformed {
-        let reply = wire.call(&request);
-        assert_eq!(reply.tag(), 5, "{what}");
-        assert_eq!(reply.error().0, MALFORMED, "{what}");
-        wire.assert_open();
-    }
-}
-
-#[test]
-fn undefined_flags_are_malformed_and_keep_the_connection() {
-    let daemon = Setup::new().start();
-    let mut wire = daemon.connect();
-    let next = |flags| Ask::of(1).tag(6).flags(flags).bytes();
-    for bit in 2..8 {
-        wire.call(&next(1 << bit)).assert_error(6, MALFORMED);
-        wire.call(&next(1 << bit | EXPLICIT | PARTIAL)).assert_error(6, MALFORMED);
-    }
-    for (kind, body) in [(0x02, &b""[..]), (0x03, b"ping"), (0x04, b"token")] {
-        for bit in 0..8 {
-            wire.call(&frame(kind, 1 << bit, 6, body)).assert_error(6, MALFORMED);
+    let vectors = include_str!("../vectors/faults.txt").lines().filter(|line| !line.starts_with('#'));
+    for vector in vectors {
+        let [name, _, hex, code, tag, connection] = vector.split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{vector:?}")
+        };
+        let mut wire = daemon.connect();
+        wire.send(&wire::ping(1, b"before"));
+        wire.send(&wire::bytes_of_hex(hex));
+        assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()), "{name}");
+        let expected = if code == "malformed" { MALFORMED } else { UNSUPPORTED };
+        wire.reply().assert_error(tag.parse().expect("a tag"), expected);
+        match connection {
+            "closed" => wire.assert_closed(),
+            _ => wire.assert_open(),
         }
     }
-    wire.assert_open();
 }
 
 #[test]
@@ -83,17 +62,6 @@ fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
 }
 
 #[test]
-fn an_unknown_kind_is_unsupported_and_the_connection_goes_on() {
-    let daemon = Setup::new().start();
-    let mut wire = daemon.connect();
-    for kind in (0..=u8::MAX).filter(|kind| !(0x01..=0x04).contains(kind)) {
-        let tag = u16::from(kind) << 8 | 0x42;
-        wire.call(&frame(kind, kind, tag, &vec![kind; usize::from(kind)])).assert_error(tag, UNSUPPORTED);
-    }
-    wire.assert_open();
-}
-
-#[test]
 fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
     let daemon = Setup::configured("[limits]\nmax_count = 500").start();
     let mut wire = daemon.connect();
@@ -110,20 +78,6 @@ fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
     let daemon = Setup::new().start();
     let message = daemon.connect().call(&Ask::of(1_000_001).bytes()).assert_error(0, BAD_COUNT);
     assert!(message.contains("1000000"), "{message}");
-}
-
-#[test]
-fn a_missing_source_is_unknown() {
-    let sources = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"\nworker_ids = 2\n";
-    let daemon = Setup::configured(sources).start();
-    let mut wire = daemon.connect();
-    for source in [2, 3, 255, 256, u16::MAX] {
-        let message = wire.call(&Ask::of(1).tag(4).source(source).bytes()).assert_error(4, UNKNOWN_SOURCE);
-        assert!(message.contains(&source.to_string()), "{message}");
-    }
-    for source in [0, 1] {
-        assert_eq!(wire.next(Ask::of(1).source(source)).id_count(), Some(1));
-    }
 }
 
 #[test]
@@ -187,20 +141,17 @@ fn a_request_whose_ids_come_later_is_refused_with_the_time() {
 
 #[test]
 fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
-    let daemon = Setup::new().args(["--layout", SECONDS]).start();
+    let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
     let (mut first, mut second) = (daemon.connect(), daemon.connect());
-    // This needs at least four ticks that have not started.
-    first.send(&[wire::ping(1, b""), Ask::of(100).tag(2).wait_ms(10_000).bytes()].concat());
+    // This needs most of a minute.
+    first.send(&[wire::ping(1, b""), Ask::of(800).tag(2).wait_ms(60_000).bytes()].concat());
     assert_eq!(first.reply(), Reply::Pong(1, vec![]));
     let (code, retry_after_ms, message) = second.call(&Ask::of(100).wait_ms(9_000).bytes()).error();
     assert_eq!(code, EXHAUSTED, "{message}");
-    assert!((1_000..=9_000).contains(&retry_after_ms), "{retry_after_ms} ms");
-    assert!(!first.has_reply(), "the refused one waited for the admitted one");
+    assert!(retry_after_ms >= 1_000, "{retry_after_ms} ms");
     // A single ID passes the large request.
     assert_eq!(second.next(Ask::of(1).wait_ms(9_000)).id_count(), Some(1));
-    assert!(!first.has_reply(), "a single ID waited for a large request");
-    let reply = first.reply();
-    assert_eq!((reply.tag(), reply.id_count()), (2, Some(100)));
+    assert!(!first.has_reply(), "others waited for a large request");
 }
 
 #[test]
@@ -211,18 +162,6 @@ fn partial_gets_the_ids_of_its_wait_when_it_ends() {
     // At least three whole ticks. There is no upper limit: a daemon that was paused at the end of the wait finds
     // more afterwards.
     assert!(count.is_some_and(|count| (3 * 16..1_000).contains(&count)), "{count:?}");
-}
-
-#[test]
-fn clients_that_close_while_they_wait_leave_the_wait_queue() {
-    let daemon = Setup::new().args(["--layout", TENTHS]).start();
-    for _ in 0..5 {
-        let mut gone = daemon.connect();
-        gone.send(&[wire::ping(1, b""), Ask::of(32).wait_ms(10_000).bytes()].concat());
-        assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
-    }
-    // The request is refused while they wait, and for ever if their share stays counted.
-    poll("the wait queue without them", || daemon.connect().next(Ask::of(128).wait_ms(1_000)).id_count());
 }
 
 /// A client that has shut down its writing side may still read. One that resets its connection is gone.
@@ -242,22 +181,31 @@ fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
 }
 
 #[test]
-fn one_connection_too_many_gets_too_busy() {
-    let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").start();
+fn connections_beyond_the_limit_get_too_busy_and_are_counted() {
+    let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").admin().start();
     let mut open: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
     open.iter_mut().for_each(Wire::assert_open);
     for _ in 0..5 {
         let mut turned_away = daemon.connect();
         let _ = turned_away.try_send(&Ask::of(1).tag(1).bytes());
-        let (code, retry_after_ms, message) = {
-            let reply = turned_away.reply();
-            assert_eq!(reply.tag(), 0);
-            reply.error()
-        };
+        let reply = turned_away.reply();
+        assert_eq!(reply.tag(), 0);
+        let (code, retry_after_ms, message) = reply.error();
         assert_eq!(code, TOO_BUSY);
         assert!(retry_after_ms > 0 && message.contains('3'), "{message}");
     }
     open.iter_mut().for_each(Wire::assert_open);
+    for (name, value) in [
+        ("snowbank_connections_refused_total", 5.0),
+        ("snowbank_errors_total{code=\"too_busy\"}", 5.0),
+        ("snowbank_connections", 3.0),
+        ("snowbank_connections_max", 3.0),
+        ("snowbank_connections_accepted_total", 3.0),
+    ] {
+        poll(name, || (sample(&scrape(&daemon), name) == value).then_some(()));
+    }
+    daemon.assert_logs("turned away");
+    assert_eq!(daemon.log().matches("turned away").count(), 1, "{}", daemon.log());
     open.pop();
     poll("a place for the next connection", || {
         let mut next = daemon.connect();
@@ -297,7 +245,7 @@ fn an_unfinished_frame_closes_only_its_own_connection() {
 fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     let daemon = Setup::configured("[limits]\nstall_timeout = \"6s\"").start();
     let mut wire = daemon.connect();
-    let request = Ask::of(5_000).tag(1).wait_ms(1_000).bytes();
+    let request = Ask::of(5_000).tag(1).wait_ms(10_000).bytes();
     let (head, tail) = request.split_at(9);
     wire.send(head);
     let started = Instant::now();

@@ -101,15 +101,6 @@ fn a_stale_socket_file_is_replaced() {
 }
 
 #[test]
-fn a_socket_file_that_is_in_use_is_left_alone() {
-    let setup = Setup::bare();
-    let socket = setup.path("snowbank.sock");
-    let _other = UnixListener::bind(&socket).expect("a socket");
-    let ended = setup.args(["--listen", &format!("unix:{}", socket.display())]).end();
-    ended.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
-}
-
-#[test]
 fn a_live_daemon_s_socket_survives_a_second_daemon() {
     let setup = Setup::bare();
     let listen = format!("unix:{}", setup.path("snowbank.sock").display());

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::support::daemon::mode;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Setup, poll};
+use crate::support::{Ask, Daemon, Setup};
 use rustix::process::getuid;
 
 /// An ID of worker 0 in 2045, in the layout `twitter`.
@@ -92,31 +92,12 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
         setup.end().assert_refusal_for_now(&parts);
     }
     assert!(!machine.path("other/ceilings").exists());
-    let mut show = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    show.args(["state", "show"]).env("SNOWBANK_STATE_DIR", machine.path("state"));
-    let shown = show.env("SNOWBANK_LOCK_DIR", machine.path("locks")).output().expect("it runs").stdout;
-    let shown = String::from_utf8(shown).expect("text");
+    let (_, shown, _) = machine.run(&["state", "show"]);
     assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
     // Another worker ID still serves.
     with_other_state(&machine).args(["--worker-id", "1"]).start().stop();
     fs::remove_file(&lock).expect("removed");
     assert!(one(&machine.start("")) < FAR, "nothing of it was stored");
-}
-
-#[test]
-fn a_held_lock_names_the_process_that_holds_it_now() {
-    let machine = Machine::new();
-    let mut daemon = machine.start("");
-    let before = format!("(process {})", daemon.id());
-    let lock = lock_files(&machine).remove(0);
-    daemon.kill();
-    assert!(fs::read_to_string(&lock).expect("text").contains(&format!("process {}", daemon.id())));
-    // The file still names the daemon that was killed.
-    let held = File::open(&lock).expect("there");
-    held.try_lock().expect("free");
-    let ended = machine.setup("").end();
-    ended.assert_refusal_for_now(&["worker ID 0", &format!("(process {})", std::process::id())]);
-    assert!(!ended.stderr.contains(&before), "{ended:?}");
 }
 
 #[test]
@@ -140,16 +121,6 @@ fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     fs::rename(&locks, &real).expect("renamed");
     symlink(&real, &locks).expect("linked");
     machine.setup("").end().assert_refusal(&["cannot lock worker IDs at", "it is a link"]);
-}
-
-#[test]
-fn a_pipe_with_a_locks_name_does_not_block_a_start() {
-    let machine = Machine::new();
-    machine.start("").stop();
-    let lock = lock_files(&machine).remove(0);
-    fs::remove_file(&lock).expect("removed");
-    assert!(Command::new("mkfifo").arg(&lock).status().expect("it runs").success());
-    machine.setup("").end().assert_refusal_for_now(&["not a regular file", "who put it there"]);
 }
 
 /// Runs the daemon as this user, with this additional group, and gives the user the daemon's directory.
@@ -248,7 +219,7 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
         let unshare =
             ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c", &script, "sh"];
         let daemon = setup.through("unshare", &unshare).start();
-        poll("the log of a start", || daemon.log().contains("worker IDs").then_some(()));
+        daemon.assert_logs("worker IDs");
         one(&daemon);
         daemon.log()
     };

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::http::get;
+use crate::support::program::{Said, program};
 use crate::support::{Setup, skip};
 use serde_json::Value;
 use toml::Table;
@@ -123,11 +124,10 @@ fn every_configuration_is_accepted() {
         let directory = crate::support::directory();
         let path = directory.path().join("snowbank.toml");
         fs::write(&path, text).expect("the configuration is written");
-        let mut check = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        let mut check = program();
         check.args(["check", "--config"]).arg(path).env_clear().env("SNOWBANK_IPV4", POD_ADDRESS);
-        let output = check.output().expect("the program runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains("no mistakes"), "{file}: {said}");
+        let said = Said::by(&mut check);
+        assert!(said.code == Some(0) && said.out.contains("no mistakes"), "{file}: {said:?}");
     }
 }
 

@@ -165,32 +165,6 @@ fn a_mark_of_another_directorys_daemon_names_its_state() {
 }
 
 #[test]
-fn a_missing_and_an_unreadable_mark_are_shown_as_such() {
-    let machine = Machine::new();
-    machine.setup("state").start().stop();
-    let locks = machine.lock_files();
-    fs::write(&locks[1], [b'?'; 2_000]).expect("written");
-    let marks = machine.shown("state")["marks"].clone();
-    let said = |index: usize, name: &str| marks[index][name].clone();
-    assert_eq!(said(0, "worker_ids"), "1");
-    assert_eq!((said(1, "worker_ids"), said(1, "status")), ("2".into(), "unreadable".into()));
-    assert_eq!(said(2, "worker_ids"), "3");
-    let error = said(1, "error");
-    assert!(error.as_str().is_some_and(|error| error.contains(locks[1].to_str().unwrap())), "{error}");
-    let words = machine.words("state");
-    assert!(words.contains("worker ID 2: not known: cannot read"), "{words}");
-
-    // As after a boot.
-    fs::remove_dir_all(&machine.locks).expect("removed");
-    let mark = machine.mark("state");
-    assert_eq!((&mark["status"], &mark["next_start"]), (&"none".into(), &"at_ceiling".into()));
-    assert!(mark["id"].is_null() && mark["state"].is_null() && mark["error"].is_null(), "{mark}");
-    let words = machine.words("state");
-    assert!(words.contains("worker IDs 1-3: none: nothing says"), "{words}");
-    assert!(!machine.locks.exists(), "showing makes nothing");
-}
-
-#[test]
 fn an_exported_worker_id_is_shown_as_released() {
     let machine = Machine::new();
     machine.setup("state").start().stop();
@@ -256,7 +230,7 @@ fn a_failed_mark_is_logged_and_retried() {
     let copy = machine.back_up("state");
     let ballast = empty_and_fill(&machine, &disk, &daemon);
     let last = draw_past_a_raise(&machine, &daemon);
-    poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
+    daemon.assert_logs("cannot mark in lock_dir");
     daemon.assert_logs("No space left on device");
     assert_eq!(machine.mark("state")["status"], "none");
     let highest = draw_past_a_raise(&machine, &daemon);
@@ -301,7 +275,7 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     let last = one(&daemon);
     disk.order(&format!("write fail {EIO}"));
     let last = draw_past_a_raise(&machine, &daemon).max(last);
-    poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
+    daemon.assert_logs("cannot mark in lock_dir");
     let mark = machine.mark("state");
     assert_eq!(
         (&mark["status"], &mark["next_start"]),

@@ -25,10 +25,7 @@ fn daemon() -> Daemon {
     let tickets = "[[sources]]\nname = \"tickets\"\nkind = \"ticket\"\n";
     let config = format!("{}\n{TWO_SOURCES}{tickets}{identity}", tls_section(&pair, ""));
     let setup = Setup::configured(&config).admin();
-    let mut set = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    set.args(["ticket", "set", "tickets", "0", "--state-dir"]).arg(setup.path("state"));
-    let output = set.env("SNOWBANK_LOCK_DIR", setup.path("locks")).output().expect("the program runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    setup.run(&["ticket", "set", "tickets", "0"]).printed();
     let daemon = setup.start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(7));

@@ -1,6 +1,6 @@
 //! Worker IDs that move to a machine which booted at another time: its daemon still judges clock steps correctly.
 
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::Ask;
@@ -13,13 +13,11 @@ const TWO_HOURS_MS: i64 = 7_200_000;
 /// The horizon of a ceiling that a kill left, and a margin for a busy machine.
 const LITTLE_MS: f64 = 5_000.0;
 
-fn state(machine: &Machine, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.arg("state").args(arguments);
-    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
-    let output = command.output().expect("the program runs");
-    assert!(output.status.success(), "{output:?}");
-    output
+/// Runs `snowbank state …`, which must succeed.
+fn state(machine: &Machine, arguments: &[&str]) -> String {
+    let (code, out, err) = machine.run(&[&["state"], arguments].concat());
+    assert_eq!(code, Some(0), "{err}");
+    out
 }
 
 /// An export that nobody could read is no success, and can be made again.
@@ -44,8 +42,8 @@ fn exported() -> (u64, serde_json::Value) {
     let daemon = machine.start("");
     let last = daemon.connect().next(Ask::of(1)).ids()[0];
     daemon.stop();
-    let export = state(&machine, &["export"]).stdout;
-    (last, serde_json::from_slice(&export).expect("an export is JSON"))
+    let export = state(&machine, &["export"]);
+    (last, serde_json::from_str(&export).expect("an export is JSON"))
 }
 
 /// Imports into a machine that booted this much earlier. Its daemon serves at once, reports no clock step, and

@@ -9,31 +9,39 @@ use crate::support::{Ask, Daemon, Random, Setup, Wire};
 
 const CONNECTIONS: u64 = 8;
 
-/// Sends requests on one connection. `highest` is the highest ID received on any connection before this request is
-/// sent.
-fn ask_after_others(daemon: &Daemon, seed: u64, requests: usize, sizes: &[u32], highest: &AtomicU64) {
+/// The load of one connection: how often it sends requests, how many at once, and of what sizes.
+#[derive(Clone, Copy)]
+struct Load {
+    rounds: usize,
+    depth: u16,
+    sizes: &'static [u32],
+}
+
+/// Sends requests on one connection. Each reply lies above all IDs that any connection had received before its request.
+fn ask_after_others(daemon: &Daemon, seed: u64, load: Load, highest: &AtomicU64) {
     let mut random = Random::seeded(seed);
     let mut wire = daemon.connect();
-    for _ in 0..requests {
-        let ask = Ask::of(random.pick(sizes)).wait_ms(10_000);
-        let received_before = highest.load(Ordering::SeqCst);
-        let runs = wire.next(ask).runs();
-        assert!(
-            runs[0].first > received_before,
-            "{ask:?} got {} after {received_before} had been received",
-            runs[0].first
-        );
-        highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
+    for _ in 0..load.rounds {
+        let ask = |tag| Ask::of(random.pick(load.sizes)).tag(tag).wait_ms(10_000);
+        let asks: Vec<Ask> = (0..load.depth).map(ask).collect();
+        let mut above = highest.load(Ordering::SeqCst);
+        wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
+        for ask in asks {
+            let (first, last) = reply_to(&mut wire, ask);
+            assert!(first > above, "{ask:?} got {first} after {above} had been received");
+            above = last;
+            highest.fetch_max(last, Ordering::SeqCst);
+        }
     }
 }
 
-fn strict_order_holds(shards: &str, requests: usize, sizes: &[u32]) {
+fn strict_order_holds(shards: &str, load: Load) {
     let daemon = Setup::new().args(["--order", "strict", "--shards", shards]).start();
     let highest = AtomicU64::new(0);
     thread::scope(|scope| {
         for seed in 0..CONNECTIONS {
             let (daemon, highest) = (&daemon, &highest);
-            scope.spawn(move || ask_after_others(daemon, seed, requests, sizes, highest));
+            scope.spawn(move || ask_after_others(daemon, seed, load, highest));
         }
     });
     daemon.stop();
@@ -41,41 +49,17 @@ fn strict_order_holds(shards: &str, requests: usize, sizes: &[u32]) {
 
 #[test]
 fn strict_order_holds_over_the_daemon_at_low_demand() {
-    strict_order_holds("4", 1_500, &[1, 1, 1, 2, 10]);
+    strict_order_holds("4", Load { rounds: 1_500, depth: 1, sizes: &[1, 1, 1, 2, 10] });
 }
 
 #[test]
 fn strict_order_holds_over_the_daemon_at_the_full_rate() {
-    strict_order_holds("4", 250, &[1, 1, 300, 4_096, 10_000]);
+    strict_order_holds("4", Load { rounds: 250, depth: 1, sizes: &[1, 1, 300, 4_096, 10_000] });
 }
 
 #[test]
 fn strict_order_holds_over_pipelined_requests() {
-    let daemon = Setup::new().args(["--order", "strict", "--shards", "3"]).start();
-    let highest = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for seed in 0..CONNECTIONS {
-            let (daemon, highest) = (&daemon, &highest);
-            scope.spawn(move || {
-                let mut random = Random::seeded(seed);
-                let mut wire = daemon.connect();
-                for _ in 0..150 {
-                    let asks: Vec<Ask> = (0..8)
-                        .map(|tag| Ask::of(random.pick(&[1, 50, 2_000])).tag(tag).wait_ms(10_000))
-                        .collect();
-                    let mut above = highest.load(Ordering::SeqCst);
-                    wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
-                    for ask in asks {
-                        let runs = reply_to(&mut wire, ask);
-                        assert!(runs.0 > above, "{ask:?} got {} after {above}", runs.0);
-                        above = runs.1;
-                        highest.fetch_max(above, Ordering::SeqCst);
-                    }
-                }
-            });
-        }
-    });
-    daemon.stop();
+    strict_order_holds("3", Load { rounds: 150, depth: 8, sizes: &[1, 50, 2_000] });
 }
 
 /// Returns the first and the last ID of the next reply, which must be for `ask`.

@@ -4,13 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::ids::twitter_worker;
-use crate::support::{Ask, Daemon, Setup, poll};
-use rustix::process::Signal;
-
-/// Waits until this daemon's log has the text.
-fn assert_logged(daemon: &Daemon, part: &str) {
-    poll(part, || daemon.log().contains(part).then_some(()));
-}
+use crate::support::program::{Said, program};
+use crate::support::{Ask, Daemon, Setup};
 
 fn worker_of(daemon: &Daemon) -> u64 {
     twitter_worker(daemon.connect().next(Ask::of(1)).runs()[0].first)
@@ -20,10 +15,8 @@ fn worker_of(daemon: &Daemon) -> u64 {
 fn check(toml: &str, directory: &Path, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let path = directory.join("snowbank.toml");
     std::fs::write(&path, toml).expect("the configuration is written");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let output = command.arg("check").arg(path).env_clear().envs(variables.iter().copied());
-    let output = output.output().expect("the program runs");
-    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    let said = Said::by(program().arg("check").arg(path).env_clear().envs(variables.iter().copied()));
+    (said.code, said.out)
 }
 
 #[test]
@@ -33,8 +26,7 @@ fn an_address_gives_the_worker_id() {
     let id = daemon.connect().next(Ask::of(1)).runs()[0].first;
     // 28 bits of time, 24 of the node, 11 of the sequence.
     assert_eq!((id >> 11) & 0xff_ffff, 94 * 65_536 + 100 * 256 + 191);
-    assert_logged(
-        &daemon,
+    daemon.assert_logs(
         "source \"default\" has worker ID 6186175, from the low 24 bits of 10.94.100.191, SNOWBANK_IPV4",
     );
     assert!(!daemon.log().contains("unknown"), "{}", daemon.log());
@@ -86,41 +78,9 @@ fn a_host_name_gives_the_worker_id() {
     }
     let daemon = named("web-12.example").start();
     assert_eq!(worker_of(&daemon), 12);
-    assert_logged(&daemon, "source \"default\" has worker ID 12, from host name \"web-12.example\"");
+    daemon.assert_logs("source \"default\" has worker ID 12, from host name \"web-12.example\"");
     named("web").end().assert_refusal(&["worker_id_from", "\"web\"", "web-12"]);
     named("web-1024").end().assert_refusal(&["1024", "0 to 1023"]);
-}
-
-#[test]
-fn two_sources_or_daemons_with_one_number_are_refused() {
-    let source = |name: &str| format!("[[sources]]\nname = \"{name}\"\nworker_id_from = \"file:number\"\n");
-    let number = |setup: Setup| {
-        std::fs::write(setup.path("number"), "7").expect("the number is written");
-        setup
-    };
-    let both = format!("{}{}", source("a"), source("b"));
-    number(Setup::configured(&both)).end().assert_refusal(&["both use worker 7", "\"a\"", "\"b\""]);
-    let given = format!("{}[[sources]]\nname = \"b\"\nworker_ids = \"6-7\"\n", source("a"));
-    number(Setup::configured(&given)).end().assert_refusal(&["both use worker 7"]);
-    let first = number(Setup::configured(&source("a"))).start();
-    let locks = first.path("locks");
-    let second = number(Setup::configured(&source("a"))).option("--lock-dir", locks);
-    second.end().assert_refusal_for_now(&["worker ID 7"]);
-}
-
-#[test]
-fn a_reload_keeps_the_worker_id_that_was_picked() {
-    let toml = "worker_id_from = \"file:number\"\n";
-    let setup = Setup::configured(toml);
-    let path = setup.path("number");
-    std::fs::write(&path, "7").expect("the number is written");
-    let daemon = setup.start();
-    std::fs::remove_file(path).expect("the number is removed");
-    std::fs::write(daemon.path("snowbank.toml"), format!("{toml}[limits]\nmax_count = 9\n"))
-        .expect("written");
-    daemon.signal(Signal::HUP);
-    assert_logged(&daemon, "reloaded: limits.max_count");
-    assert_eq!(worker_of(&daemon), 7);
 }
 
 #[test]

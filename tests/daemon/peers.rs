@@ -45,7 +45,7 @@ fn a_peer_that_does_not_answer_is_a_line_of_the_log() {
     let nobody = Port::take().address().to_string();
     let daemon = Setup::configured(&toml(5, &[&nobody])).start();
     let part = format!("1 of 1 peers gave no answer, so nothing is known of their worker IDs: {nobody}, ");
-    poll("a warning", || daemon.log().contains(&part).then_some(()));
+    daemon.assert_logs(&part);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_peer_is_asked_over_tls_and_with_a_token() {
     let ca = format!("ca = \"{}\"\n", authority.file.display());
     let without = format!("{}{ca}", toml(5, &[&peer]));
     let daemon = Setup::configured(&without).start();
-    poll("a warning", || daemon.log().contains("asks for a token").then_some(()));
+    daemon.assert_logs("asks for a token");
     let toml = format!("{without}[auth]\n{}", token_file(&at("tokens")));
     assert_refused(&toml, &["has worker ID 5"]);
 }

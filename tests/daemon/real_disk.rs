@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::file_system::FileSystem;
+use crate::support::program::{Said, program};
 use crate::support::{Ask, Daemon, Setup};
 
 /// Starts a daemon whose state is on this file system.
@@ -31,10 +32,9 @@ fn full_disk_time() -> Duration {
 fn a_full_tmpfs_stops_no_counter() {
     let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
     let (state, locks) = (disk.point().join("state"), disk.point().join("locks"));
-    let mut set = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    set.args(["ticket", "set", "orders", "0"]);
-    let done = set.env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks).output();
-    assert!(done.as_ref().is_ok_and(|done| done.status.success()), "{done:?}");
+    let mut set = program();
+    set.args(["ticket", "set", "orders", "0"]).env("SNOWBANK_STATE_DIR", &state);
+    Said::by(set.env("SNOWBANK_LOCK_DIR", &locks)).printed();
     let counter = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
     let setup =
         || Setup::configured(counter).env("SNOWBANK_STATE_DIR", &state).env("SNOWBANK_LOCK_DIR", &locks);
@@ -99,38 +99,4 @@ fn a_full_ext4_stops_nothing() {
 #[test]
 fn a_full_xfs_stops_nothing() {
     serves_and_starts_on_a_full_disk("xfs");
-}
-
-#[test]
-fn a_full_disk_stops_a_first_start() {
-    let Some(disk) = FileSystem::mount() else { return };
-    std::fs::create_dir(disk.point().join("state")).expect("made");
-    std::fs::write(disk.point().join("state/lock"), [b' '; 256]).expect("written");
-    let ballast = disk.fill();
-    on(&disk).end().assert_refusal_for_now(&["No space left on device"]);
-    assert!(!disk.point().join("state/ceilings.new").exists());
-    // In a new state directory there is no space for the lock file either.
-    let other = || Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("other"));
-    other().end().assert_refusal_for_now(&[
-        "cannot lock the state directory",
-        "No space left on device",
-        "make room if it is full",
-    ]);
-    std::fs::remove_file(ballast).expect("it is there");
-    let daemon = on(&disk).start();
-    draw(&daemon, 0);
-}
-
-#[test]
-fn a_read_only_disk_stops_a_start() {
-    let Some(disk) = FileSystem::mount() else { return };
-    let daemon = on(&disk).start();
-    let highest = draw(&daemon, 0);
-    daemon.stop();
-
-    assert!(disk.remount("ro"));
-    on(&disk).end().assert_refusal(&["Read-only file system"]);
-    assert!(disk.remount("rw"));
-    let daemon = on(&disk).start();
-    draw(&daemon, highest);
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::Duration;
 
 use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
 use crate::support::wire::{self, EXHAUSTED, EXPLICIT, PARTIAL, Run};
@@ -80,23 +79,6 @@ fn millions_of_ids_are_distinct_and_increasing_in_strict_order() {
     eight_connections_draw("strict");
 }
 
-/// After a pause no ID is older than the burst window, although blocks were claimed before it.
-#[test]
-fn ids_after_a_pause_are_not_old() {
-    let daemon = Setup::new().args(["--shards", "2"]).start();
-    let mut wires = [daemon.connect(), daemon.connect()];
-    for round in 0..30 {
-        for wire in &mut wires {
-            // A burst, which leaves blocks in the shards, then a pause of up to three windows.
-            for size in [1, 500, 20, 20, 20] {
-                next_in_time(wire, Ask::of(size));
-            }
-            thread::sleep(Duration::from_millis(round));
-            next_in_time(wire, Ask::of(1));
-        }
-    }
-}
-
 /// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's blocks, and every
 /// request waits.
 #[test]
@@ -123,17 +105,6 @@ fn scarce_ids_are_distinct_too() {
         });
         assert_distinct(drawn);
     }
-}
-
-#[test]
-fn a_restarted_daemon_continues_above_the_last_id() {
-    let daemon = Setup::new().start();
-    let before = daemon.connect().next(Ask::of(5_000)).runs();
-    daemon.stop();
-    let daemon = Setup::new().start();
-    let after = daemon.connect().next(Ask::of(5_000)).runs();
-    assert!(before[before.len() - 1].last() < after[0].first);
-    daemon.stop();
 }
 
 #[test]
@@ -177,19 +148,6 @@ fn info_has_the_keys_that_the_protocol_names_and_no_others() {
     assert_eq!(sources[0]["layout"], layout);
     assert_eq!(sources[0]["worker_ids"], serde_json::json!([0, 1, 2]));
     assert_eq!(sources[0]["per_second"], 3 * 4_096_000);
-}
-
-#[test]
-fn instances_of_a_daemon_differ() {
-    let instance = || {
-        let daemon = Setup::new().start();
-        let Reply::Info(_, text) = daemon.connect().call(&wire::info(0)) else {
-            panic!("no INFO");
-        };
-        let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        info["instance"].as_str().expect("a text").to_owned()
-    };
-    assert_ne!(instance(), instance());
 }
 
 #[test]
@@ -240,23 +198,6 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
 }
 
 #[test]
-fn requests_may_come_in_pieces_of_any_size() {
-    let daemon = Setup::new().start();
-    let requests: Vec<u8> = (0..40)
-        .flat_map(|tag| if tag % 2 == 0 { wire::ping(tag, &[7; 11]) } else { Ask::of(3).tag(tag).bytes() })
-        .collect();
-    for size in [1, 2, 3, 5, 7, 11, 16, 19, 23] {
-        let mut wire = daemon.connect();
-        for piece in requests.chunks(size) {
-            wire.send(piece);
-        }
-        for tag in 0..40 {
-            assert_eq!(wire.reply().tag(), tag);
-        }
-    }
-}
-
-#[test]
 fn a_long_list_comes_in_frames_with_more() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
@@ -285,13 +226,6 @@ fn explicit_lists_and_runs_carry_the_same_ids() {
         let ticks: BTreeSet<u64> = runs.iter().map(|run| twitter_unix_ms(run.first)).collect();
         assert!(runs.len() <= ticks.len() + 1, "{} runs of {count} in {} ticks", runs.len(), ticks.len());
     }
-}
-
-#[test]
-fn the_largest_request_is_answered_in_one_reply() {
-    let daemon = Setup::new().start();
-    let runs = daemon.connect().next(Ask::of(1_000_000).wait_ms(10_000)).runs();
-    assert_distinct(runs);
 }
 
 #[test]

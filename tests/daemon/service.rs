@@ -16,7 +16,7 @@ use crate::support::frozen::FrozenThread;
 use crate::support::has_program;
 use crate::support::machine::Machine;
 use crate::support::manager::Manager;
-use crate::support::{Address, Ask, Port, Reply, Setup, Wire, poll};
+use crate::support::{Address, Ask, Port, Setup, Wire, poll};
 use rustix::process::Signal;
 
 /// A watchdog's period for tests. The daemon notifies at half of that.
@@ -138,7 +138,7 @@ fn a_manager_that_stands_still_delays_nothing() {
         thread::sleep(PERIOD / 4);
     }
     daemon.signal(Signal::HUP);
-    poll("the reload", || daemon.log().contains("reload").then_some(()));
+    daemon.assert_logs("reload");
     // When the manager reads again, readiness is repeated, and heartbeats continue.
     let ready = manager.until("readiness", is_ready);
     assert!(ready.value("STATUS").is_some(), "{ready:?}");
@@ -187,11 +187,11 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     thread::sleep(Duration::from_secs(2));
     manager.forget();
     let fed = manager
-        .all_within(Duration::from_secs(8))
+        .all_within(Duration::from_secs(5))
         .iter()
         .filter(|message| message.says("WATCHDOG=1"))
         .count();
-    assert!(fed >= 5, "fed {fed} times");
+    assert!(fed >= 4, "fed {fed} times");
     disk.works();
     daemon.stop();
 }
@@ -258,17 +258,4 @@ fn the_level_decides_what_is_logged() {
         "debug",
     ]);
     Setup::new().args(["--log-format", "xml"]).end().assert_refusal(&["--log-format", "xml", "json"]);
-}
-
-#[test]
-fn rejected_connections_are_logged_once() {
-    let daemon = Setup::configured("[limits]\nmax_connections = 1\n").start();
-    let mut only = daemon.connect();
-    only.assert_open();
-    for _ in 0..20 {
-        let reply = daemon.connect().reply();
-        assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");
-    }
-    let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("turned away")));
-    assert_eq!(said.matches("turned away").count(), 1, "{said}");
 }

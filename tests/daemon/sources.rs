@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::ids::{
     assert_distinct, chi_square, chi_square_limit, twitter_unix_ms, twitter_worker, unix_ms,
 };
-use crate::support::wire::{self, EXPLICIT};
+use crate::support::wire;
 use crate::support::{Ask, Reply, Setup};
 
 /// Splits an ID into decimal fields of this many digits, least significant first.
@@ -43,10 +43,7 @@ worker_ids = [3, 33]
 fn several_sources_have_layouts_and_workers_of_their_own() {
     let daemon = Setup::configured(CLEARING_HOUSE).start();
     let mut wire = daemon.connect();
-    let Reply::Info(_, text) = wire.call(&wire::info(0)) else {
-        panic!("no INFO");
-    };
-    let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let info = wire.info();
     let sources = info["sources"].as_array().expect("an array");
     let expected = [
         (
@@ -126,32 +123,6 @@ fn random_digits_spread_and_ids_stay_distinct() {
 }
 
 #[test]
-fn batch_ids_are_runs_of_stride_100() {
-    let daemon = Setup::new().args(["--layout", "clearing-batch", "--worker-id", "99"]).start();
-    let mut wire = daemon.connect();
-    let listed = wire.next(Ask::of(50).flags(EXPLICIT).wait_ms(10_000)).ids();
-    let runs = wire.next(Ask::of(500).wait_ms(10_000)).runs();
-    assert!(runs.iter().any(|run| run.count > 1));
-    assert!(runs.iter().all(|run| run.count == 1 || run.stride == 100));
-    let ids: Vec<u64> = runs.iter().copied().flat_map(wire::Run::ids).collect();
-    for pair in [listed, ids].concat().windows(2) {
-        assert!(pair[0] < pair[1]);
-        assert_eq!(pair[0] % 100, 99);
-        let [_, _, time] = digits(pair[0], [2, 1, 13]);
-        assert!(time <= unix_ms() + 10_000);
-    }
-}
-
-#[test]
-fn the_ids_of_js53_stay_below_2_to_the_53() {
-    let daemon = Setup::new().args(["--layout", "js53", "--worker-id", "15"]).start();
-    let ids = daemon.connect().next(Ask::of(5_000).wait_ms(10_000)).ids();
-    assert!(ids.iter().all(|&id| id < 1 << 53));
-    // Also exact where numbers are doubles.
-    assert!(ids.iter().all(|&id| id as f64 as u64 == id));
-}
-
-#[test]
 fn colliding_sources_are_not_served() {
     let text = |first: &str, second: &str| {
         format!("[[sources]]\nname = \"orders\"\n{first}\n[[sources]]\nname = \"invoices\"\n{second}\n")
@@ -168,22 +139,6 @@ fn colliding_sources_are_not_served() {
             "worker 261",
             "can make the same IDs",
         ]);
-    }
-}
-
-#[test]
-fn layouts_with_epochs_years_apart_do_not_collide() {
-    let sources = ["twitter", "simple-2020", "discord"]
-        .map(|layout| format!("[[sources]]\nname = \"{layout}\"\nlayout = \"{layout}\"\nworker_ids = 3\n"));
-    let directory = tempfile::tempdir().unwrap();
-    for _ in 0..3 {
-        let setup = Setup::configured(&sources.concat());
-        let daemon = setup.env("SNOWBANK_STATE_DIR", directory.path().join("state")).start();
-        let mut wire = daemon.connect();
-        for index in 0..3 {
-            wire.next(Ask::of(1_000).source(index).wait_ms(10_000)).ids();
-        }
-        daemon.stop();
     }
 }
 
@@ -236,16 +191,6 @@ fn all_configured_workers_take_part_and_no_other() {
     workers.dedup();
     assert_eq!(workers, [0, 1, 2, 40, 1023]);
     assert_distinct(runs);
-}
-
-/// With the node below the sequence, workers alternate fastest within a tick.
-#[test]
-fn workers_below_the_sequence_are_served_in_the_order_of_ids() {
-    let layout = "time:41,sequence:8,worker:4;tick=1ms;epoch=2025-01-01T00:00:00Z";
-    let daemon = Setup::new().args(["--layout", layout, "--worker-id", "4-7"]).start();
-    let ids = daemon.connect().next(Ask::of(4_000).wait_ms(10_000)).ids();
-    assert!(ids.is_sorted_by(|a, b| a < b));
-    assert!(ids.iter().all(|id| (4..=7).contains(&(id & 15))));
 }
 
 /// Requests about one ID per ms until there are `total`.

@@ -4,6 +4,7 @@
 use std::process::{Child, Command, Stdio};
 
 use crate::support::postgres::{Postgres, lines};
+use crate::support::program::snowbank;
 use crate::support::{Random, directory, has_program, poll, skip};
 use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
 
@@ -23,8 +24,10 @@ fn layouts() -> Vec<(String, Layout)> {
 }
 
 fn sql_of(layout: &str, dialect: &str) -> String {
-    let program = env!("CARGO_BIN_EXE_snowbank");
-    lines(Command::new(program).args(["layout", layout, "--sql", dialect])).join("\n")
+    // A layout whose life has ended is read with a warning.
+    let said = snowbank(["layout", layout, "--sql", dialect]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.out
 }
 
 /// Numbers at the edges of a layout, and random ones. Some are no IDs of it.

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -179,22 +178,6 @@ fn without_a_state_an_early_step_back_is_clock_behind() {
     }
 }
 
-#[test]
-fn without_a_state_ids_catch_up_after_a_step_back() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let daemon = without_state(&machine, "");
-    let mut wire = daemon.connect();
-    let mut ids = BTreeSet::new();
-    draw(&mut wire, 1, &mut ids);
-    machine.clock().step(-5_000);
-    for _ in 0..100 {
-        let id = next_after_a_step(&mut wire, 1_000).ids()[0];
-        assert!(ids.last().is_none_or(|&last| id > last), "{id} after {ids:?}");
-        ids.insert(id);
-    }
-    daemon.stop();
-}
-
 /// A machine whose clock ran two hours ahead while IDs were granted, and was then corrected.
 fn put_right_after_two_hours_ahead(toml: &str) -> Option<(Machine, BTreeSet<u64>)> {
     let machine = Machine::with_clock()?;
@@ -243,12 +226,9 @@ fn an_unused_worker_id_starts_at_once_after_a_fast_clock() {
 
 /// Returns the text of `snowbank state show` for a machine.
 fn show(machine: &Machine) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.args(["state", "show"]);
-    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
-    let output = command.output().expect("the program runs");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).expect("UTF-8")
+    let (code, out, err) = machine.run(&["state", "show"]);
+    assert_eq!(code, Some(0), "{err}");
+    out
 }
 
 #[test]
@@ -276,20 +256,4 @@ fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
     fs::write(&ceilings, older).expect("written");
     let shown = show(&machine);
     assert!(shown.contains("this state is an older copy"), "{shown}");
-}
-
-/// The text alone is longer than 256 bytes, and its lock names it.
-#[test]
-fn a_layout_with_a_long_text_serves_beside_others() {
-    let fields: String = (0..15).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
-    let long = format!("name = \"long\"\nlayout = \"time:31,sequence:2{fields};tick=1s\"");
-    let toml = format!("[[sources]]\n{long}\n[[sources]]\nname = \"short\"\nworker_ids = 1\n");
-    let machine = Machine::new();
-    let daemon = machine.start(&toml);
-    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
-    // The same layout is refused because it is locked, and another one serves beside it.
-    let other = |toml: &str| machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("other"));
-    other(&format!("[[sources]]\n{long}\n")).end().assert_refusal_for_now(&["held", "(process "]);
-    other("worker_ids = 2").start().stop();
-    daemon.stop();
 }

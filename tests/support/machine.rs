@@ -1,11 +1,11 @@
 //! A machine with daemons that start and end: its state, its locks and its clock stay.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use tempfile::TempDir;
 
 use super::faketime::FakeClock;
+use super::program::{Said, program};
 use super::{Daemon, Setup};
 
 /// A simulated machine with its own directories for the state and the locks.
@@ -49,11 +49,10 @@ impl Machine {
 
     /// Runs a command of `snowbank` with this machine's state and locks, and returns its exit code and its two outputs.
     pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        let mut command = program();
         command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
-        let output = command.env("SNOWBANK_LOCK_DIR", self.path("locks")).output().expect("the program runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
+        let Said { code, out, err } = Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")));
+        (code, out, err)
     }
 
     pub(crate) fn start(&self, toml: &str) -> Daemon {

@@ -18,6 +18,7 @@ pub(crate) mod manager;
 mod output;
 pub(crate) mod port;
 pub(crate) mod postgres;
+pub(crate) mod program;
 pub(crate) mod records;
 pub(crate) mod relay;
 pub(crate) mod reply;

@@ -39,6 +39,16 @@ pub(crate) fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The bytes of a vector: hexadecimal with spaces, and `61*513` for a byte that is repeated.
+pub(crate) fn bytes_of_hex(vector: &str) -> Vec<u8> {
+    let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two digits");
+    let word = |word: &str| match word.split_once('*') {
+        Some((byte, times)) => vec![hex(byte); times.parse().expect("a number")],
+        None => (0..word.len()).step_by(2).map(|at| hex(&word[at..at + 2])).collect(),
+    };
+    vector.split(' ').flat_map(word).collect()
+}
+
 pub(crate) fn info(tag: u16) -> Vec<u8> {
     frame(0x02, 0, tag, &[])
 }
@@ -280,6 +290,13 @@ impl Wire {
     pub(crate) fn call(&mut self, request: &[u8]) -> Reply {
         self.send(request);
         self.reply()
+    }
+
+    /// Returns the JSON of an INFO reply.
+    #[track_caller]
+    pub(crate) fn info(&mut self) -> serde_json::Value {
+        let Reply::Info(_, text) = self.call(&info(1)) else { panic!("no INFO") };
+        serde_json::from_str(&text).expect("JSON")
     }
 
     /// Requests IDs, and checks that the reply is for this request and complete.

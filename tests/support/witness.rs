@@ -8,8 +8,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::ids::assert_distinct;
-use super::wire::{Ask, Reply, Run, Wire};
+use super::wire::{Ask, EXHAUSTED, NO_CEILING, Reply, Run, Wire};
 use super::{Daemon, Random, poll};
+
+/// The wait of a request that gives none.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+/// Plays a scene again if a request waited in vain for all of its time. `play` returns `None` then. A daemon that
+/// is to blame starves requests in each scene.
+pub(crate) fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
+    (0..5).find_map(|_| play()).expect("a scene in which no request waits in vain")
+}
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
@@ -35,6 +44,12 @@ impl Sample {
             Came::Ids(runs) => Some((runs[0].first, runs[runs.len() - 1].last())),
             Came::Refusal { .. } => None,
         }
+    }
+
+    /// Returns whether the request waited in vain for all of its time. The machine or its disk may have stood still.
+    pub(crate) fn is_starved(&self) -> bool {
+        let is_late = self.answered - self.asked >= DEFAULT_WAIT;
+        is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
     }
 
     pub(crate) fn refusal(&self) -> Option<(u16, u32)> {
@@ -236,6 +251,14 @@ impl Testimony {
                 assert!(may_be(sample, code, retry_after_ms), "refused where IDs were due: {sample:?}");
             }
         }
+    }
+
+    /// Checks promises 1 and 2. Then returns `None` if a request waited in vain for all of its time.
+    #[track_caller]
+    pub(crate) fn if_fed(self) -> Option<Testimony> {
+        self.assert_unique_and_ordered();
+        let is_starved = self.samples().any(Sample::is_starved);
+        (!is_starved).then_some(self)
     }
 
     #[track_caller]

@@ -1,7 +1,5 @@
 //! Readiness, health and findings, as probes and operators see them.
 
-use std::time::Duration;
-
 use super::*;
 
 /// Returns the code and the findings of /readyz, as "NAME of SOURCE: EFFECT".
@@ -60,9 +58,9 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     assert!(sample(&samples, "snowbank_ceiling_raise_failures_total") >= 1.0);
     let admin = admin_of(&daemon).to_string();
     let said = status(&["--admin", &admin]);
-    assert_eq!(said.status.code(), Some(1), "{said:?}");
-    assert!(String::from_utf8_lossy(&said.stdout).starts_with("NOT READY"), "{said:?}");
-    assert_eq!(String::from_utf8_lossy(&said.stderr), "snowbank: not ready: ceiling of default\n");
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.starts_with("NOT READY"), "{said:?}");
+    assert_eq!(said.err, "snowbank: not ready: ceiling of default\n");
     poll("it makes progress", || (get(&daemon, "/healthz").code == 200).then_some(()));
 
     disk.works();
@@ -72,8 +70,8 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     std::fs::remove_dir_all(&state).expect("it can be removed");
     assert_eq!(daemon.wait(), Some(3), "another process may have the worker IDs now");
     let unasked = status(&["--admin", &admin, "--timeout", "2s"]);
-    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
-    assert!(String::from_utf8_lossy(&unasked.stderr).contains(&admin), "{unasked:?}");
+    assert_eq!(unasked.code, Some(2), "{unasked:?}");
+    assert!(unasked.err.contains(&admin), "{unasked:?}");
 }
 
 #[test]
@@ -96,25 +94,6 @@ fn healthz_fails_while_a_thread_makes_no_progress() {
     }
 }
 
-#[test]
-fn a_source_at_its_limit_warns_and_stays_ready() {
-    let daemon = with_admin(TWO_SOURCES);
-    let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
-    poll("a wait queue as long as the wait", || {
-        for wire in &mut wires {
-            wire.send(&Ask::of(16).source(1).wait_ms(9_000).bytes());
-        }
-        let (code, findings) = found(&daemon);
-        assert_eq!(code, 200);
-        (findings == ["refusals of slow: look"]).then_some(())
-    });
-}
-
-/// Waits until the log has this text.
-fn await_log(daemon: &Daemon, text: &str) {
-    poll(text, || daemon.log().contains(text).then_some(()));
-}
-
 /// Sends requests of which most are refused at once. None waits, so only the counts of refusals show them.
 #[test]
 fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
@@ -134,21 +113,21 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     assert_eq!(sample(&samples, "snowbank_ready"), 1.0);
     assert_eq!(sample(&samples, "snowbank_finding{finding=\"refusals\",source=\"slow\"}"), 2.0);
     let said = status(&["--admin", &admin_of(&daemon).to_string()]);
-    let text = String::from_utf8_lossy(&said.stdout);
+    let text = &said.out;
     assert!(
         text.starts_with(
             "Serving, BUT some requests of source slow are refused\n  FAIL refusals of slow: refused "
         ),
         "{text}"
     );
-    assert_eq!(said.status.code(), Some(0), "ready");
+    assert_eq!(said.code, Some(0), "ready");
     for line in
         ["requests in the last", "finding refusals of slow: refused ", "more worker IDs raise the rate"]
     {
-        await_log(&daemon, line);
+        daemon.assert_logs(line);
     }
     await_found(&daemon, 200, &[]);
-    await_log(&daemon, "finding refusals of slow has ended");
+    daemon.assert_logs("finding refusals of slow has ended");
     let said = daemon.log();
     assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
     assert_eq!(said.matches("requests in the last").count(), 1, "at most once a minute: {said}");
@@ -160,10 +139,10 @@ fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
     let mut kept: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
     kept.iter_mut().for_each(Wire::assert_open);
     await_found(&daemon, 200, &["connections: refuses_some"]);
-    await_log(&daemon, "finding connections: 4 of 4 connections in use");
+    daemon.assert_logs("finding connections: 4 of 4 connections in use");
     drop(kept);
     await_found(&daemon, 200, &[]);
-    await_log(&daemon, "finding connections has ended");
+    daemon.assert_logs("finding connections has ended");
 }
 
 /// The disk hangs while no request comes.
@@ -178,33 +157,26 @@ fn hanging_storage_warns_while_ids_last_and_then_fails() {
     await_found(&daemon, 200, &["ceiling of default: look"]);
     assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
     assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);
-    await_log(&daemon, "finding ceiling of default: storage has taken ");
+    daemon.assert_logs("finding ceiling of default: storage has taken ");
     await_found(&daemon, 503, &["ceiling of default: refuses"]);
-    await_log(&daemon, "not ready: /readyz answers 503, because of ceiling of default");
+    daemon.assert_logs("not ready: /readyz answers 503, because of ceiling of default");
     disk.works();
 }
 
-/// Each raise takes more than a third of the horizon, so that the head-room is a saw-tooth.
 #[test]
-fn a_slow_disk_is_named_at_each_look_while_requests_are_served() {
+fn a_slow_disk_is_named_while_requests_are_served() {
     let setup = Setup::new();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
     let daemon = disk.under(setup).admin().start();
     let mut wire = daemon.connect();
-    wire.next(Ask::of(1));
-    assert_eq!(found(&daemon), (200, vec![]));
     disk.order("sync stall 600");
-    let is_named = |wire: &mut Wire| {
-        wire.next(Ask::of(1).wait_ms(10_000));
-        found(&daemon).1.iter().any(|finding| finding.starts_with("ceiling of default: "))
-    };
-    poll("it is named", || is_named(&mut wire).then_some(()));
-    for _ in 0..20 {
-        thread::sleep(Duration::from_millis(200));
-        assert!(is_named(&mut wire), "held between two raises");
-    }
-    assert!(sample(&scrape(&daemon), "snowbank_ceiling_slowest_raise_seconds") > 1.0);
-    await_log(&daemon, "finding ceiling of default: storage ");
+    poll("a slow raise that is named", || {
+        wire.next(Ask::of(1).wait_ms(10_000)).ids();
+        let is_named = found(&daemon).1.iter().any(|finding| finding.starts_with("ceiling of default: "));
+        let slowest = sample(&scrape(&daemon), "snowbank_ceiling_slowest_raise_seconds");
+        (is_named && slowest > 1.0).then_some(())
+    });
+    daemon.assert_logs("finding ceiling of default: storage ");
     disk.works();
 }
 

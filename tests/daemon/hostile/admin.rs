@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::Done;
 use crate::support::{DEADLINE, Setup, poll};
 
 /// Far more connections than may be open. They send nothing or half a request, and reconnect when closed.
@@ -15,14 +16,7 @@ fn silent_connections_keep_no_probe_waiting() {
     let admin = daemon.addresses[1].tcp();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        /// Ends the other threads, also if this one panics.
-        struct Stop<'a>(&'a AtomicBool);
-        impl Drop for Stop<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Relaxed);
-            }
-        }
-        let stop = Stop(&stop);
+        let stop = Done(&stop);
         for part in [&b""[..], b"GET /metr"] {
             let stopped = stop.0;
             scope.spawn(move || hold_silent(admin, 150, part, stopped));
@@ -30,9 +24,7 @@ fn silent_connections_keep_no_probe_waiting() {
         // A connection that has its answer and sends no more is silent, too.
         let mut idle = TcpStream::connect(admin).expect("a connection");
         idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
-        poll("the log's line of one that gave way", || {
-            daemon.log().contains("asked the admin listener for nothing").then_some(())
-        });
+        daemon.assert_logs("asked the admin listener for nothing");
         for _ in 0..50 {
             // A probe that this machine delays between connecting and sending may be closed itself.
             poll("the answer to a probe", || is_answered(admin).then_some(()));

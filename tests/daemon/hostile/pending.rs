@@ -68,7 +68,7 @@ fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     clients.push(client(&daemon));
     silent.assert_closed();
     // It would be closed later in any case, but for another reason.
-    poll("the log's line", || daemon.log().contains("a newcomer needed its place").then_some(()));
+    daemon.assert_logs("a newcomer needed its place");
     // Now all connections are clients with a token, and none is closed.
     daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
     clients.iter_mut().for_each(Wire::assert_open);
@@ -86,7 +86,7 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
             _ => Some(()),
         })
     });
-    poll("the log's line", || daemon.log().contains("it sent no token within five seconds").then_some(()));
+    daemon.assert_logs("it sent no token within five seconds");
     assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total"), 1.0);
     served.assert_open();
 }
@@ -121,16 +121,6 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
 }
 
 #[test]
-fn silent_http_connections_are_counted_too() {
-    let daemon = with_tokens(100, "").admin().front_end("http").start();
-    let _silent = TcpStream::connect(daemon.addresses[1].tcp()).expect("the front end is open");
-    poll("the end of a connection without a token", || {
-        (sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total") == 1.0).then_some(())
-    });
-    poll("the log's line", || daemon.log().contains("it sent no token within five seconds").then_some(()));
-}
-
-#[test]
 fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     let daemon = with_tokens(100, "").admin().start();
     let mut served = client(&daemon);
@@ -155,7 +145,7 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
     let log = daemon.log();
     addresses.iter().for_each(|&address| assert_eq!(log.matches(&of(address)).count(), 1, "{log}"));
     assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_addresses"), 2.0);
-    poll("the finding's line", || daemon.log().contains("finding authorization: ").then_some(()));
+    daemon.assert_logs("finding authorization: ");
     served.assert_open();
 }
 

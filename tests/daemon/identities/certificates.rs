@@ -37,12 +37,12 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
     }
     // Both have their sources after a reload, and no connection is closed.
     let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
-    configure(&daemon, "snowbank.toml", &format!("{config}{all}"));
-    let said = reload(&daemon);
+    daemon.replace("snowbank.toml", &format!("{config}{all}"));
+    let said = daemon.reload();
     assert!(said.contains("identity \"billing\": sources: [\"fast\"] -> \"all\""), "{said}");
     assert_eq!(of_billing.next(Ask::of(1).source(SLOW)).ids().len(), 1);
-    configure(&daemon, "snowbank.toml", &format!("{config}{orders}"));
-    assert!(reload(&daemon).contains("identity \"billing\": name: \"billing\" -> none"));
+    daemon.replace("snowbank.toml", &format!("{config}{orders}"));
+    assert!(daemon.reload().contains("identity \"billing\": name: \"billing\" -> none"));
     assert_revoked(&mut of_billing);
     of_orders.assert_open();
     others.iter_mut().for_each(Wire::assert_open);
@@ -64,12 +64,12 @@ fn connections_close_when_a_reload_drops_their_authority() {
     let mut first = connect(&authority, "first");
     assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
     bundle(&[&authority, &other]);
-    assert!(reload(&daemon).contains("other certificates"));
+    assert!(daemon.reload().contains("other certificates"));
     let mut second = connect(&other, "second");
     assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
     assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
     bundle(&[&other]);
-    assert!(reload(&daemon).contains("other certificates"));
+    assert!(daemon.reload().contains("other certificates"));
     assert_revoked(&mut first);
     assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
 }
@@ -93,10 +93,10 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
         match reply {
             None => {
                 assert_eq!(answer, Reply::Ok(1));
-                assert_eq!(info(&mut wire)["identity"], "billing", "{token}");
+                assert_eq!(wire.info()["identity"], "billing", "{token}");
             }
             Some(code) => drop(answer.assert_error(1, code)),
         }
     }
-    poll("the reason", || daemon.log().contains("another identity than its certificate").then_some(()));
+    daemon.assert_logs("another identity than its certificate");
 }

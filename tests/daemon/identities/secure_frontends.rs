@@ -4,86 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::{BILLING, ORDERS, PLAIN, identity, tokens};
+use crate::front_ends::{FRONT_ENDS, FrontEnd};
 use crate::secure::{Authority, Secured, shake, tls_section, try_secure, write_secret};
 use crate::support::http::{sample, scrape};
-use crate::support::relay::ids_of;
 use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
 
-/// A front end: its protocol's requests and replies.
-struct FrontEnd {
-    protocol: &'static str,
-    /// Makes one or several requests for this many IDs of a source. The token precedes them, or is in each.
-    asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
-    ids: fn(&[u8]) -> Vec<u64>,
-    /// Its reply to a client without a token, and to one with a wrong token; `None` if the front end requires no token.
-    no_token: Option<(&'static str, &'static str)>,
-    /// True if a request names its source.
-    names_sources: bool,
-}
-
 const DENIED: &str = "identity billing may not draw from source slow";
-
-const FRONT_ENDS: [FrontEnd; 4] = [
-    FrontEnd {
-        protocol: "resp",
-        asks: |source, count, token| {
-            let auth = if token.is_empty() { String::new() } else { format!("AUTH {token}\r\n") };
-            format!("{auth}SNOWBANK.NEXT {source} {count} WAIT 9000\r\n").into_bytes()
-        },
-        ids: ids_of,
-        no_token: Some(("-NOAUTH ", "-WRONGPASS ")),
-        names_sources: true,
-    },
-    FrontEnd {
-        protocol: "memcached",
-        asks: |source, count, _| format!("get {source}\r\n").repeat(count).into_bytes(),
-        ids: ids_of,
-        no_token: None,
-        names_sources: true,
-    },
-    FrontEnd {
-        protocol: "noeqd",
-        asks: |_, count, token| {
-            let counts = std::iter::repeat_n(255, count / 255).chain([(count % 255) as u8]);
-            let token =
-                if token.is_empty() { vec![] } else { [&[0, token.len() as u8], token.as_bytes()].concat() };
-            token.into_iter().chain(counts.filter(|&count| count > 0)).collect()
-        },
-        ids: |bytes| {
-            bytes.chunks_exact(8).map(|id| u64::from_be_bytes(id.try_into().expect("8 bytes"))).collect()
-        },
-        no_token: Some(("", "")),
-        names_sources: false,
-    },
-    FrontEnd {
-        protocol: "http",
-        asks: |source, count, token| {
-            let token =
-                if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
-            let target = format!("/v1/ids?source={source}&count={count}&wait=9s");
-            format!("GET {target} HTTP/1.1\r\nhost: 127.0.0.1\r\n{token}\r\n").into_bytes()
-        },
-        ids: ids_of,
-        no_token: Some((" 401 ", " 401 ")),
-        names_sources: true,
-    },
-];
-
-/// Reads until there are as many IDs. Panics if the stream ends before.
-fn read_ids(front_end: &FrontEnd, stream: &mut impl Read, count: usize) -> Vec<u64> {
-    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(size @ 1..) => bytes.extend_from_slice(&buffer[..size]),
-            end => panic!("{} has sent {} bytes of {count} IDs: {end:?}", front_end.protocol, bytes.len()),
-        }
-        // The last bytes may be a part of an ID.
-        let ids = (front_end.ids)(&bytes);
-        if ids.len() >= count {
-            return ids;
-        }
-    }
-}
 
 /// Reads until the words, or to the end.
 fn read_words(stream: &mut impl Read, words: &str) -> String {
@@ -111,7 +37,7 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
 }
 
 #[test]
-fn every_front_end_identifies_its_clients_by_certificate_and_token() {
+fn clients_are_identified_by_certificate_and_token_everywhere() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     let (own, stranger) =
@@ -156,19 +82,19 @@ fn draws(front_end: &FrontEnd, mut stream: Secured, token: &str) {
     for byte in (front_end.asks)("fast", 3, token) {
         stream.write_all(&[byte]).expect("it leaves");
     }
-    let mut ids = read_ids(front_end, &mut stream, 3);
+    let mut ids = front_end.read_ids(&mut stream, 3);
     assert_eq!(ids.len(), 3);
     let count = 5_100;
     // A connection keeps its token, except over HTTP.
     let token = if front_end.protocol == "http" { token } else { "" };
     stream.write_all(&(front_end.asks)("fast", count, token)).expect("it leaves");
-    ids.extend(read_ids(front_end, &mut stream, count));
+    ids.extend(front_end.read_ids(&mut stream, count));
     assert_eq!(ids.len(), 3 + count);
     assert!(ids.is_sorted_by(|left, right| left < right), "{}", front_end.protocol);
 }
 
 #[test]
-fn clients_with_or_without_tls_at_the_wrong_front_end_are_logged() {
+fn clients_with_or_without_tls_at_the_wrong_port_are_logged() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
     for front_end in &FRONT_ENDS {

@@ -20,24 +20,27 @@ fn is_found_and_ends(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -
         found(daemon)
     });
     assert_eq!(get(daemon, "/readyz").code, 200);
-    poll("its line in the log", || daemon.log().contains("finding client_limits: ").then_some(()));
+    daemon.assert_logs("finding client_limits: ");
     drop(client);
     poll("it ends", || found(daemon).is_none().then_some(()));
-    poll("a line for that", || daemon.log().contains("finding client_limits has ended").then_some(()));
+    daemon.assert_logs("finding client_limits has ended");
     assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
     message
 }
 
 #[test]
-fn clients_at_their_limits_are_found_until_they_leave() {
-    let identities = identity("billing", "rate = 10") + &identity("orders", "sources = [\"fast\"]");
-    let slowed = with_tokens(&identities);
-    let message = is_found_and_ends(&slowed, shown(&slowed, BILLING), || Ask::of(10).wait_ms(0));
+fn clients_that_are_slowed_are_found_until_they_leave() {
+    let daemon = with_tokens(&(identity("billing", "rate = 10") + &identity("orders", "")));
+    let message = is_found_and_ends(&daemon, shown(&daemon, BILLING), || Ask::of(10).wait_ms(0));
     assert!(message.contains("% of the requests of identity billing were slowed or denied"), "{message}");
-    let orders = get(&slowed, "/status").json()["identities"][1].clone();
+    let orders = get(&daemon, "/status").json()["identities"][1].clone();
     assert_eq!((&orders["name"], &orders["last_minute"]["limited"]), (&"orders".into(), &0.into()));
-    let denied = with_tokens(&identities);
-    let message = is_found_and_ends(&denied, shown(&denied, ORDERS), || Ask::of(1).source(SLOW));
+}
+
+#[test]
+fn clients_that_are_denied_a_source_are_found_until_they_leave() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "sources = [\"fast\"]")));
+    let message = is_found_and_ends(&daemon, shown(&daemon, ORDERS), || Ask::of(1).source(SLOW));
     assert!(message.contains("identity orders were slowed or denied"), "{message}");
 }
 
@@ -49,9 +52,7 @@ fn the_status_text_names_only_limits_that_were_reached() {
     assert_eq!(billing.next(Ask::of(2).source(SLOW)).error().0, UNKNOWN_SOURCE);
     orders.next(Ask::of(5));
     let address = daemon.addresses.last().expect("an admin listener").to_string();
-    let mut status = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let printed = status.args(["status", "--admin", &address]).output().expect("it runs").stdout;
-    let printed = String::from_utf8(printed).expect("text");
+    let printed = crate::support::program::snowbank(["status", "--admin", &address]).printed();
     assert!(printed.contains("identity billing: 0 IDs on 1 connection; denied once\n"), "{printed}");
     assert!(printed.contains("identity orders: 5 IDs on 1 connection; at most 10/s\n"), "{printed}");
     assert!(!printed.contains("0 times"), "{printed}");

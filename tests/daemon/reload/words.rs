@@ -1,6 +1,7 @@
 //! Requests for a reload, their results and log lines.
 
 use super::*;
+use crate::support::daemon::replace;
 
 /// Reloads as `systemctl reload` does. Returns the exit code and the error output.
 fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
@@ -28,7 +29,7 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert_eq!((success(), found()), (1.0, None));
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
 
-    configure(&daemon, "shards = 7\nlimits.max_count = 2000");
+    daemon.replace("snowbank.toml", "shards = 7\nlimits.max_count = 2000");
     let (code, said) = reload_by_command(&daemon);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the reload was refused: ") && said.contains("shards: found 7"), "{said}");
@@ -39,7 +40,7 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert_eq!(get(&daemon, "/readyz").code, 200, "it serves on");
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "the live one");
 
-    configure(&daemon, "limits.max_count = 3000");
+    daemon.replace("snowbank.toml", "limits.max_count = 3000");
     assert_eq!(reload_by_command(&daemon), (Some(0), String::new()));
     assert_eq!((success(), found()), (1.0, None));
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
@@ -83,39 +84,9 @@ fn options_still_override_a_reloaded_file() {
 }
 
 #[test]
-fn the_log_level_changes_and_the_change_is_logged() {
-    let toml = |level: &str| format!("[log]\nlevel = \"{level}\"\n");
-    let daemon = Setup::configured(&toml("info")).start();
-    for (from, to) in [("info", "warn"), ("warn", "debug"), ("debug", "error"), ("error", "info")] {
-        assert_reloaded(&daemon, &toml(to), &[&format!("log.level: \"{from}\" -> \"{to}\"")]);
-    }
-    assert_reloaded(&daemon, &toml("warn"), &[]);
-    configure(&daemon, &format!("{}[limits]\nmax_count = 7\n", toml("warn")));
-    // Checks are logged at any time: a storage that is slow on a busy machine.
-    let of_reloads = || daemon.log().lines().filter(|line| line.contains("reload")).count();
-    let before = of_reloads();
-    daemon.signal(Signal::HUP);
-    let mut wire = daemon.connect();
-    poll("the reload", || wire.next(Ask::of(8)).id_count().is_none().then_some(()));
-    assert_eq!(of_reloads(), before, "said below the level");
-    assert_refused(&daemon, "log.format = \"json\"", &[&["log.format: found \"json\""]]);
-}
-
-#[test]
-fn the_same_path_written_differently_is_no_change() {
-    let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
-    let home = setup.path("service");
-    let daemon = setup.env("STATE_DIRECTORY", &home).config("").start();
-    let toml = |path: &Path| format!("state_dir = {path:?}\n");
-    assert_reloaded(&daemon, &toml(&home), &["nothing changed"]);
-    let service = format!("the daemon runs with {home:?}");
-    assert_refused(&daemon, &toml(&daemon.path("else")), &[&["state_dir: found ", &service]]);
-}
-
-#[test]
 fn a_reload_without_a_file_logs_that() {
     let daemon = Setup::new().start();
-    let said = reload(&daemon);
+    let said = daemon.reload();
     assert!(said.contains("without a configuration file") && said.contains("nothing changed"), "{said}");
     daemon.connect().next(Ask::of(1)).ids();
     daemon.stop();
@@ -149,10 +120,10 @@ fn sighup_at_any_time_ends_nothing_and_the_last_one_counts() {
         hang_up.join().expect("no panic");
         daemon
     };
-    poll("the reload of the start", || daemon.log().contains("limits.max_count: 1 -> 2").then_some(()));
+    daemon.assert_logs("limits.max_count: 1 -> 2");
     disk.works();
     for round in 3..50 {
-        configure(&daemon, &toml(round));
+        daemon.replace("snowbank.toml", &toml(round));
         daemon.signal(Signal::HUP);
     }
     let mut wire = daemon.connect();

@@ -99,33 +99,6 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     machine.assert_older_is_refused();
 }
 
-/// Two copies run in turn. Each start is compared with everything that the machine has granted, by either.
-#[test]
-fn two_copies_used_in_turn_repeat_nothing() {
-    let machine = Machine::new();
-    machine.start().stop();
-    let mut copies = [machine.back_up(), machine.back_up()];
-    let (mut ids, mut granted_until) = (BTreeSet::new(), 0);
-    for round in 0..8 {
-        let copy = &mut copies[round % 2];
-        machine.restore(copy);
-        poll("the clock is past all that was granted", || (unix_ms() > granted_until).then_some(()));
-        let mut daemon = machine.setup().config("max_ahead = \"102ms\"").args(["--adopt-state"]).start();
-        let mut wire = daemon.connect();
-        for _ in 0..5 {
-            let reply = wire.next(Ask::of(100).wait_ms(9_000));
-            assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
-        }
-        drop(wire);
-        match round % 3 {
-            0 => daemon.kill(),
-            _ => drop(daemon.stop()),
-        }
-        granted_until = granted_until.max(twitter_unix_ms(machine.shown().bound));
-        *copy = machine.back_up();
-    }
-}
-
 #[test]
 fn a_new_directory_starts_above_the_grants_of_the_old_one() {
     let machine = Machine::new();
@@ -187,21 +160,6 @@ fn a_daemon_without_a_state_starts_above_the_grants_of_others() {
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.kill();
     machine.start().stop();
-}
-
-/// As after a boot, which empties the lock directory: nothing reveals the copy, and only the clock protects.
-#[test]
-fn an_empty_lock_directory_does_not_reveal_an_older_copy() {
-    let (machine, _) = used();
-    let copy = machine.back_up();
-    let daemon = machine.start();
-    let last = one(&mut daemon.connect());
-    daemon.stop();
-    machine.restore(&copy);
-    machine.assert_older_is_refused();
-    fs::remove_dir_all(machine.path("locks")).expect("removed");
-    thread::sleep(Duration::from_millis(50));
-    assert!(one(&mut machine.start().connect()) > last, "the clock has gone on");
 }
 
 #[test]

@@ -72,16 +72,6 @@ fn a_newer_file_is_refused_with_both_versions() {
 }
 
 #[test]
-fn a_file_of_an_older_program_is_refused() {
-    let machine = Machine::new();
-    let older = machine.state().join("ceilings.redb");
-    fs::create_dir(machine.state()).expect("made");
-    fs::write(&older, "redb").expect("written");
-    machine.setup().end().assert_refusal(&[older.to_str().unwrap(), "state export", "state import"]);
-    assert_eq!(machine.command(&["show"]).status.code(), Some(1));
-}
-
-#[test]
 fn another_machines_state_needs_adopt_state() {
     let (machine, last) = used();
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
@@ -193,45 +183,4 @@ fn a_stop_without_an_id_counts_as_clean() {
     let running = machine.setup().start();
     assert!(end().contains("running, or it crashed"), "{}", end());
     running.stop();
-}
-
-/// An export also has records of earlier configurations. Of two records with one worker ID the further one counts.
-#[test]
-fn an_export_of_several_configurations_can_be_imported_again() {
-    let machine = Machine::new();
-    machine.setup().config("worker_ids = \"0-1\"").start().stop();
-    let daemon = machine.setup().config("worker_ids = 1").start();
-    let last = one(&mut daemon.connect());
-    daemon.stop();
-    let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
-    assert!(exported.status.success(), "{exported:?}");
-    let new = Machine::new();
-    for _ in 0..2 {
-        let done = new.command(&["import", machine.path("export").to_str().unwrap()]);
-        assert!(done.status.success(), "{done:?}");
-        assert_eq!(String::from_utf8_lossy(&done.stdout).lines().count(), 2, "{done:?}");
-    }
-    assert!(one(&mut new.setup().config("worker_ids = 1").start().connect()) > last);
-}
-
-/// A state of an older version without an identity: it is read, and gets an identity at its next start.
-#[test]
-fn a_state_without_an_identity_gets_one_and_keeps_it() {
-    let (machine, last) = used();
-    let identity = || {
-        let shown = machine.command(&["show", "--json"]);
-        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
-        shown["sources"][0]["owner"]["state"].as_str().unwrap_or_default().to_owned()
-    };
-    let first = identity();
-    machine.start().stop();
-    assert_eq!(identity(), first);
-    machine.edit(|record| {
-        record["owner"].as_object_mut().expect("an owner").remove("state");
-    });
-    assert_eq!(identity(), "");
-    let daemon = machine.start();
-    assert!(one(&mut daemon.connect()) > last);
-    daemon.stop();
-    assert!(identity().len() == 32 && identity() != first);
 }

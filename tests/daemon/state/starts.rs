@@ -89,19 +89,6 @@ fn changed_worker_ids_names_and_field_names_start_above() {
 }
 
 #[test]
-fn changing_worker_ids_without_a_request_raises_no_ceiling() {
-    let machine = Machine::new();
-    let start = |worker: &str| {
-        let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
-        machine.setup().args(["--layout", layout, "--worker-id", worker]).start()
-    };
-    for worker in ["2", "1"].repeat(5) {
-        start(worker).stop();
-    }
-    one(&mut start("2").connect());
-}
-
-#[test]
 fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     let (machine, last) = used();
     // A later epoch: today's IDs are far below those of the old layout.

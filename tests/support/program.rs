@@ -1,0 +1,53 @@
+//! The program's commands, run to their end.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+/// The end of a command.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// The program, without standard input and without a variable of Snowbank.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SNOWBANK_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("CREDENTIALS_DIRECTORY").stdin(Stdio::null());
+    command
+}
+
+/// Runs the program with these arguments.
+pub(crate) fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said {
+    Said::by(program().args(arguments))
+}
+
+impl Said {
+    /// Waits for the end of a command.
+    pub(crate) fn by(command: &mut Command) -> Said {
+        let output = command.output().expect("the program runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Said { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    /// Returns the output of a command that succeeded without a warning.
+    #[track_caller]
+    pub(crate) fn printed(self) -> String {
+        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
+        self.out
+    }
+
+    /// Returns the only line of a command that failed with this code and printed nothing.
+    #[track_caller]
+    pub(crate) fn refusal(self, code: i32) -> String {
+        assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{}", self.err);
+        assert_eq!(self.err.lines().count(), 1, "{}", self.err);
+        self.err
+    }
+}
