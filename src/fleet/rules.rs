@@ -11,7 +11,8 @@
 //! - Nobody starts below the fleet's *floor* under a number that it does not hold. The floor is an
 //!   instant in the marker, which every write of a key by a daemon compares. It is above all IDs that
 //!   the coordinator knows nothing of: those from before the fleet, those of replaced ID spaces, and
-//!   those that were granted by writes which a restored coordinator lost.
+//!   those that were granted by writes which a restored coordinator lost. No grant reaches further than
+//!   `max_ahead` and a horizon from its holder's clock, however far ahead it starts ([`counts_from`]).
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a
 //! number counts as abandoned.
@@ -28,7 +29,7 @@ use crate::clock;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Tick, UnixMicros};
 
-pub use crate::keeper::far::{ceiling, is_due, left};
+pub use crate::keeper::far::{ceiling, counts_from, left};
 
 /// The longest horizon that a fleet may have: so long others wait for the number of a daemon that crashed.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
@@ -164,8 +165,8 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     numbering.id_bound(numbering.first_of(Tick(tick.0.saturating_add(1))))
 }
 
-/// Returns the floor after the coordinator has lost writes: nobody can have been granted more with the longest horizon of the
-/// fleet, whose clock is ahead by `max_ahead`, and whose IDs are ahead of that clock by as much. `acknowledged` is the instant
+/// Returns the floor after the coordinator has lost writes: nobody can have been granted more ([`counts_from`]) with the longest
+/// horizon of the fleet, whose clock is ahead by `max_ahead`, and whose IDs are ahead of that clock by as much. `acknowledged` is the instant
 /// of the highest bound that the caller was granted.
 pub fn floor_after_loss(
     wall: UnixMicros,

@@ -1,6 +1,6 @@
 //! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a simulated coordinator.
 //! Answers are lost, writes are done late, reads are old, leaders change, the coordinator is away or loses its data. Clocks of
-//! machines differ by minutes and step. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed
+//! machines differ by minutes and step. Machines are cut off from it. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed
 //! twice from one memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back.
 //! There are more daemons than numbers, so that they collide. Those whose number the coordinator picks keep one record, as
 //! `DiskStore` does.
@@ -106,6 +106,12 @@ fn no_id_is_handed_out_twice() {
     let handed_out = handed_out.into_inner();
     // Faults are frequent, and most daemons still serve.
     assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
+}
+
+/// Restores of the coordinator in a row, each before the clocks are past the floor of the one before.
+#[test]
+fn restores_in_a_row_repeat_nothing() {
+    seeds::run(3_000, |seed| drop(live_in(World::restored_often(seed), 2 * STEPS)));
 }
 
 #[test]

@@ -98,6 +98,10 @@ fn search_and_count(depth: usize, faults: u8, clocks: AllClocks) {
     let faults = number("SNOWBANK_SEARCH_FAULTS", faults);
     let start = World::new(faults, clocks);
     let start = if clocks == AllClocks::AreSkewed { start.with_a_daemon() } else { start };
+    search_from(start, depth, faults);
+}
+
+fn search_from(start: World, depth: usize, faults: u8) {
     let states = search(start, depth);
     eprintln!("{states} states, by {depth} events with {faults} faults, and no ID twice");
 }
@@ -118,4 +122,14 @@ fn no_restore_of_the_coordinator_repeats_an_id() {
 #[test]
 fn no_restore_repeats_an_id_where_clocks_differ() {
     search_and_count(5, 1, AllClocks::AreSkewed);
+}
+
+/// A second restore, while the daemon that started at the first one's floor is cut off. The first restore is one fault more.
+#[test]
+fn no_second_restore_of_the_coordinator_repeats_an_id() {
+    for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
+        let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
+        let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
+        search_from(World::new(faults + 1, clocks).with_a_start_at_a_far_floor(), depth, faults);
+    }
 }

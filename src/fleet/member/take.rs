@@ -63,6 +63,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had acknowledged to this state. An
     /// older copy of the state does not know of a stop since, so it raises nothing.
+    ///
+    /// A start that ends before it serves, while it takes the numbers of another source, may have lost writes that it does
+    /// not notice. Those granted nothing that was handed out. What earlier lives were granted counts as that of a daemon that
+    /// is stopped, until the next start notices it here.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
         let note = self.own_of(want).note.filter(|_| want.proof == Proof::Held);
         let Some(note) = note else { return Ok(()) };

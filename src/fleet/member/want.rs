@@ -120,8 +120,8 @@ impl Want<'_> {
     /// key is.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
-        let from = rules::instant_of(numbering, floor).min(now.after(self.max_ahead).wall);
-        numbering.id_bound(rules::ceiling(numbering, now, from, self.horizon)).max(lowest.max(floor))
+        let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);
+        numbering.id_bound(rules::ceiling(numbering, from, self.horizon)).max(lowest.max(floor))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
 use super::*;
-use crate::clock::{BootMicros, Now};
 use crate::fleet::counter::CounterKey;
 use crate::fleet::{Begins, Marker, NumberRange, Operator, Preparing};
 use crate::numbering::{Numbering, TicketCounter};
@@ -34,8 +33,7 @@ fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
 
 /// Returns the bound that the keeper asks for: a horizon above its clock.
 fn keepers_bound(wall: UnixMicros) -> Bound {
-    let now = Now { wall, boot: BootMicros(0), jumped: false };
-    let ceiling = rules::ceiling(&numbering(), now, wall, HORIZON);
+    let ceiling = rules::ceiling(&numbering(), wall, HORIZON);
     Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
 }
 

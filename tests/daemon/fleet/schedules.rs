@@ -22,7 +22,7 @@ struct Schedule {
     play: fn(&mut dyn Coordinator, &mut Tally),
 }
 
-const SCHEDULES: [Schedule; 9] = [
+const SCHEDULES: [Schedule; 10] = [
     Schedule { name: "spaces that can make the same IDs", play: two_spaces },
     Schedule { name: "a jump of the clocks, and a kill", play: jump_and_kill },
     Schedule { name: "a jump of the clocks, and a kill inside a call that hangs", play: jump_and_hang },
@@ -32,6 +32,7 @@ const SCHEDULES: [Schedule; 9] = [
     Schedule { name: "a rolling restart into a fleet", play: entering },
     Schedule { name: "an older volume of a ticket source", play: older_volume },
     Schedule { name: "a restored key with a count of writes that was there before", play: paused_writer },
+    Schedule { name: "two restores in a row, and a daemon that is cut off", play: two_restores },
 ];
 
 /// The IDs of each daemon of a schedule, and the refusals.
@@ -242,14 +243,17 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// Item 1.5: the clock of the daemon was 20 s ahead.
+/// Item 1.5: the clock of the daemon was 20 s ahead. The next holder of its number draws when its own clock gets there.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let Some(ahead) = Machine::with_clock() else { return };
+    /// The turns of the first daemon: enough for two seconds of the layout's full rate.
+    const TURNS: usize = 8;
+    let (Some(ahead), Some(right)) = (Machine::with_clock(), Machine::with_clock()) else { return };
     ahead.clock().set(20_000);
     let toml = config(at, &at.url(), "lost", (ASSIGNED, "8s"));
     init(&toml);
     let mut daemon = ahead.start(&toml);
-    tally.draw(&[("20 s ahead", &daemon)]);
+    let began = Instant::now();
+    (0..TURNS).for_each(|_| tally.draw(&[("20 s ahead", &daemon)]));
     let highest = tally.runs.values().flatten().map(Run::last).max().expect("it has drawn");
     daemon.kill();
     at.kill();
@@ -261,7 +265,8 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     let (code, text) = fleet(&toml, &["init", "--above", &highest.to_string()]);
     assert_eq!(code, Some(0), "{text}");
     fs::remove_file(ahead.path("state/fleet")).expect("the notes of its writes");
-    let right = Machine::new();
+    let passed_ms = i64::try_from(began.elapsed().as_millis()).expect("minutes");
+    right.clock().set(20_000 - passed_ms);
     let daemon = right.start(&toml);
     let again = ahead.start(&toml);
     tally.draw(&[("of the right time", &daemon), ("20 s ahead", &again)]);
@@ -335,6 +340,33 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     first.signal(Signal::CONT);
     tally.draw(&[("paused", &first), ("the next holder", &third)]);
     assert_eq!(first.wait(), Some(3), "{}", first.log());
+}
+
+/// The daemon that is cut off has started at the first restore's floor. The second restore loses its number, and comes while
+/// that floor is still ahead.
+fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let (url, proxy) = (at.url(), at.proxy());
+    let toml = |url: &str, origin| config(at, url, "again", (origin, "8s"));
+    let noticing = toml(&url, "worker_ids = 7");
+    let (given, given_by_proxy) = (toml(&url, "worker_ids = 5"), toml(&proxy.url(), "worker_ids = 5"));
+    init(&noticing);
+    let [notices, holder, taker] = [(); 3].map(|()| Machine::new());
+    let mut first = notices.start(&noticing);
+    at.back_up();
+    let key = "/snowbank/again/space-0/7";
+    let before = at.get(key);
+    poll("a raise", || (at.get(key) != before).then_some(()));
+    at.restore();
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+    let cut_off = holder.start(&given_by_proxy).await_numbers();
+    let mut again = notices.start(&noticing).await_numbers();
+    // So long that it could raise its ceiling above the floor.
+    thread::sleep(Duration::from_secs(2));
+    proxy.cut();
+    at.restore();
+    assert_eq!(again.wait(), Some(3), "{}", again.log());
+    let next = taker.start(&given).await_numbers();
+    tally.draw(&[("cut off", &cut_off), ("the next holder", &next)]);
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub(crate) struct Daemon {
 impl World {
     /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
     pub(crate) fn start(&mut self, machine: usize) {
+        self.call_from(machine);
         let reading = self.reading(machine);
         let notes = self.machines[machine].read_notes();
         // The process of the last try waits, or was killed.
@@ -159,6 +160,7 @@ impl World {
     }
 
     pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
+        self.call_from(self.daemons[at].machine);
         let clocks = clocks(self.reading(self.daemons[at].machine));
         // The write by which a daemon says what it lost arrives. Until then it is one that has not asked yet.
         let lost_writes = self.link.server().lost_writes;
@@ -230,6 +232,7 @@ impl World {
 
     pub(crate) fn stop(&mut self, at: usize) {
         let mut daemon = self.daemons.swap_remove(at);
+        self.call_from(daemon.machine);
         let bound = |left: Left| Bound { source: left.source, id_bound: left.id_bound };
         let bounds: Vec<Bound> = daemon.keeper.seal().into_iter().map(bound).collect();
         let clocks = clocks(self.reading(daemon.machine));

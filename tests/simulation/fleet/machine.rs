@@ -19,6 +19,8 @@ pub(crate) struct Machine {
     /// Its boot, a new one after a restore from a snapshot.
     pub(crate) boot: u64,
     pub(crate) wall_offset_us: i64,
+    /// The moment until which it reaches no coordinator.
+    pub(crate) cut_off_until_us: i64,
     /// `None` if the coordinator picks its number.
     pub(crate) given: Option<u64>,
     /// The tries of a daemon that waits for a number.

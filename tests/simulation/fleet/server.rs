@@ -38,6 +38,8 @@ pub(crate) struct Server {
     /// Writes in flight.
     pub(crate) late: Vec<Vec<Swap>>,
     pub(crate) is_away: bool,
+    /// True while the machine that calls is cut off.
+    pub(crate) is_cut_off: bool,
     /// True if nothing is lost, late or old, except while it is away.
     pub(crate) is_reliable: bool,
     pub(crate) rng: fastrand::Rng,
@@ -56,6 +58,7 @@ impl Server {
             cut_off: 0,
             late: Vec::new(),
             is_away: false,
+            is_cut_off: false,
             is_reliable: false,
             rng,
         }
@@ -104,7 +107,7 @@ impl Server {
 
     /// Counts a call.
     fn pass(&mut self) -> Result<(), NoAnswer> {
-        let is_cut_off = self.cut_off > 0;
+        let is_cut_off = self.is_cut_off || self.cut_off > 0;
         self.cut_off = self.cut_off.saturating_sub(1);
         if is_cut_off { Err(NoAnswer::passing("cut off")) } else { Ok(()) }
     }

@@ -10,7 +10,7 @@ use super::copies::Saved;
 use super::daemon::Daemon;
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Kind, Link, Server};
-use super::{FLEET, MAX_AHEAD, SECOND, draw, layout};
+use super::{FLEET, HORIZON, MAX_AHEAD, SECOND, draw, layout};
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -33,6 +33,8 @@ pub(crate) struct World {
     /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by at most `max_ahead` then.
     pub(crate) backup: Option<Keys>,
     pub(crate) may_go_back: bool,
+    /// True if the coordinator goes back so often that a second restore comes while the first one's floor is still ahead.
+    pub(crate) goes_back_often: bool,
 }
 
 impl World {
@@ -67,10 +69,16 @@ impl World {
             handed_out: HashSet::new(),
             backup: None,
             may_go_back: seed.is_multiple_of(3),
+            goes_back_often: false,
             rng,
         };
         world.prepare();
         world
+    }
+
+    /// A small fleet whose coordinator goes back often.
+    pub(crate) fn restored_often(seed: u64) -> World {
+        World { may_go_back: true, goes_back_often: true, ..World::new(seed) }
     }
 
     /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
@@ -104,6 +112,7 @@ impl World {
         let is_there = at < self.daemons.len();
         self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
         match self.rng.u8(..100) {
+            0..3 if self.goes_back_often && !self.link.server().keys.is_empty() => self.back_up_or_go_back(),
             0..15 if !self.daemons.iter().any(|daemon| daemon.machine == machine) => self.start(machine),
             15..45 if is_there => self.keep(at),
             45..82 if is_there => self.claim(at),
@@ -127,6 +136,7 @@ impl World {
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
             91 if self.rng.bool() => self.copy(machine),
             91 => self.put_back(machine),
+            92 if self.rng.bool() => self.cut_off(machine),
             92..94 => self.link.server().is_away = true,
             94..96 => self.link.server().is_away = false,
             96 => self.link.server().change_leader(),
@@ -134,8 +144,27 @@ impl World {
             99 if self.rng.u8(..4) == 0 => self.lose_data(),
             _ if self.link.server().keys.is_empty() => self.prepare_again(),
             _ if !self.may_go_back => {}
-            _ if self.rng.bool() => self.backup = Some(self.link.server().keys.clone()),
-            _ => self.go_back(),
+            _ => self.back_up_or_go_back(),
+        }
+    }
+
+    /// Cuts a machine off from the coordinator, perhaps for longer than a floor is ahead.
+    fn cut_off(&mut self, machine: usize) {
+        let longest_us = 4 * HORIZON.as_micros() as i64;
+        self.machines[machine].cut_off_until_us = self.true_us + self.rng.i64(0..longest_us);
+    }
+
+    /// Prepares the coordinator for calls from this machine.
+    pub(crate) fn call_from(&self, machine: usize) {
+        self.link.server().is_cut_off = self.machines[machine].cut_off_until_us > self.true_us;
+    }
+
+    /// Saves the coordinator's keys, or restores those that were saved. They may be restored again.
+    fn back_up_or_go_back(&mut self) {
+        if self.backup.is_none() || (!self.goes_back_often && self.rng.bool()) {
+            self.backup = Some(self.link.server().keys.clone());
+        } else {
+            self.go_back();
         }
     }
 
@@ -166,7 +195,15 @@ impl World {
 
     /// Restores the coordinator to the saved keys.
     fn go_back(&mut self) {
-        let Some(keys) = self.backup.take() else { return };
+        let Some(keys) = self.backup.clone() else { return };
+        if self.rng.u8(..4) == 0 {
+            self.backup = None;
+        }
+        for machine in 0..self.machines.len() {
+            if self.goes_back_often && self.rng.u8(..3) == 0 {
+                self.cut_off(machine);
+            }
+        }
         let mut server = self.link.server();
         let number = |keys: &Keys, key: &String| keys.get(key).and_then(|text| NumberKey::parse(text).ok());
         for key in server.keys.keys().cloned().collect::<Vec<_>>() {
@@ -176,6 +213,11 @@ impl World {
                 server.lost_writes = true;
             }
         }
+        // Who noticed an earlier restore must do it again.
+        let marker = Paths::of(FLEET).marker();
+        let floor =
+            |keys: &Keys| keys.get(&marker).map(|text| Marker::parse(text).map(|marker| marker.floor()));
+        server.lost_writes |= floor(&server.keys) != floor(&keys);
         server.late.clear();
         server.older.clone_from(&keys);
         server.keys = keys;

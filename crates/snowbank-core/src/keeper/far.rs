@@ -7,21 +7,26 @@ use snowbank_id::numbering::Numbering;
 
 use crate::clock::{self, Now};
 
-/// Returns the ceiling to write for a source: this horizon ahead of the wall clock and of its newest ID.
-pub fn ceiling(numbering: &Numbering, now: Now, id_time: UnixMicros, horizon: Duration) -> Position {
-    let reach = now.wall.max(id_time).0.saturating_add(clock::micros(horizon));
-    numbering.first_of(Tick(numbering.tick_at(UnixMicros(reach)).0.saturating_add(1)))
+/// Returns the instant from which the horizon of a ceiling counts: the ID clock, where that is ahead of the wall clock.
+///
+/// Invariant: nobody is granted IDs of later than its wall clock + `max_ahead` + its horizon, at the moment when it asks.
+/// The floor after a restore relies on that, because it is above all grants that the coordinator has forgotten
+/// (`rules::floor_after_loss`). A source that starts at a floor or a bound that is further ahead hands out nothing before
+/// its clock is within `max_ahead` of it. Its key has that bound, which grants nothing, until a raise by this instant
+/// passes it.
+pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
+    now.wall.max(id_time).min(now.after(max_ahead).wall)
+}
+
+/// Returns the ceiling to write for a source: this horizon ahead of the instant.
+pub fn ceiling(numbering: &Numbering, counts_from: UnixMicros, horizon: Duration) -> Position {
+    let reach = UnixMicros(counts_from.0.saturating_add(clock::micros(horizon)));
+    numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
 }
 
 /// Returns whether half of the horizon below a ceiling is used up. It is then raised, even if no client asks.
-pub fn is_due(
-    numbering: &Numbering,
-    ceiling: Position,
-    now: Now,
-    id_time: UnixMicros,
-    horizon: Duration,
-) -> bool {
-    left(numbering, ceiling, now.wall.max(id_time)) <= horizon / 2
+pub fn is_due(numbering: &Numbering, ceiling: Position, counts_from: UnixMicros, horizon: Duration) -> bool {
+    left(numbering, ceiling, counts_from) <= horizon / 2
 }
 
 /// Returns the time from an instant to a ceiling.
@@ -40,17 +45,40 @@ mod tests {
         UnixMicros(1_800_000_000_000_000 + seconds * 1_000_000)
     }
 
+    const HORIZON: Duration = Duration::from_secs(300);
+    const MAX_AHEAD: Duration = Duration::from_secs(10);
+
+    fn from(wall: i64, id_time: i64) -> UnixMicros {
+        let now = Now { wall: after(wall), boot: BootMicros(0), jumped: false };
+        counts_from(now, after(id_time), MAX_AHEAD)
+    }
+
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(5)).unwrap()
+    }
+
     #[test]
     fn a_ceiling_is_due_when_half_of_its_horizon_is_used_up() {
-        let twitter = Layout::resolve("twitter").unwrap();
-        let numbering = Numbering::new(twitter, WorkerSet::single(5)).unwrap();
-        let horizon = Duration::from_secs(300);
-        let now = |seconds| Now { wall: after(seconds), boot: BootMicros(0), jumped: false };
-        let at = ceiling(&numbering, now(0), after(0), horizon);
-        assert_eq!(left(&numbering, at, after(0)), horizon + Duration::from_millis(1));
-        assert!(!is_due(&numbering, at, now(149), after(149), horizon));
-        assert!(is_due(&numbering, at, now(151), after(151), horizon));
-        assert!(is_due(&numbering, at, now(0), after(160), horizon), "IDs ahead of the clock use it up too");
+        let numbering = numbering();
+        let at = ceiling(&numbering, from(0, 0), HORIZON);
+        assert_eq!(left(&numbering, at, after(0)), HORIZON + Duration::from_millis(1));
+        assert!(!is_due(&numbering, at, from(149, 149), HORIZON));
+        assert!(is_due(&numbering, at, from(151, 151), HORIZON));
+        assert!(is_due(&numbering, at, from(141, 151), HORIZON), "IDs ahead of the clock use it up too");
         assert_eq!(left(&numbering, at, after(400)), Duration::ZERO);
+    }
+
+    /// The start is at the floor of a coordinator that went back. The next floor must be above all that is granted now.
+    #[test]
+    fn a_start_far_ahead_is_granted_no_more_than_others() {
+        let numbering = numbering();
+        let floor = numbering.first_of(numbering.tick_at(after(320)));
+        assert!(!is_due(&numbering, floor, from(0, 320), HORIZON));
+        let highest = ceiling(&numbering, from(0, 10), HORIZON);
+        assert_eq!(ceiling(&numbering, from(0, 320), HORIZON), highest);
+        assert!(
+            is_due(&numbering, floor, from(161, 320), HORIZON),
+            "its ceiling is above before it hands out IDs"
+        );
     }
 }

@@ -187,15 +187,25 @@ impl ManagedSource {
 
     /// Returns the fleet's ceiling to write now.
     pub(super) fn fleet_ceiling(&self, now: Now, horizon: Duration) -> Position {
-        far::ceiling(self.source.numbering(), now, self.source.id_time(now), horizon)
+        far::ceiling(self.source.numbering(), self.fleet_counts_from(now), horizon)
     }
 
     /// Returns whether the fleet's ceiling must rise.
     pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
-        let (numbering, id_time) = (self.source.numbering(), self.source.id_time(now));
+        let (numbering, counts_from) = (self.source.numbering(), self.fleet_counts_from(now));
         self.source.cursor().is_some()
             && !durable.is_exempt()
-            && (self.is_stale(durable) || far::is_due(numbering, durable.ceiling, now, id_time, horizon))
+            && (self.is_stale(durable) || far::is_due(numbering, durable.ceiling, counts_from, horizon))
+    }
+
+    /// Returns the instant from which the fleet's horizon counts.
+    fn fleet_counts_from(&self, now: Now) -> UnixMicros {
+        let max_ahead = match &self.ahead {
+            Ahead::ByClock(rule) => rule.max_ahead,
+            // A counter has no fleet's ceiling.
+            Ahead::ByDemand(_) | Ahead::Ranges(_) => Duration::ZERO,
+        };
+        far::counts_from(now, self.source.id_time(now), max_ahead)
     }
 
     /// Returns whether the source was used so recently that its ceiling is still raised.

@@ -87,7 +87,9 @@ impl Daemon {
     pub(super) fn next(&self, wall: UnixMicros) -> u64 {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
         let numbering = &NUMBERINGS[self.number];
-        let ceiling = numbering.tick_of(rules::ceiling(numbering, now, wall, self.horizon)).0;
+        let id_time = numbering.start_of(Tick(self.cursor.saturating_sub(1)));
+        let from = rules::counts_from(now, id_time, MAX_AHEAD);
+        let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
         ceiling.max(self.newest)
     }
 
@@ -136,6 +138,7 @@ impl Machine {
 
     /// Starts a daemon, by the rules of `join_fleet`.
     pub(super) fn start(&mut self, given: Option<u64>, wall: UnixMicros) {
+        let before = (self.clone(), wire::with_server(|server| server.clone()));
         let notes = self.read_notes();
         let want = Want {
             index: 0,
@@ -167,8 +170,13 @@ impl Machine {
                 self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
             // A number that this state had released starts at once, so that a clean restart needs no pause. If another
-            // daemon has had it since, and the coordinator has lost that, that one must have asked before.
-            Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {}
+            // daemon has had it since, and the coordinator has lost that, that one must have asked before. So this start
+            // does not happen.
+            Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
+                let (machine, keys) = before;
+                *self = machine;
+                wire::with_server(|server| *server = keys);
+            }
             Some(taken) => self.daemon = self.serve(member, &taken, wall),
             None => {}
         }

@@ -84,7 +84,7 @@ pub(super) struct Server {
 }
 
 /// The most states that are kept for restores.
-const BACKUPS_MAX: usize = 3;
+pub(super) const BACKUPS_MAX: usize = 3;
 
 impl Server {
     fn fits(&self, swap: &Swap) -> bool {
@@ -94,6 +94,9 @@ impl Server {
     pub(super) fn apply(&mut self, swaps: &[Swap]) -> Swapped {
         if !swaps.iter().all(|swap| self.fits(swap)) {
             return Swapped::Refused(swaps.iter().map(|swap| self.keys.get(&swap.key).cloned()).collect());
+        }
+        if swaps.iter().all(|swap| swap.text.is_none()) {
+            return Swapped::Done;
         }
         self.before = Some(Arc::clone(&self.keys));
         self.backups.push(Arc::clone(&self.keys));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::machine::{
     Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEAD, Machine, NUMBERINGS, NUMBERS, SKEWED_WALLS, SPACE, WALLS, lose,
 };
-use super::wire::{self, Fault, Keys, Left, Server};
+use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
 use crate::fleet::{Marker, Notes, NumberKey, Paths, Swap};
 use snowbank_client::layout::{Tick, UnixMicros};
 
@@ -124,6 +124,29 @@ impl World {
         let (started, _) = self.after(Event::Start(0, WALLS[0], Amount::All), &[]);
         let (settled, _) = started.after(Event::Settle(0), &[]);
         settled
+    }
+
+    /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is far ahead. The second
+    /// machine's daemon has taken a released number there, and may hand out nothing yet. The third one's then went on.
+    pub(super) fn with_a_start_at_a_far_floor(self) -> World {
+        let (early, late) = (self.walls()[0], self.walls()[self.walls().len() - 1]);
+        let events = [
+            Event::Start(0, early, Amount::One),
+            Event::Settle(0),
+            Event::Start(2, early, Amount::One),
+            Event::Settle(2),
+            Event::Stop(0),
+            Event::Raise(2, late),
+            Event::GoBack(BACKUPS_MAX - 1),
+            Event::Look(2, late),
+            Event::Start(1, late, Amount::One),
+            Event::Settle(1),
+            Event::Start(2, late, Amount::One),
+        ];
+        let world = events.into_iter().fold(self, |world, event| world.after(event, &[]).0);
+        let runs = |at: usize| world.machines[at].daemon.is_some();
+        assert!(runs(1) && runs(2), "they have started:{world}");
+        world
     }
 
     /// Returns the times that clocks may read now.

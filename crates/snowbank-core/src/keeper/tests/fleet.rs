@@ -5,7 +5,7 @@ const HORIZON: Duration = Duration::from_secs(300);
 /// Returns how often an idle source is written to its coordinator in an hour.
 fn writes_in_an_hour() -> u64 {
     let (managed, wall, now) = managed(0);
-    let covered = far::ceiling(managed.source().numbering(), now, now.wall, HORIZON);
+    let covered = far::ceiling(managed.source().numbering(), now.wall, HORIZON);
     let mut managed = managed.under_fleet(Some(covered));
     managed.grant(managed.first_ceiling(now));
     let mut keeper =
@@ -66,7 +66,7 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
 #[test]
 fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() {
     let (managed, wall, now) = managed(0);
-    let covered = far::ceiling(managed.source().numbering(), now, now.wall, HORIZON);
+    let covered = far::ceiling(managed.source().numbering(), now.wall, HORIZON);
     let mut managed = managed.under_fleet(Some(covered));
     managed.grant(managed.first_ceiling(now));
     let source = Arc::clone(managed.source());
@@ -105,7 +105,7 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
 #[test]
 fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
     let (managed, wall, now) = managed(0);
-    let covered = far::ceiling(managed.source().numbering(), now, now.wall, HORIZON);
+    let covered = far::ceiling(managed.source().numbering(), now.wall, HORIZON);
     let mut managed = managed.under_fleet(Some(covered));
     managed.grant(managed.first_ceiling(now));
     let source = Arc::clone(managed.source());
