@@ -234,18 +234,23 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// Checks that the horizon is long enough for a running daemon to keep its worker IDs: others may take them
-/// once its ceiling is within their `max_ahead`.
+/// The horizon in units of `max_ahead`, at least. A holder counts its bound as passed 2 × `max_ahead` before it
+/// (`rules::may_be_abandoned`), and raises it when half of the horizon is left. So a raise has as long as `max_ahead`.
+const MAX_AHEADS_IN_HORIZON: u32 = 6;
+
+/// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
     let (horizon, sources) = (settings.fleet.horizon, settings.sources.iter().enumerate());
     let longest = sources.map(|(index, source)| (source.max_ahead, index)).max();
-    let short = longest.filter(|&(max_ahead, _)| settings.fleet.is_used() && horizon < 6 * max_ahead);
+    let short = longest
+        .filter(|&(max_ahead, _)| settings.fleet.is_used() && horizon < MAX_AHEADS_IN_HORIZON * max_ahead);
     let Some((max_ahead, index)) = short.filter(|_| !findings.is_refused("fleet.horizon")) else { return };
-    let can_be_longer = 6 * max_ahead <= HORIZON_MAX;
-    let (found, least) = (Plain(horizon), Plain(6 * max_ahead));
+    let shortest = MAX_AHEADS_IN_HORIZON * max_ahead;
+    let can_be_longer = shortest <= HORIZON_MAX;
+    let (found, least) = (Plain(horizon), Plain(shortest));
     if can_be_longer && findings.origins.of("fleet.horizon").is_some() {
         let text = format!(
-            "found \"{found}\", allowed: at least six times the longest max_ahead, \"{least}\", so that a daemon that \
+            "found \"{found}\", allowed: at least {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{least}\", so that a daemon that \
              lives keeps its worker IDs"
         );
         return findings.mistake_of("fleet.horizon", text);
@@ -255,10 +260,10 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
         false => (HORIZON_MAX, String::new()),
     };
     let text = format!(
-        "found a max_ahead of \"{}\", allowed with a fleet.horizon of \"{}\": at most a sixth of it, \"{}\"{or}",
+        "found a max_ahead of \"{}\", allowed with a fleet.horizon of \"{}\": at most 1/{MAX_AHEADS_IN_HORIZON} of it, \"{}\"{or}",
         Plain(max_ahead),
         Plain(longest),
-        Plain(longest / 6)
+        Plain(longest / MAX_AHEADS_IN_HORIZON)
     );
     let mut place = Place { index, findings };
     // A default that is too long is four ticks of the layout.

@@ -22,6 +22,8 @@ use super::key::{self, FORMAT, KeyError, id_bound};
 use crate::numbering::{LAST_ID, Numbering};
 use snowbank_client::layout::Position;
 
+pub use crate::keeper::NumberRange;
+
 /// The most IDs from the first of a range to the end of it. Ranges have 10 million numbers at most, or a few requests' worth.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
@@ -68,15 +70,6 @@ impl CounterKey {
     pub fn text(&self) -> String {
         key::to_text(self)
     }
-}
-
-/// Numbers that are one daemon's alone: from `from` up to `to`, without `to`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NumberRange {
-    /// The lowest number.
-    pub from: u64,
-    /// The number after the last.
-    pub to: u64,
 }
 
 /// A write of the key that takes a range.

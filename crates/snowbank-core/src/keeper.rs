@@ -25,7 +25,7 @@ mod writer;
 
 pub use looked::{Looked, Written};
 pub use managed_source::{ManagedSource, PERIOD, Reach, id_minus_boot_us};
-pub use ranges::{WantedRange, add_range};
+pub use ranges::{NumberRange, WantedRange, add_range};
 pub use reservation::RESERVATION_MIN as FIRST_RANGE;
 pub use writer::{Outcome, Write};
 

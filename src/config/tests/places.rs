@@ -23,7 +23,7 @@ fn a_mistake_between_two_settings_has_the_place_of_one_that_was_given() {
         ),
         (
             "max_ahead = \"2m\"\n[fleet]\ncoordinator = \"etcd\"",
-            "1: max_ahead: found a max_ahead of \"2m\", allowed with a fleet.horizon of \"5m\": at most a sixth of it, \
+            "1: max_ahead: found a max_ahead of \"2m\", allowed with a fleet.horizon of \"5m\": at most 1/6 of it, \
              \"50s\"; or set fleet.horizon to at least \"12m\"",
         ),
         (
@@ -41,7 +41,7 @@ fn a_max_ahead_that_no_horizon_outlasts_is_what_is_refused() {
     let fleet = "[fleet]\ncoordinator = \"etcd\"\nhorizon = \"24h\"";
     assert_eq!(
         mistake(&format!("max_ahead = \"96h\"\n{fleet}")),
-        "1: max_ahead: found a max_ahead of \"96h\", allowed with a fleet.horizon of \"24h\": at most a sixth of it, \
+        "1: max_ahead: found a max_ahead of \"96h\", allowed with a fleet.horizon of \"24h\": at most 1/6 of it, \
          \"4h\""
     );
     settings(&format!("max_ahead = \"4h\"\n{fleet}"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::fleet_thread::InFleet;
-use super::start_sources::{Found, FromFleet, rule_of};
+use super::start_sources::{Found, FromFleet, refuse_low_maximum, rule_of};
 use crate::ceiling::store::Record;
 use crate::ceiling::{LockError, Mark, beyond, draw_identity, latest_grant, lock_workers};
 use crate::clock::Reading;
@@ -151,7 +151,8 @@ impl Joined {
             self.member.add_counter((index, &source.name), &numbering, floor);
             match self.member.take_range(index, FIRST_RANGE, 0) {
                 Ranged::Taken(range) => {
-                    refuse_low_maximum(source, range)?;
+                    // A counter that is at its maximum has ended: the daemon serves its other sources.
+                    refuse_low_maximum(&source.name, source.maximum, range.from)?;
                     self.ranges.push((index, range));
                 }
                 Ranged::NoAnswer(answer) if answer.is_lasting => {
@@ -265,19 +266,6 @@ impl Joined {
         )));
         Ok(taken)
     }
-}
-
-/// Refuses a maximum below numbers that daemons of the fleet have taken. A counter that is at its maximum has ended: the
-/// daemon serves its other sources.
-fn refuse_low_maximum(source: &SourceSettings, range: NumberRange) -> Result<(), StartError> {
-    let (name, maximum, taken) = (&source.name, source.maximum, range.from.saturating_sub(1));
-    if taken <= maximum {
-        return Ok(());
-    }
-    Err(StartError::WrongSetting(format!(
-        "source {name:?}: found maximum {maximum}, allowed: from {taken} on, because daemons of the fleet took the numbers up to \
-         that; raise maximum to more than that"
-    )))
 }
 
 /// The most numbers of a pool that is counted. A larger one is never near its end.

@@ -16,7 +16,7 @@ use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::{Left, StoreError, TakenOver};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Clocks, LOOK_PERIOD, NumberRange};
+use crate::fleet::{Bound, Clocks, LOOK_PERIOD};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -66,8 +66,8 @@ impl Ceilings {
             worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
             managed.grant(durable);
         }
-        for (index, NumberRange { from, to }) in ranges {
-            keeper::add_range(sources[index].source(), (from, to), 0);
+        for (index, range) in ranges {
+            keeper::add_range(sources[index].source(), range, 0);
         }
         let mut writers = vec![Reach::Local];
         writers.extend(fleet.as_ref().map(|fleet| Reach::Fleet(fleet.horizon)));
@@ -207,8 +207,7 @@ impl Ceilings {
                 fleet_thread::Done::Raised(outcome) => self.take_outcome(outcome, reading, metrics),
                 fleet_thread::Done::Ranged(wanted, answer) => {
                     let now = self.keeper.believe(reading);
-                    let numbers = answer.as_ref().ok().map(|range| (range.from, range.to));
-                    self.keeper.ranged(wanted.source, wanted.generation, numbers, now);
+                    self.keeper.ranged(wanted, answer.as_ref().ok().copied(), now);
                     let mut seen = metrics.keeper();
                     seen.fleet_raises += u64::from(answer.is_ok());
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);

@@ -42,6 +42,18 @@ pub(crate) struct Found {
     notes: Vec<Note>,
 }
 
+/// Refuses a maximum below numbers that may have been handed out: all of these are below the bound.
+pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result<(), StartError> {
+    let highest = bound.saturating_sub(1);
+    if highest <= maximum {
+        return Ok(());
+    }
+    Err(StartError::WrongSetting(format!(
+        "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
+         handed out"
+    )))
+}
+
 /// The result of a start with or without a stored state.
 pub(crate) struct Granted {
     pub(crate) durable: Durable,
@@ -133,7 +145,7 @@ impl Found {
         &self.owner.state
     }
 
-    /// Returns true if the run before this one did not stop cleanly. `None`: the state knows of none.
+    /// Returns true if the run before this one did not end its record. `None`: the state knows of none.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
         let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
         of_last_run.peek()?;
@@ -280,14 +292,7 @@ impl Found {
         let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
         let marked = locks.marks()?.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
         let bound = self.counter_floor(claimant.numbering).max(marked);
-        if bound <= counter.maximum() + 1 {
-            return Ok(());
-        }
-        let (name, maximum, highest) = (claimant.name, counter.maximum(), bound - 1);
-        Err(StartError::WrongSetting(format!(
-            "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
-             handed out"
-        )))
+        refuse_low_maximum(claimant.name, counter.maximum(), bound)
     }
 
     /// Decides where every source starts.

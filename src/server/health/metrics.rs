@@ -256,7 +256,7 @@ pub(crate) struct Metrics {
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
     pub(crate) started: Reading,
-    /// True if the run before this one did not stop cleanly. `None`: the state knows of none.
+    /// True if the run before this one did not end its record. `None`: the state knows of none.
     pub(crate) previous_run_unclean: Option<bool>,
 }
 

@@ -7,6 +7,9 @@ use std::time::Duration;
 use super::*;
 use crate::support::wire::CLOCK_BEHIND;
 
+/// What a daemon logs if the run before was a crash.
+const AFTER_A_CRASH: &str = "the run before did not end its record";
+
 /// The daemon's connection stays open, and nothing passes on it, as after a failover of the network.
 #[test]
 fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
@@ -172,9 +175,13 @@ fn a_start_that_cannot_check_its_number_again_is_no_crash() {
         });
         assert_eq!(ended.code, Some(3), "{}", ended.stderr);
         proxy.pass();
-        let daemon = machine.start(&toml).await_numbers();
+        let mut daemon = machine.start(&toml).await_numbers();
         draw(&daemon);
-        assert!(!daemon.log().contains("did not stop cleanly"), "{}", daemon.log());
+        assert!(!daemon.log().contains(AFTER_A_CRASH), "{}", daemon.log());
+        daemon.kill();
+        let daemon = machine.start(&toml);
+        draw(&daemon);
+        daemon.assert_logs(AFTER_A_CRASH);
     });
 }
 

@@ -14,6 +14,15 @@ use crate::clock::{BootMicros, Now};
 use crate::source::{Range, Source};
 use snowbank_id::layout::Position;
 
+/// Numbers that are one daemon's alone: from `from` up to `to`, without `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberRange {
+    /// The lowest number.
+    pub from: u64,
+    /// The number after the last.
+    pub to: u64,
+}
+
 /// A range to ask the coordinator for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WantedRange {
@@ -117,23 +126,22 @@ impl Keeper {
         self.sources.iter_mut().map(last).collect()
     }
 
-    /// Takes the answer to a request for a range: the numbers from the first up to the second, or `None` if there was no
-    /// answer.
-    pub fn ranged(&mut self, index: usize, generation: u64, numbers: Option<(u64, u64)>, now: Now) {
-        let asked = self.sources.get_mut(index).and_then(ManagedSource::ranges);
+    /// Takes the answer to a request for a range. `None`: there was no answer.
+    pub fn ranged(&mut self, wanted: WantedRange, range: Option<NumberRange>, now: Now) {
+        let asked = self.sources.get_mut(wanted.source).and_then(ManagedSource::ranges);
         let Some((source, ranges)) = asked else { return };
         (ranges.is_asked, ranges.due) = (false, None);
-        match numbers {
-            Some(numbers) => add_range(source, numbers, generation),
+        match range {
+            Some(range) => add_range(source, range, wanted.generation),
             None => ranges.due = Some(now.boot.after(PERIOD)),
         }
     }
 }
 
-/// Adds the numbers from the first up to the second, asked for in this generation. If there are none, the counter has ended.
-pub fn add_range(source: &Arc<Source>, (from, to): (u64, u64), generation: u64) {
+/// Adds a range that was asked for in this generation. If it is empty, the counter has ended.
+pub fn add_range(source: &Arc<Source>, range: NumberRange, generation: u64) {
     let numbering = source.numbering();
-    let (from, to) = (numbering.position_from(from), numbering.position_from(to));
+    let (from, to) = (numbering.position_from(range.from), numbering.position_from(range.to));
     if from < to {
         source.add_range(Range { from, to, generation });
     } else {

@@ -125,7 +125,7 @@ impl Signals for Deaf {
 }
 
 /// A range that was asked for, with the answer of the coordinator.
-type Answer = (WantedRange, Option<(u64, u64)>);
+type Answer = (WantedRange, Option<NumberRange>);
 
 /// A daemon of the fleet.
 struct Daemon {
@@ -180,18 +180,18 @@ impl Daemon {
         }
         for wanted in looked.ranges {
             let taken = self.member.take_range(wanted.source, wanted.count, wanted.generation);
-            let numbers = match taken {
-                Ranged::Taken(range) => Some((range.from, range.to)),
+            let range = match taken {
+                Ranged::Taken(range) => Some(range),
                 Ranged::NoAnswer(_) => None,
                 Ranged::Lost(reason) | Ranged::Unusable(reason) => panic!("{reason}"),
             };
-            self.answer = Some((wanted, numbers));
+            self.answer = Some((wanted, range));
         }
     }
 
     fn hear(&mut self, reading: Reading) {
-        if let Some((wanted, numbers)) = self.answer.take() {
-            self.keeper.ranged(wanted.source, wanted.generation, numbers, self.wall.believe(reading));
+        if let Some((wanted, range)) = self.answer.take() {
+            self.keeper.ranged(wanted, range, self.wall.believe(reading));
         }
     }
 
