@@ -257,8 +257,8 @@ impl Keeper {
     }
 
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
-    /// before a grant rises, with the source's index and the bound of its IDs: with a lower mark, the next start could take
-    /// an older copy of the state for the newest. Returns `None` if no write with this number is in flight.
+    /// before a grant rises, with the source's index and the bound that the state has: with a lower mark, the next start could
+    /// take an older copy of the state for the newest. Returns `None` if no write with this number is in flight.
     pub fn written(
         &mut self,
         outcome: Outcome,
@@ -303,9 +303,15 @@ impl Keeper {
         // A sealed source is trimmed: nothing above its cursor may be marked.
         let is_sealed = source.cursor().is_none();
         if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
-            mark(index, self.id_bound(index, lowest));
+            mark(index, self.id_bound(index, self.stored(index).max(lowest)));
             source.grant().raise_if(oldest, lowest);
         }
+    }
+
+    /// Returns the ceiling that the state has durably. A fleet may allow less: that of a source that starts far ahead.
+    fn stored(&self, index: usize) -> Position {
+        let local = self.writers.iter().filter(|writer| writer.reach == Reach::Local);
+        local.map(|writer| writer.durable[index].ceiling).max().unwrap_or(Position(0))
     }
 
     /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds unless the locks are lost.

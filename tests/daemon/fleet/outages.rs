@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::support::wire::CLOCK_BEHIND;
 
-/// What a daemon logs if the run before was a crash.
+/// The log line after a crash.
 const AFTER_A_CRASH: &str = "the run before did not end its record";
 
 /// The daemon's connection stays open, and nothing passes on it, as after a failover of the network.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use super::*;
+use crate::support::wire::CLOCK_BEHIND;
 
 /// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full rate.
 const BATCH: u32 = 10_000;
@@ -268,8 +269,10 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     let passed_ms = i64::try_from(began.elapsed().as_millis()).expect("minutes");
     right.clock().set(20_000 - passed_ms);
     let daemon = right.start(&toml);
+    tally.draw(&[("of the right time", &daemon)]);
+    // By its clock, the other one's number is abandoned.
     let again = ahead.start(&toml);
-    tally.draw(&[("of the right time", &daemon), ("20 s ahead", &again)]);
+    tally.draw(&[("20 s ahead", &again)]);
 }
 
 /// Item 1.6: each daemon gets the origin "coordinator" at once, while the others still run outside the fleet.
@@ -319,7 +322,7 @@ fn older_volume(_: &mut dyn Coordinator, tally: &mut Tally) {
 /// Item 1.8: the restored etcd counts the operator's write as it had counted the paused daemon's.
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
-    let toml = |origin| config(at, &url, "writes", (origin, "8s"));
+    let toml = |origin| config(at, &url, "writes", (origin, "16s"));
     let (given, noticing) = (toml("worker_ids = 5"), toml("worker_ids = 7"));
     init(&given);
     let [holder, notices, taker] = [(); 3].map(|()| Machine::new());
@@ -336,10 +339,32 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     at.restore();
     assert_eq!(second.wait(), Some(3), "{}", second.log());
     release_by_force(&given, "5");
-    let third = taker.start(&given);
+    let third = taker.start(&given).await_numbers();
+    // At the floor it has none yet.
+    let mut above = match third.connect().next(Ask::of(10).wait_ms(0)) {
+        Reply::Runs(_, runs) => runs,
+        _ => Vec::new(),
+    };
+    let mut wire = first.connect();
+    wire.send(&Ask::of(10).wait_ms(0).bytes());
     first.signal(Signal::CONT);
+    let mut below = tally.runs["paused"].clone();
+    if let Ok(Some(Reply::Runs(_, runs))) = wire.try_reply() {
+        below.extend(runs.clone());
+        tally.runs.entry(String::from("paused")).or_default().extend(runs);
+    }
     tally.draw(&[("paused", &first), ("the next holder", &third)]);
     assert_eq!(first.wait(), Some(3), "{}", first.log());
+    above.extend(tally.runs["the next holder"].clone());
+    assert_above(&above, &below);
+}
+
+/// Checks that the next holder of a number starts above all IDs of the one before.
+#[track_caller]
+fn assert_above(next: &[Run], before: &[Run]) {
+    let first = next.iter().map(|run| run.first).min().expect("the next holder has drawn");
+    let last = before.iter().map(Run::last).max().unwrap_or(0);
+    assert!(last < first, "one holder had IDs up to {last}, and the next one starts at {first}");
 }
 
 /// The daemon that is cut off has started at the first restore's floor. The second restore loses its number, and comes while
@@ -365,8 +390,24 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     proxy.cut();
     at.restore();
     assert_eq!(again.wait(), Some(3), "{}", again.log());
+    let mut had = Vec::new();
+    let mut wire = cut_off.connect();
+    poll("it meets its ceiling", || match wire.next(Ask::of(10).wait_ms(0)) {
+        Reply::Runs(_, runs) => {
+            had.extend(runs);
+            None
+        }
+        Reply::Error { code: NO_CEILING, .. } => Some(()),
+        Reply::Error { code, .. } => {
+            assert_eq!(code, CLOCK_BEHIND);
+            None
+        }
+        other => panic!("{other:?}"),
+    });
     let next = taker.start(&given).await_numbers();
-    tally.draw(&[("cut off", &cut_off), ("the next holder", &next)]);
+    tally.draw(&[("the next holder", &next)]);
+    assert_above(&tally.runs["the next holder"], &had);
+    tally.runs.insert(String::from("cut off"), had);
 }
 
 #[test]
