@@ -108,10 +108,10 @@ fn no_id_is_handed_out_twice() {
     assert!(seeds == 1 || handed_out > 50 * seeds, "{handed_out} IDs of {seeds} seeds");
 }
 
-/// Restores of the coordinator in a row, each before the clocks are past the floor of the one before.
+/// The second restore comes before the clocks are past the floor of the first one.
 #[test]
-fn restores_in_a_row_repeat_nothing() {
-    seeds::run(3_000, |seed| drop(live_in(World::restored_often(seed), 2 * STEPS)));
+fn two_restores_in_a_row_repeat_nothing() {
+    seeds::run(3_000, |seed| drop(live_in(World::restored_twice(seed), 2 * STEPS)));
 }
 
 #[test]

@@ -303,15 +303,15 @@ impl Keeper {
         // A sealed source is trimmed: nothing above its cursor may be marked.
         let is_sealed = source.cursor().is_none();
         if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
-            mark(index, self.id_bound(index, self.stored(index).max(lowest)));
+            mark(index, self.id_bound(index, self.stored(index).unwrap_or(lowest)));
             source.grant().raise_if(oldest, lowest);
         }
     }
 
-    /// Returns the ceiling that the state has durably. A fleet may allow less: that of a source that starts far ahead.
-    fn stored(&self, index: usize) -> Position {
+    /// Returns the ceiling that the state has durably. A fleet may allow less, if a source starts far ahead.
+    fn stored(&self, index: usize) -> Option<Position> {
         let local = self.writers.iter().filter(|writer| writer.reach == Reach::Local);
-        local.map(|writer| writer.durable[index].ceiling).max().unwrap_or(Position(0))
+        local.map(|writer| writer.durable[index].ceiling).min()
     }
 
     /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds unless the locks are lost.

@@ -28,8 +28,8 @@ fn a_mistake_between_two_settings_has_the_place_of_one_that_was_given() {
         ),
         (
             "[fleet]\ncoordinator = \"etcd\"\n[[sources]]\nname = \"a\"\nlayout = \"time:20,worker:4,sequence:8;tick=60s;epoch=2026-06-01\"",
-            "5: sources[0].layout: found a max_ahead of \"4m\", allowed with a fleet.horizon of \"5m\": at most a \
-             sixth of it, \"50s\"; or set fleet.horizon to at least \"24m\"",
+            "5: sources[0].layout: found a max_ahead of \"4m\", allowed with a fleet.horizon of \"5m\": at most \
+             1/6 of it, \"50s\"; or set fleet.horizon to at least \"24m\"",
         ),
     ] {
         assert_eq!(mistake(text), expected);

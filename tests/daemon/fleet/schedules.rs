@@ -392,7 +392,7 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     assert_eq!(again.wait(), Some(3), "{}", again.log());
     let mut had = Vec::new();
     let mut wire = cut_off.connect();
-    poll("it meets its ceiling", || match wire.next(Ask::of(10).wait_ms(0)) {
+    poll("it meets its ceiling", || match wire.next(Ask::of(10).wait_ms(1_000)) {
         Reply::Runs(_, runs) => {
             had.extend(runs);
             None

@@ -33,8 +33,10 @@ pub(crate) struct World {
     /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by at most `max_ahead` then.
     pub(crate) backup: Option<Keys>,
     pub(crate) may_go_back: bool,
-    /// True if the coordinator goes back so often that a second restore comes while the first one's floor is still ahead.
-    pub(crate) goes_back_often: bool,
+    /// True if a second restore follows each one while the first one's floor is still ahead.
+    pub(crate) goes_back_twice: bool,
+    /// The moment of the second restore.
+    second_restore_us: Option<i64>,
 }
 
 impl World {
@@ -69,16 +71,17 @@ impl World {
             handed_out: HashSet::new(),
             backup: None,
             may_go_back: seed.is_multiple_of(3),
-            goes_back_often: false,
+            goes_back_twice: false,
+            second_restore_us: None,
             rng,
         };
         world.prepare();
         world
     }
 
-    /// A small fleet whose coordinator goes back often.
-    pub(crate) fn restored_often(seed: u64) -> World {
-        World { may_go_back: true, goes_back_often: true, ..World::new(seed) }
+    /// A small fleet whose coordinator goes back twice in a row.
+    pub(crate) fn restored_twice(seed: u64) -> World {
+        World { may_go_back: true, goes_back_twice: true, ..World::new(seed) }
     }
 
     /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
@@ -112,7 +115,11 @@ impl World {
         let is_there = at < self.daemons.len();
         self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
         match self.rng.u8(..100) {
-            0..3 if self.goes_back_often && !self.link.server().keys.is_empty() => self.back_up_or_go_back(),
+            0 if self.goes_back_twice && !self.link.server().keys.is_empty() => self.back_up_or_go_back(),
+            1..5 if self.second_restore_us.is_some_and(|at| at < self.true_us) => {
+                self.go_back();
+                (self.second_restore_us, self.backup) = (None, None);
+            }
             0..15 if !self.daemons.iter().any(|daemon| daemon.machine == machine) => self.start(machine),
             15..45 if is_there => self.keep(at),
             45..82 if is_there => self.claim(at),
@@ -161,7 +168,7 @@ impl World {
 
     /// Saves the coordinator's keys, or restores those that were saved. They may be restored again.
     fn back_up_or_go_back(&mut self) {
-        if self.backup.is_none() || (!self.goes_back_often && self.rng.bool()) {
+        if self.backup.is_none() || self.rng.bool() {
             self.backup = Some(self.link.server().keys.clone());
         } else {
             self.go_back();
@@ -196,13 +203,13 @@ impl World {
     /// Restores the coordinator to the saved keys.
     fn go_back(&mut self) {
         let Some(keys) = self.backup.clone() else { return };
-        if self.rng.u8(..4) == 0 {
+        if self.goes_back_twice {
+            let longest_us = HORIZON.as_micros() as i64;
+            self.second_restore_us = Some(self.true_us + self.rng.i64(0..longest_us));
+            let machine = self.rng.usize(..self.machines.len());
+            self.cut_off(machine);
+        } else if self.rng.bool() {
             self.backup = None;
-        }
-        for machine in 0..self.machines.len() {
-            if self.goes_back_often && self.rng.u8(..3) == 0 {
-                self.cut_off(machine);
-            }
         }
         let mut server = self.link.server();
         let number = |keys: &Keys, key: &String| keys.get(key).and_then(|text| NumberKey::parse(text).ok());
