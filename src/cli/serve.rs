@@ -13,9 +13,11 @@ use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{Machine, Overrides, Protocol, Settings, SourceSettings, StatePlace};
-use crate::server::{self, Inherited, Note, RunError, Server, StartError, State, Tries, WaitEnd, Waiting};
-use crate::service::{Logs, Notifier};
+use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, SourceSettings, StatePlace};
+use crate::server::{
+    self, Inherited, Note, Ready, RunError, Server, StartError, State, Tries, WaitEnd, Waiting,
+};
+use crate::service::{Extending, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
 const HELP: &str = "\
@@ -76,62 +78,56 @@ fn start_and_serve(
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    // A wait catches signals, and keeps those that come between its end and the start that follows.
-    let mut stops = None;
-    let mut starting = Some(notifier.extend_start(FIRST_CEILINGS));
-    let mut announced = Announced::default();
-    let mut tries = Tries::new(&settings, secrets.fleet.clone(), state);
-    let (prepared, inherited) = match tries.prepare() {
-        Err(reason) if reason.is_lack_of_numbers() => {
-            drop(starting.take());
-            let waiting = Waiting::start(tries, &secrets, inherited, &reason)?;
-            announced.choices(&settings, &place, now, &picked);
-            tracing::warn!("waits for a worker ID, and hands out nothing: {reason}");
-            let stops = stops.insert(Stops::catch()?);
-            let end = wait(waiting, arguments, notifier, stops, (&mut announced, out))?;
-            let WaitEnd::Taken(prepared, sockets) = end else { return Ok(()) };
-            starting = Some(notifier.extend_start(FIRST_CEILINGS));
-            (*prepared, sockets)
-        }
-        prepared => (prepared?, inherited),
+    let tries = Tries::new(&settings, secrets.fleet.clone(), state);
+    let choices = Choices { settings: &settings, place: &place, now, picked: &picked };
+    let addresses = Addresses { out, are_written: false };
+    let mut process = Process { arguments, notifier, addresses, choices: Some(choices), stops: None };
+    let Some(Granted { ready, sockets, starting }) = process.take_numbers(tries, &secrets, inherited)? else {
+        return Ok(());
     };
-    let (server, reloader) = Server::start(prepared, secrets, inherited)?;
+    let (server, reloader) = Server::start(ready, secrets, sockets)?;
     drop(starting);
     // Not before, because a refusal to start is one line.
-    announced.choices(&settings, &place, now, &picked);
+    process.log_choices();
     server.notes().iter().for_each(Note::log);
     warnings_of_secrets.iter().chain(&too_few_files).for_each(|warning| tracing::warn!("{warning}"));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
-    let stops = stops.map_or_else(Stops::catch, Ok)?;
-    serve(server, arguments, notifier, stops, reload_at_hangups(hangups, &reloads), (&mut announced, out))
+    process.serve(server, reload_at_hangups(hangups, &reloads))
 }
 
 /// The status while a start waits for its disk.
 const FIRST_CEILINGS: &str = "starting: storage takes its time for the first ceilings";
 
-/// The lines that were written already, by a daemon that waited for worker IDs.
-#[derive(Debug, Default)]
-struct Announced {
-    are_choices_logged: bool,
-    are_addresses_written: bool,
+/// A start that may hand out IDs.
+struct Granted {
+    ready: Ready,
+    sockets: Inherited,
+    /// The service manager waits for the start as long as this lives.
+    starting: Extending,
 }
 
-impl Announced {
-    /// Logs the settings that matter, once.
-    fn choices(&mut self, settings: &Settings, place: &StatePlace, now: UnixMicros, picked: &[String]) {
-        if !std::mem::replace(&mut self.are_choices_logged, true) {
-            log_choices(settings, place, now);
-            picked.iter().for_each(|line| tracing::info!("{line}"));
-        }
-    }
+/// The settings that matter, for the log.
+struct Choices<'a> {
+    settings: &'a Settings,
+    place: &'a StatePlace,
+    now: UnixMicros,
+    picked: &'a [String],
+}
 
+/// The lines on standard output.
+struct Addresses<'a, W> {
+    out: &'a mut W,
+    are_written: bool,
+}
+
+impl<W: Write> Addresses<'_, W> {
     /// Writes where the daemon listens, once. A program that reads these lines may connect or send a signal from then on. A
     /// closed pipe stops nothing.
-    fn addresses(&mut self, server: &[String], out: &mut impl Write) {
-        if !std::mem::replace(&mut self.are_addresses_written, true)
-            && let Err(error) = announce(out, server)
+    fn write(&mut self, addresses: &[String]) {
+        if !std::mem::replace(&mut self.are_written, true)
+            && let Err(error) = announce(self.out, addresses)
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             tracing::warn!("cannot write the addresses to standard output: {error}");
@@ -139,49 +135,91 @@ impl Announced {
     }
 }
 
-/// Serves a daemon that waits for worker IDs, until it has them or is stopped.
-fn wait(
-    waiting: Waiting,
-    arguments: &Arguments,
-    notifier: &Notifier,
-    stops: &mut Stops,
-    (announced, out): (&mut Announced, &mut impl Write),
-) -> Result<WaitEnd, Failure> {
-    let (health, addresses) = (waiting.server().health(), where_it_listens(waiting.server()));
-    let stop = async {
-        announced.addresses(&addresses, out);
-        stops.run_waiting(notifier, &health, arguments.stop_at_stdin_eof).await;
-    };
-    let end = waiting.run(stop).map_err(failure)?;
-    if matches!(end, WaitEnd::Taken(..)) {
-        tracing::info!("has worker IDs now, and starts");
-    }
-    Ok(end)
+/// The process of a daemon, while it starts, waits and serves.
+struct Process<'a, W> {
+    arguments: &'a Arguments,
+    notifier: &'a Notifier,
+    addresses: Addresses<'a, W>,
+    /// `None`: they are logged.
+    choices: Option<Choices<'a>>,
+    /// The signals that a wait has caught. It keeps those that come between its end and the start that follows.
+    stops: Option<Stops>,
 }
 
-/// Serves until the stop. Runs `beside` meanwhile.
-fn serve(
-    server: Server,
-    arguments: &Arguments,
-    notifier: &Notifier,
-    stops: Stops,
-    beside: impl Future<Output = ()>,
-    (announced, out): (&mut Announced, &mut impl Write),
-) -> Outcome {
-    let (health, addresses) = (server.health(), where_it_listens(&server));
-    let is_probed = server.admin_addresses().next().is_some();
-    let of_stop = health.clone();
-    let stop = async {
-        announced.addresses(&addresses, out);
-        stops.run(notifier, &of_stop, is_probed, arguments.stop_at_stdin_eof, beside).await;
-    };
-    server.run(stop).map_err(failure)?;
-    match health.lost() {
-        Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
-            "stopped, because a worker ID is lost, or a counter, or the state: {reason}; the next start finds out whose \
-             it is"
-        )))),
-        None => Ok(()),
+impl<W: Write> Process<'_, W> {
+    /// Takes the worker IDs, and waits as long as only these are missing. Returns `None` if the daemon is stopped meanwhile.
+    fn take_numbers(
+        &mut self,
+        mut tries: Tries,
+        secrets: &Secrets,
+        mut sockets: Inherited,
+    ) -> Result<Option<Granted>, Failure> {
+        let mut starting = self.notifier.extend_start(FIRST_CEILINGS);
+        let mut prepared = tries.prepare();
+        loop {
+            let reason = match prepared.and_then(|prepared| tries.grant(prepared, secrets, &sockets)) {
+                Ok(ready) => return Ok(Some(Granted { ready, sockets, starting })),
+                Err(reason) if reason.is_lack_of_numbers() => reason,
+                Err(reason) => return Err(reason.into()),
+            };
+            drop(starting);
+            let waiting = Waiting::start(tries, secrets, sockets, &reason)?;
+            self.log_choices();
+            tracing::warn!("waits for a worker ID, and hands out nothing: {reason}");
+            match self.wait(waiting)? {
+                WaitEnd::Stopped => return Ok(None),
+                WaitEnd::Taken(taken) => {
+                    (prepared, sockets, tries) = (Ok(taken.prepared), taken.sockets, taken.tries);
+                }
+            }
+            starting = self.notifier.extend_start(FIRST_CEILINGS);
+        }
+    }
+
+    /// Logs the settings that matter, once.
+    fn log_choices(&mut self) {
+        if let Some(Choices { settings, place, now, picked }) = self.choices.take() {
+            log_choices(settings, place, now);
+            picked.iter().for_each(|line| tracing::info!("{line}"));
+        }
+    }
+
+    /// Serves a daemon that waits for worker IDs, until it has them or is stopped.
+    fn wait(&mut self, waiting: Waiting) -> Result<WaitEnd, Failure> {
+        let (health, addresses) = (waiting.server().health(), where_it_listens(waiting.server()));
+        let stops = match &mut self.stops {
+            Some(stops) => stops,
+            none => none.insert(Stops::catch()?),
+        };
+        let stop = async {
+            self.addresses.write(&addresses);
+            stops.run_waiting(self.notifier, &health, self.arguments.stop_at_stdin_eof).await;
+        };
+        let end = waiting.run(stop).map_err(failure)?;
+        if matches!(end, WaitEnd::Taken(_)) {
+            tracing::info!("has worker IDs now, and starts");
+        }
+        Ok(end)
+    }
+
+    /// Serves until the stop. Runs `beside` meanwhile.
+    fn serve(mut self, server: Server, beside: impl Future<Output = ()>) -> Outcome {
+        let (health, addresses) = (server.health(), where_it_listens(&server));
+        let is_probed = server.admin_addresses().next().is_some();
+        let stops = self.stops.map_or_else(Stops::catch, Ok)?;
+        let of_stop = health.clone();
+        let stop = async {
+            self.addresses.write(&addresses);
+            stops.run(self.notifier, &of_stop, is_probed, self.arguments.stop_at_stdin_eof, beside).await;
+        };
+        server.run(stop).map_err(failure)?;
+        match health.lost() {
+            Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
+                "stopped, because a worker ID is lost, or a counter, or the state: {reason}; the next start finds out \
+                 whose it is"
+            )))),
+            None => Ok(()),
+        }
     }
 }
 

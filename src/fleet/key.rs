@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::notice::{POLL_PERIOD_MAX, POLL_PERIOD_MIN};
 use snowbank_client::layout::{Space, UnixMicros};
 use snowbank_client::protocol::one_line;
 
@@ -100,6 +101,8 @@ pub struct Marker {
     floor_unix_ms: i64,
     /// The longest horizon that a daemon of the fleet had.
     horizon_ms: u64,
+    /// The time between two polls of each daemon. Never changed: see `notice`.
+    poll_ms: u64,
 }
 
 /// Returns the name of an ID space of the marker.
@@ -116,10 +119,15 @@ pub(super) fn run_beside(one: &str, other: &str) -> bool {
 }
 
 impl Marker {
-    /// Returns the marker of a fleet with these ID spaces.
+    /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
         let (format, identity, write) = (FORMAT, identity.to_owned(), String::new());
-        Marker { format, identity, write, spaces, floor_unix_ms: 0, horizon_ms: 0 }
+        Marker { format, identity, write, spaces, floor_unix_ms: 0, horizon_ms: 0, poll_ms: 0 }
+    }
+
+    /// Returns the marker of a new fleet whose daemons poll after this time.
+    pub fn polled_each(self, period: Duration) -> Self {
+        Marker { poll_ms: u64::try_from(period.as_millis()).unwrap_or(u64::MAX), ..self }
     }
 
     /// Reads a marker.
@@ -165,6 +173,11 @@ impl Marker {
     /// Forgets the floor, for an operator who knows that it is wrong.
     pub(super) fn forget_floor(&mut self) {
         self.floor_unix_ms = 0;
+    }
+
+    /// Returns the time between two polls of each daemon.
+    pub fn poll_period(&self) -> Duration {
+        Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
     }
 
     /// Returns the longest horizon that a daemon of the fleet had.

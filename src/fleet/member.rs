@@ -21,7 +21,7 @@ use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{self, Reach, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
-use crate::clock;
+use crate::clock::{self, Reading};
 use counters::HeldCounter;
 use held::Held;
 use marker::{Granted, Known, Noticed};
@@ -60,7 +60,7 @@ pub struct Member<C> {
     marker: Option<Known>,
     /// The longest horizon that a marker had. One that was restored may have forgotten it.
     longest_horizon: Duration,
-    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet.
+    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet, and no number taken.
     polled: Option<Polled>,
 }
 
@@ -72,7 +72,7 @@ struct Polled {
     is_answered: bool,
 }
 
-/// The clocks at the moment of a call.
+/// The clocks at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     /// The wall clock, as far as it is believed.
@@ -82,6 +82,11 @@ pub struct Clocks {
 }
 
 impl Clocks {
+    /// Returns the clocks of a reading, with the wall clock as it is believed.
+    pub fn at(wall: UnixMicros, reading: Reading) -> Clocks {
+        Clocks { wall, wall_minus_boot_us: reading.offset_us() }
+    }
+
     /// Returns the clocks after this time, if they do not jump.
     fn after(self, passed: Duration) -> Clocks {
         Clocks { wall: UnixMicros(self.wall.0.saturating_add(clock::micros(passed))), ..self }
@@ -391,11 +396,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             id_bound = id_bound.min(self.write_chunk(bound, from, is_release, clocks)?);
         }
         let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
-        if let Some(last) = self.polled.filter(|_| is_all) {
+        if is_all && let Some(now) = self.clocks_now() {
             // A write that is done has compared all keys of the daemon, as a poll does.
-            let at = self.coordinator.as_mut().now();
-            self.polled =
-                Some(Polled { at, clocks: last.clocks.after(at.duration_since(last.at)), is_answered: true });
+            self.note_polled(now);
         }
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);

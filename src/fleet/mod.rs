@@ -12,7 +12,7 @@
 //! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
 //!   connections lead to the same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
-//! - `notice`: how soon a daemon notices that its coordinator was restored, and how long others wait for that.
+//! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored, and how long others wait for that.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
 //! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
@@ -46,7 +46,7 @@ pub use member::{
     Bound, Clocks, Count, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Tried, Want,
 };
 pub use notes::{Note, Notes};
-pub use notice::{HORIZON_MIN, LOOK_PERIOD, noticed_within};
+pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
 pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
 
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.

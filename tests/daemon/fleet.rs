@@ -63,9 +63,10 @@ fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
+/// Prepares a fleet for a short horizon, whatever that of its daemons is: they poll each second, and a start pauses for two.
 #[track_caller]
 fn init(toml: &str) {
-    let (code, text) = fleet(toml, &["init", "--new"]);
+    let (code, text) = fleet(&toml.replace(LONG, SHORT), &["init", "--new"]);
     assert_eq!(code, Some(0), "{text}");
 }
 

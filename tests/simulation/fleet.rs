@@ -61,7 +61,7 @@ fn numbering(worker: u64) -> Numbering {
 }
 
 fn clocks(reading: Reading) -> Clocks {
-    Clocks { wall: reading.wall, wall_minus_boot_us: reading.offset_us() }
+    Clocks::at(reading.wall, reading)
 }
 
 fn want(layout: &Layout, clocks: Clocks) -> Want<'_> {

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use super::{Bound, Clocks, Member, Polled, Raised, Stop};
-use crate::fleet::{Coordinator, LOOK_PERIOD};
+use crate::fleet::Coordinator;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
@@ -25,15 +25,26 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(looked)
     }
 
-    /// Returns the time until a poll is due. The keeper's first look makes the first one. If that has no answer, a poll is due
-    /// at once, because nobody knows how old the coordinator is that answers next.
+    /// Returns the time until a poll is due. The first one is the keeper's first look, or a write that took numbers. If that look
+    /// has no answer, a poll is due at once, because nobody knows how old the coordinator is that answers next.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
         match self.polled {
-            None => LOOK_PERIOD,
+            None => self.poll_period(),
             Some(Polled { is_answered: false, .. }) => Duration::ZERO,
-            Some(last) => LOOK_PERIOD.saturating_sub(now.duration_since(last.at)),
+            Some(last) => self.poll_period().saturating_sub(now.duration_since(last.at)),
         }
+    }
+
+    /// Returns the clocks, if they have not jumped since the last poll. `None`: there was none.
+    pub(super) fn clocks_now(&mut self) -> Option<Clocks> {
+        let now = self.coordinator.as_mut().now();
+        self.polled.map(|last| last.clocks.after(now.duration_since(last.at)))
+    }
+
+    /// Notes that all keys were compared, and that the clocks are at these now.
+    pub(super) fn note_polled(&mut self, clocks: Clocks) {
+        self.polled = Some(Polled { at: self.coordinator.as_mut().now(), clocks, is_answered: true });
     }
 
     /// Polls if it is time. Called before each step of at most two answers.
@@ -43,9 +54,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Polls, unless the keeper's first look is still to come.
     pub(super) fn poll_again(&mut self) -> Result<(), Stop> {
-        let Some(last) = self.polled else { return Ok(()) };
-        let passed = self.coordinator.as_mut().now().duration_since(last.at);
-        self.poll(last.clocks.after(passed)).map(drop)
+        let Some(now) = self.clocks_now() else { return Ok(()) };
+        self.poll(now).map(drop)
     }
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
@@ -62,8 +72,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
         }
         let found = if keys.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
-        let at = self.coordinator.as_mut().now();
-        self.polled = Some(Polled { at, clocks: clocks.after(at.duration_since(began)), is_answered: true });
+        let passed = self.coordinator.as_mut().now().duration_since(began);
+        self.note_polled(clocks.after(passed));
         let mut found = found.into_iter();
         let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {

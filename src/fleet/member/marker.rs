@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::held::Held;
 use super::want::{JoinError, Want};
 use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
+use crate::fleet::notice::shortest_horizon;
 use crate::fleet::rules;
-use crate::fleet::{Cluster, Coordinator, Marker, Swap, Swapped};
+use crate::fleet::{Cluster, Coordinator, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
@@ -133,6 +134,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 latest.rfc3339(0)
             )));
         }
+        self.check_horizon(want.horizon)?;
         if marker.lengthen_horizon(want.horizon) {
             marker.write = (self.draw)();
             let key = self.paths.marker();
@@ -147,6 +149,30 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.know_marker(found)?;
         }
         self.check_space(&want.space())
+    }
+
+    /// Checks that a horizon leaves time for the pause of a start.
+    fn check_horizon(&self, horizon: Duration) -> Result<(), JoinError> {
+        let period = self.poll_period();
+        let shortest = shortest_horizon(period);
+        if horizon >= shortest {
+            return Ok(());
+        }
+        Err(JoinError::Refused(format!(
+            "found fleet.horizon {horizon:?}, allowed: {shortest:?} or more, because this fleet was prepared for longer \
+             horizons: its daemons poll the coordinator every {period:?}, and a start waits for them; give a longer \
+             fleet.horizon, or prepare a fleet of another name with this one"
+        )))
+    }
+
+    /// Returns the time between two polls.
+    pub fn poll_period(&self) -> Duration {
+        match &self.marker {
+            Some(known) => known.marker.poll_period(),
+            // Nobody's numbers depend on the polls of shared counters alone.
+            None if self.sources.is_empty() => POLL_PERIOD_MAX,
+            None => POLL_PERIOD_MIN,
+        }
     }
 
     /// Returns the marker as it was last read.

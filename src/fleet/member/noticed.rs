@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::tests::{WALL, clocks, want};
 use super::*;
-use crate::fleet::{CounterKey, LOOK_PERIOD, Marker, NumberRange, noticed_within};
+use crate::fleet::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
 use crate::numbering::{Numbering, TicketCounter};
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -135,6 +135,32 @@ fn add_counter(member: &mut Member<Slow>) {
     member.add_counter((SOURCES, COUNTER), &numbering, 0);
 }
 
+/// The pace of a fleet.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    period: Duration,
+    answer: Duration,
+}
+
+/// Returns the paces to try.
+fn paces() -> impl Iterator<Item = Pace> {
+    let periods = [POLL_PERIOD_MIN, POLL_PERIOD_MAX];
+    let answers = [10, 200].map(Duration::from_millis);
+    periods.into_iter().flat_map(move |period| answers.map(|answer| Pace { period, answer }))
+}
+
+/// Returns the coordinator of a fleet that is prepared.
+fn world(Pace { period, answer }: Pace) -> Slow {
+    let (layout, paths) = (Layout::resolve("twitter").unwrap(), Paths::of("f"));
+    let marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period).text();
+    let first = NumberRange { from: 1, to: 1 };
+    let counter = CounterKey::new("c", first, "first", "nobody").text();
+    let keys = BTreeMap::from([(paths.marker(), marker), (paths.counter(COUNTER), counter)]);
+    let (now, restore, floor, noticed, rivals, is_away) = Default::default();
+    let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away };
+    Slow(Arc::new(Mutex::new(world)))
+}
+
 /// A daemon with many sources, whose last bounds a restore of the coordinator loses.
 struct Holder {
     member: Member<Slow>,
@@ -146,16 +172,8 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(answer: Duration) -> Holder {
-        let layout = Layout::resolve("twitter").unwrap();
-        let paths = Paths::of("f");
-        let marker = Marker::new("1f", vec![layout.space().to_string()]).text();
-        let first = NumberRange { from: 1, to: 1 };
-        let counter = CounterKey::new("c", first, "first", "nobody").text();
-        let keys = BTreeMap::from([(paths.marker(), marker), (paths.counter(COUNTER), counter)]);
-        let (now, restore, floor, noticed, rivals, is_away) = Default::default();
-        let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away };
-        let world = Slow(Arc::new(Mutex::new(world)));
+    fn new(pace: Pace) -> Holder {
+        let (layout, world) = (Layout::resolve("twitter").unwrap(), world(pace));
         let mut member = member(&world, Notes::default());
         let mut taken = Vec::new();
         for (index, (source, worker_id)) in sources().enumerate() {
@@ -253,8 +271,9 @@ impl Job {
 
 /// Restores the coordinator at a moment after the beginning of a look, or after the end of an outage. A job follows. Returns the time until the floor
 /// is raised, and whether the job was done by the restore.
-fn notice(before: Before, job: Job, answer: Duration, restored_after: Duration) -> (Duration, bool) {
-    let mut holder = Holder::new(answer);
+fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
+    let Pace { period, answer } = pace;
+    let mut holder = Holder::new(pace);
     if matches!(before, Before::UnansweredLook) {
         holder.start_in_outage(job.later());
     }
@@ -270,12 +289,12 @@ fn notice(before: Before, job: Job, answer: Duration, restored_after: Duration) 
     while !matches!(ended, Raised::Lost(_)) {
         if std::mem::replace(&mut is_job_done, true) {
             let now = holder.now();
-            holder.member.coordinator.pause((looked_at + LOOK_PERIOD).saturating_sub(now));
+            holder.member.coordinator.pause((looked_at + period).saturating_sub(now));
             looked_at = holder.now();
             ended = holder.look(job.later());
         } else {
             // It begins right before the next poll is due.
-            holder.member.coordinator.pause(LOOK_PERIOD - 2 * answer - Duration::from_millis(1));
+            holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
             ended = job.run(&mut holder);
         }
         assert!(!matches!(ended, Raised::NoAnswer(_)), "{ended:?}");
@@ -288,24 +307,74 @@ fn notice(before: Before, job: Job, answer: Duration, restored_after: Duration) 
 fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
     for before in [Before::Look, Before::UnansweredLook] {
         for job in [Job::Nothing, Job::Raise, Job::RaiseAfterOutage, Job::Range] {
-            for answer in [10, 200].map(Duration::from_millis) {
-                let slowest = slowest(before, job, answer);
-                eprintln!("{before:?}, {job:?} with answers of {answer:?}: noticed within {slowest:?}");
-                assert!(slowest <= noticed_within(answer));
+            for pace in paces() {
+                let slowest = slowest(before, job, pace);
+                eprintln!("{before:?}, {job:?}, {pace:?}: noticed within {slowest:?}");
+                assert!(slowest <= noticed_within(pace.period, pace.answer));
             }
         }
     }
 }
 
 /// Returns the longest time until a restore is noticed, whenever it comes.
-fn slowest(before: Before, job: Job, answer: Duration) -> Duration {
+fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
     let (mut slowest, mut after) = (Duration::ZERO, Duration::ZERO);
     loop {
-        let (noticed, is_over) = notice(before, job, answer, after);
+        let (noticed, is_over) = notice(before, job, pace, after);
         slowest = slowest.max(noticed);
-        if is_over && after > LOOK_PERIOD * 2 {
+        if is_over && after > pace.period * 2 {
             return slowest;
         }
-        after += Duration::from_millis(100);
+        after += pace.period / 10;
+    }
+}
+
+/// A daemon in the pause of its start is the only one that lost a write.
+#[test]
+fn a_taker_notices_a_restore_within_another_takers_pause() {
+    let layout = Layout::resolve("twitter").unwrap();
+    for pace in paces() {
+        let pause = noticed_within(pace.period, pace.answer);
+        for part in 0..=10 {
+            let after = pause * part / 10;
+            let world = world(pace);
+            let backup = world.0.lock().unwrap().keys.clone();
+            let mut taker = member(&world, Notes::default());
+            let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+            let restored_at = world.0.lock().unwrap().now + after;
+            world.0.lock().unwrap().restore = Some((restored_at, backup));
+            let settled = taker.settle(&mut taken, clocks(WALL));
+            let noticed = world.0.lock().unwrap().noticed;
+            if settled.is_err() {
+                let within = noticed.expect("a floor") - restored_at;
+                assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed within {within:?}");
+            } else {
+                assert!(after + pace.answer >= pause, "{pace:?}, {after:?} after the write");
+            }
+        }
+    }
+}
+
+/// The taker pauses for the period of the holders, whatever its own horizon is.
+#[test]
+fn a_start_late_after_its_pause_compares_its_keys_again() {
+    let layout = Layout::resolve("twitter").unwrap();
+    for pace in paces() {
+        let start = || {
+            let world = world(pace);
+            let mut taker = member(&world, Notes::default());
+            let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+            taker.settle(&mut taken, clocks(WALL)).unwrap();
+            let settled_at = world.0.lock().unwrap().now;
+            (taker, world, settled_at)
+        };
+        let (mut taker, world, settled_at) = start();
+        taker.check_if_late(clocks(WALL)).unwrap();
+        assert_eq!(world.0.lock().unwrap().now, settled_at, "{pace:?}: it asks nothing");
+        let (mut taker, world, _) = start();
+        taker.coordinator.pause(pace.period);
+        world.0.lock().unwrap().keys.remove(&Paths::of("f").number(0, 5));
+        let checked = taker.check_if_late(clocks(WALL));
+        assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
     }
 }

@@ -1,9 +1,9 @@
 //! The pause of a daemon that has taken a number which it did not hold.
 //!
 //! A coordinator that was restored to an older state shows numbers as free whose holders still run. Those that are connected
-//! poll their keys each second, so one of them soon sees that a write of its own is gone, and raises the floor. So a taker writes
-//! its key, waits until they have done that ([`noticed_within`]), and compares the marker and its key again before it hands out
-//! anything. A start that goes on with its own number does not wait.
+//! poll their keys, so one of them soon sees that a write of its own is gone, and raises the floor. So a taker writes its key,
+//! waits until they have done that ([`noticed_within`]), and compares the marker and its keys again before it hands out
+//! anything. It polls meanwhile, because it is a holder too. A start that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
 //! since, and the coordinator may have lost that.
@@ -12,7 +12,7 @@ use super::take::not_taken;
 use super::want::JoinError;
 use std::time::Duration;
 
-use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
+use super::{Bound, Clocks, Member, NoAnswer, Polled, Stop, Taken};
 use crate::fleet::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
 
 /// The part of a horizon that the pause may take. The rest is left to raise the first ceiling.
@@ -30,32 +30,52 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
-        let pause = self.pause_time()?;
-        self.coordinator.as_mut().pause(pause);
+        let paused = self.pause_and_poll();
+        self.go_on(paused)?;
+        let now = self.clocks_now().unwrap_or(clocks);
+        self.check_taken(now)?;
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
-                taken.floor = self.settled_floor(index, taken.floor, clocks)?;
+                taken.floor = self.settled_floor(index, taken.floor)?;
             }
         }
         Ok(())
     }
 
-    /// Checks, before a start hands out anything, that the numbers which it took are still its own.
+    /// Checks right before a start hands out anything that the numbers which it took are still its own, unless it knew that
+    /// within a period. It may have waited for peers, for storage, or for connections of its wait to end.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+    pub fn check_if_late(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+        if self.poll_due_in().is_zero() { self.check_taken(clocks) } else { Ok(()) }
+    }
+
+    /// Checks that the numbers which a start took are still its own.
+    ///
+    /// # Errors
+    /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
+    pub(super) fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+        let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
                 let compared = self.compare(source, clocks);
-                if !matches!(compared, Ok(()) | Err(Stop::NoAnswer(_))) {
-                    // The state may have a ceiling by now, so that the next start would go on below it.
-                    self.forget_ceilings();
-                }
-                compared.map_err(not_taken)?;
+                self.go_on(compared)?;
             }
         }
+        if let Some(polled) = &mut self.polled {
+            *polled = Polled { at, clocks, is_answered: true };
+        }
         Ok(())
+    }
+
+    /// Goes on with a start, unless a number is lost or the coordinator did not answer.
+    fn go_on(&mut self, step: Result<(), Stop>) -> Result<(), JoinError> {
+        if !matches!(step, Ok(()) | Err(Stop::NoAnswer(_))) {
+            // The state may have a ceiling by now, so that the next start would go on below it.
+            self.forget_ceilings();
+        }
+        step.map_err(not_taken)
     }
 
     /// Returns the time in which other daemons notice what they have lost.
@@ -64,7 +84,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// The coordinator is too slow for the horizon.
     fn pause_time(&mut self) -> Result<Duration, NoAnswer> {
         let answer = self.coordinator.as_mut().answer_time();
-        let pause = noticed_within(answer);
+        let pause = noticed_within(self.poll_period(), answer);
         let shortest = self.sources.iter().map(|held| held.horizon).min().unwrap_or_default();
         if pause > shortest / PAUSE_PART {
             return Err(NoAnswer::passing(format!(
@@ -75,7 +95,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(pause)
     }
 
-    /// Waits, and polls meanwhile: the daemon's other numbers are in use.
+    /// Waits, and polls meanwhile.
     fn pause_and_poll(&mut self) -> Result<(), Stop> {
         /// The shortest part of the pause, where polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
@@ -105,10 +125,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Returns the bound at which a source starts, once its keys are still its own.
-    fn settled_floor(&mut self, index: usize, floor: u64, clocks: Clocks) -> Result<u64, JoinError> {
+    /// Returns the bound at which a source starts, after its keys were compared.
+    fn settled_floor(&mut self, index: usize, floor: u64) -> Result<u64, JoinError> {
         let Some(at) = self.sources.iter().position(|held| held.index == index) else { return Ok(floor) };
-        self.compare(at, clocks).map_err(not_taken)?;
         let fleets_floor = self.known_marker()?.marker.floor();
         let held = &mut self.sources[at];
         held.floor = floor.max(rules::bound_above(&held.numbering, fleets_floor));

@@ -126,6 +126,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
+        if self.polled.is_none() {
+            self.note_polled(want.clocks);
+        }
         let unused_from = lowest.max(floor);
         Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
     }

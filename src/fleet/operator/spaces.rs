@@ -2,7 +2,7 @@
 
 use super::{Operator, OperatorError};
 use crate::fleet::key::{Marker, NumberKey, Paths};
-use crate::fleet::{Swap, Swapped, rules};
+use crate::fleet::{Swap, Swapped, poll_period, rules};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct Preparing {
     pub begins: Option<Begins>,
     /// Adds the ID spaces that the marker does not have, and replaces others that can make the same IDs.
     pub is_growing: bool,
-    /// The horizon of this configuration's daemons.
+    /// The horizon of this configuration's daemons. A new fleet polls by it.
     pub horizon: Duration,
     /// The wall clock.
     pub now: UnixMicros,
@@ -71,7 +71,8 @@ impl Operator<'_> {
         if is_new && begins.is_none() {
             return Err(OperatorError::Refused(self.unknown_beginning()));
         }
-        let mut marker = known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()));
+        let mut marker =
+            known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()).polled_each(poll_period(horizon)));
         let missing: Vec<String> = layouts
             .iter()
             .map(|layout| layout.space().to_string())

@@ -70,6 +70,8 @@ pub(super) enum Done {
 /// The facts that a look notices besides, for the operator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
+    /// The time from one look to the next.
+    pub(crate) poll_period: Duration,
     /// The worker IDs in use and those left, by source.
     pub(crate) pools: Vec<Counted>,
     /// The end of this side's certificate, in Unix time.
@@ -229,14 +231,18 @@ fn run(work: &mut Work, job: Job) -> Done {
             Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => Err(reason),
         }),
         Job::Release(bounds, clocks) => Done::Released(member.release(&bounds, clocks)),
-        Job::Look(clocks) => match member.look(clocks) {
-            Raised::Done => {
-                work.notice(clocks);
-                Done::Looked(Ok(()), Box::new(work.noticed.clone()))
+        Job::Look(clocks) => {
+            let looked = member.look(clocks);
+            work.noticed.poll_period = member.poll_period();
+            match looked {
+                Raised::Done => {
+                    work.notice(clocks);
+                    Done::Looked(Ok(()), Box::new(work.noticed.clone()))
+                }
+                Raised::NoAnswer(answer) => Done::Looked(Err(answer), Box::new(work.noticed.clone())),
+                Raised::Lost(reason) => lost(reason),
             }
-            Raised::NoAnswer(answer) => Done::Looked(Err(answer), Box::new(work.noticed.clone())),
-            Raised::Lost(reason) => lost(reason),
-        },
+        }
         Job::Raise(Raise { writer, number, bounds, generation, clocks }) => {
             let result = match member.raise(&bounds, generation, clocks) {
                 Raised::Done => Ok(()),

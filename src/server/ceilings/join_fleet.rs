@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, refuse_low_maximum, rule_of};
@@ -12,8 +12,7 @@ use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
 use crate::fleet::{
-    self, Access, Clocks, Coordinator, LOOK_PERIOD, Member, Notes, NumberRange, Pool, Ranged, Taken, Tried,
-    Want,
+    self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Pool, Ranged, Taken, Tried, Want,
 };
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
@@ -54,8 +53,6 @@ pub(crate) struct Joined {
     pools: Vec<Pool>,
     /// Lines for the operator, once the daemon has started.
     notes: Vec<Note>,
-    /// When it began to take numbers.
-    began: Instant,
 }
 
 impl Joined {
@@ -84,9 +81,8 @@ impl Joined {
         let (taken, held, ranges, notes) = Default::default();
         let horizon = settings.fleet.horizon;
         let is_silent = false;
-        let began = Instant::now();
         let mut joined =
-            Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes, began };
+            Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes };
         let taken = match joined.take_all(settings, here) {
             Ok(taken) => taken,
             Err(error) => {
@@ -109,16 +105,12 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Checks that the numbers are still the daemon's, right before it hands out anything, if its start took longer than the
-    /// time between two polls. It may have waited for peers, for storage, or for connections of its wait to end.
+    /// Checks right before the daemon hands out anything that the numbers are still its own, if its start took long.
     ///
     /// # Errors
     /// Another daemon holds one by now, or the coordinator does not answer.
-    pub(crate) fn check_taken(&mut self, clocks: Clocks) -> Result<(), StartError> {
-        if self.began.elapsed() >= LOOK_PERIOD {
-            self.member.check_taken(clocks)?;
-        }
-        Ok(())
+    pub(crate) fn check_if_late(&mut self, clocks: Clocks) -> Result<(), StartError> {
+        Ok(self.member.check_if_late(clocks)?)
     }
 
     /// Gives back the numbers that the start took, because it goes no further.
@@ -126,6 +118,11 @@ impl Joined {
         self.member.hurry();
         // Without an answer, they are free when their bounds have passed, as after a kill.
         let _ = self.member.give_back(&self.taken, clocks);
+    }
+
+    /// Returns what this try leaves to the next one.
+    pub(crate) fn into_tried(self) -> Tried {
+        self.member.into_tried()
     }
 
     /// Returns the daemon's place in the fleet, and the lines for the operator.
@@ -195,7 +192,7 @@ impl Joined {
     /// Takes the numbers of all sources: first those that are configured, because they cannot be evicted.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
-        let clocks = Clocks { wall, wall_minus_boot_us: here.reading.offset_us() };
+        let clocks = Clocks::at(wall, here.reading);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         for is_assigned in [false, true] {
             // A counter has no worker ID.

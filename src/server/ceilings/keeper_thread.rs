@@ -16,7 +16,7 @@ use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::{Left, StoreError, TakenOver};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Clocks, LOOK_PERIOD};
+use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -41,6 +41,8 @@ pub(crate) struct Ceilings {
     fleet: Option<Fleet>,
     /// The time at which the last look was sent. `None`: none was sent yet, so one is sent at once, before any raise.
     fleet_looked_at: Option<BootMicros>,
+    /// The time from one look to the next.
+    fleet_period: Duration,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
     /// True once the ceilings are trimmed at a stop.
@@ -75,14 +77,14 @@ impl Ceilings {
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
-        let (stored_at, fleet_looked_at) = (started.boot, None);
         Ok(Ceilings {
             keeper,
             worker_ids,
             storage,
             fleet,
-            fleet_looked_at,
-            stored_at,
+            fleet_looked_at: None,
+            fleet_period: POLL_PERIOD_MIN,
+            stored_at: started.boot,
             is_trimmed: Arc::default(),
         })
     }
@@ -182,7 +184,8 @@ impl Ceilings {
             && !fleet.is_looking()
             && self.keeper.lost().is_none()
         {
-            let look_in = look_in(self.fleet_looked_at, reading.boot);
+            let looked_at = self.fleet_looked_at;
+            let look_in = looked_at.map_or(Duration::ZERO, |at| look_in(at, self.fleet_period, reading.boot));
             if look_in.is_zero() {
                 // Its end wakes this thread.
                 self.fleet_looked_at = Some(reading.boot);
@@ -215,6 +218,7 @@ impl Ceilings {
                 fleet_thread::Done::Looked(answer, noticed) => {
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
+                    self.fleet_period = noticed.poll_period;
                     seen.noticed = *noticed;
                 }
                 fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
@@ -331,13 +335,13 @@ pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
 }
 
 /// Returns the time until the next look at the fleet's keys, by the time of the last one.
-fn look_in(looked_at: Option<BootMicros>, now: BootMicros) -> Duration {
-    looked_at.map_or(Duration::ZERO, |looked_at| LOOK_PERIOD.saturating_sub(now.since(looked_at)))
+fn look_in(looked_at: BootMicros, period: Duration, now: BootMicros) -> Duration {
+    period.saturating_sub(now.since(looked_at))
 }
 
 /// Returns the clocks of a reading, for the fleet.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
-    Clocks { wall: keeper.believe(reading).wall, wall_minus_boot_us: reading.offset_us() }
+    Clocks::at(keeper.believe(reading).wall, reading)
 }
 
 /// The logged state of keeper events that no check covers.
@@ -376,11 +380,10 @@ mod tests {
     /// The keeper wakes for other reasons too, at any moment.
     #[test]
     fn a_look_is_due_a_period_after_the_last_one_whenever_the_keeper_wakes() {
-        let (period, began) = (LOOK_PERIOD, BootMicros(7));
-        assert_eq!(look_in(None, began), Duration::ZERO, "a start may have asked nothing");
+        let (period, began) = (Duration::from_secs(5), BootMicros(7));
         for passed in [Duration::ZERO, period / 10, period - Duration::from_micros(1), period] {
-            assert_eq!(look_in(Some(began), began.after(passed)), period - passed);
+            assert_eq!(look_in(began, period, began.after(passed)), period - passed);
         }
-        assert_eq!(look_in(Some(began), began.after(3 * period)), Duration::ZERO);
+        assert_eq!(look_in(began, period, began.after(3 * period)), Duration::ZERO);
     }
 }

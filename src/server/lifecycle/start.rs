@@ -48,7 +48,7 @@ pub struct Server {
     pub(super) notes: Vec<Note>,
 }
 
-/// A start that has its worker IDs: those of the configuration, or those that the fleet gave.
+/// A try of a start that has its worker IDs: those of the configuration, or those that the fleet gave.
 pub struct Prepared {
     settings: Settings,
     found: Found,
@@ -78,28 +78,22 @@ impl Prepared {
     /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state stays locked meanwhile.
     pub(super) fn give_back(self) {
         let reading = clock::os::read();
-        let clocks = Clocks { wall: reading.wall, wall_minus_boot_us: reading.offset_us() };
+        let clocks = Clocks::at(reading.wall, reading);
         self.fleet.into_iter().for_each(|fleet| fleet.give_back(clocks));
     }
-}
 
-impl Server {
-    /// Locks the worker IDs, makes the first ceilings durable, and opens the listeners that are not inherited. Returns the daemon and the handle that reloads its configuration while it runs.
-    ///
-    /// # Errors
-    /// One line with the reason why the daemon cannot start.
-    pub fn start(
-        prepared: Prepared,
-        secrets: Secrets,
-        inherited: Inherited,
-    ) -> Result<(Server, Reloader), StartError> {
-        let tls = secrets.tls.clone().map(tls::Acceptor::new);
-        let Prepared { settings, found, mut fleet, kernel_log, first } = prepared;
-        let settings = &settings;
-        let (numberings, locks) = number_and_lock(settings)?;
+    /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a fleet are still its own.
+    pub(super) fn grant(
+        self,
+        secrets: &Secrets,
+        sockets: &Inherited,
+        tried: &mut Tried,
+    ) -> Result<Ready, StartError> {
+        let Prepared { settings, found, fleet, kernel_log, first } = self;
+        let (numberings, locks) = number_and_lock(&settings)?;
         let instance = instance();
-        let info_json = describe(settings, &instance)?;
-        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &inherited.addresses())?;
+        let info_json = describe(&settings, &instance)?;
+        let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &sockets.addresses())?;
         // Read again: until its locks were free, an earlier process may have handed out IDs of later ticks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
@@ -114,16 +108,51 @@ impl Server {
             found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
         notes.extend(silent_peers);
         notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
-        let mut checked = Ok(());
-        if let Some(joined) = &mut fleet {
+        let (mut in_fleet, mut checked) = (None, Ok(()));
+        if let Some(mut joined) = fleet {
             let reading = clock::os::read();
-            let wall = wall.believe(reading).wall;
-            checked = joined.check_taken(Clocks { wall, wall_minus_boot_us: reading.offset_us() });
+            checked = joined.check_if_late(Clocks::at(wall.believe(reading).wall, reading));
+            if checked.is_ok() {
+                let (parts, of_fleet) = joined.into_parts();
+                notes.extend(of_fleet);
+                in_fleet = Some(parts);
+            } else {
+                // It keeps the numbers, as after a kill. The next try finds out whose they are.
+                *tried = joined.into_tried();
+            }
         }
-        let (fleet, of_fleet) = fleet.map(Joined::into_parts).unzip();
-        notes.extend(of_fleet.unwrap_or_default());
-        let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;
+        let ceilings = Ceilings::grant(durable, in_fleet, &wall, reading)?;
         let ((), ceilings) = ceilings.or_trim(checked)?;
+        Ok(Ready { settings, instance, ceilings, wall, reading, follows_a_crash, kernel_log, notes })
+    }
+}
+
+/// A start whose first ceilings are durable: it may hand out IDs.
+pub struct Ready {
+    settings: Settings,
+    instance: String,
+    ceilings: Ceilings,
+    wall: Arc<Wall>,
+    reading: Reading,
+    follows_a_crash: Option<bool>,
+    kernel_log: KernelLog,
+    notes: Vec<Note>,
+}
+
+impl Server {
+    /// Opens the listeners that are not inherited. Returns the daemon and the handle that reloads its configuration while it
+    /// runs.
+    ///
+    /// # Errors
+    /// One line with the reason why the daemon cannot start.
+    pub fn start(
+        ready: Ready,
+        secrets: Secrets,
+        inherited: Inherited,
+    ) -> Result<(Server, Reloader), StartError> {
+        let tls = secrets.tls.clone().map(tls::Acceptor::new);
+        let Ready { settings, instance, ceilings, wall, reading, follows_a_crash, kernel_log, notes } = ready;
+        let (settings, now) = (&settings, wall.believe(reading));
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
             ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();

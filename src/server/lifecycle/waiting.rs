@@ -3,8 +3,9 @@
 //! ready, and refuses with `no_ceiling`.
 //!
 //! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to take numbers, each time as a
-//! start does. Once it has them, this daemon ends, and the start goes on with its sockets. So clients can stay away, or
-//! wait, and no service manager has to start the daemon again.
+//! start does. Once it has them, this daemon ends, and the start goes on with its sockets. If it then cannot show that the
+//! numbers are still its own, it waits again. So clients can stay away, or wait, and no service manager has to start the
+//! daemon again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use tokio::sync::{oneshot, watch};
 
 use super::info::instance;
 use super::rules::rules;
-use super::start::{Opened, Prepared, Server, by_protocol};
+use super::start::{Opened, Prepared, Ready, Server, by_protocol};
 use crate::access::Rules;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
-use crate::fleet::{Access, Tried};
+use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
 use crate::frontends::Facts;
 use crate::server::ceilings::start_sources::{State, waiting_source};
 use crate::server::health::metrics::Metrics;
@@ -37,15 +38,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest that a stop waits for the end of a try, which gives back what it took. Most of it is the pause after taking a
 /// number.
-const TRY_TIMEOUT: Duration = Duration::from_secs(3);
+const TRY_TIMEOUT: Duration =
+    noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// A daemon that waits.
 pub struct Waiting {
     server: Server,
     /// Other handles of its sockets, for the start.
     sockets: Inherited,
-    /// Receives the end of the tries.
-    ended: oneshot::Receiver<Result<Prepared, StartError>>,
+    /// Receives the end of the tries, and these for the next wait.
+    ended: oneshot::Receiver<(Result<Prepared, StartError>, Tries)>,
     /// The tries end when this is dropped.
     trying: SyncSender<()>,
     /// Closed once the tries have ended.
@@ -58,8 +60,18 @@ pub struct Waiting {
 pub enum WaitEnd {
     /// The daemon was stopped.
     Stopped,
-    /// It has its worker IDs. The start goes on with them, and with the sockets.
-    Taken(Box<Prepared>, Inherited),
+    /// It has its worker IDs. The start goes on.
+    Taken(Box<TakenNumbers>),
+}
+
+/// All that a start needs after a wait.
+pub struct TakenNumbers {
+    /// The worker IDs.
+    pub prepared: Prepared,
+    /// The sockets of the wait.
+    pub sockets: Inherited,
+    /// The tries so far, for another wait.
+    pub tries: Tries,
 }
 
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
@@ -112,7 +124,7 @@ impl Waiting {
         let (is_over, over) = mpsc::sync_channel(0);
         let run = move || {
             if let Some(end) = tries.run(&seen, &is_trying)
-                && let Err(Ok(prepared)) = send_end.send(end)
+                && let Err((Ok(prepared), _)) = send_end.send((end, tries))
             {
                 prepared.give_back();
             }
@@ -153,12 +165,14 @@ impl Waiting {
         };
         server.run(until)?;
         match taken {
-            Some(prepared) => Ok(WaitEnd::Taken(Box::new(prepared?), sockets)),
+            Some((prepared, tries)) => {
+                Ok(WaitEnd::Taken(Box::new(TakenNumbers { prepared: prepared?, sockets, tries })))
+            }
             None => {
                 drop(trying);
                 ended.close();
                 // Nobody takes what a try has got by now.
-                if let Ok(Ok(prepared)) = ended.try_recv() {
+                if let Ok((Ok(prepared), _)) = ended.try_recv() {
                     prepared.give_back();
                 }
                 let _ = over.recv_timeout(TRY_TIMEOUT);
@@ -187,6 +201,19 @@ impl Tries {
     pub fn prepare(&mut self) -> Result<Prepared, StartError> {
         let state = State { directory: self.directory.as_deref(), adopt: self.adopt };
         Prepared::new(&self.settings, self.access.clone(), state, &mut self.tried)
+    }
+
+    /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon serves.
+    ///
+    /// # Errors
+    /// As [`prepare`](Tries::prepare).
+    pub fn grant(
+        &mut self,
+        prepared: Prepared,
+        secrets: &Secrets,
+        sockets: &Inherited,
+    ) -> Result<Ready, StartError> {
+        prepared.grant(secrets, sockets, &mut self.tried)
     }
 
     /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if nobody waits any more.

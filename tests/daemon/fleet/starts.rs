@@ -1,7 +1,9 @@
 //! Starts under the number that the state had: without waiting for the coordinator, or without it.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use super::*;
@@ -258,5 +260,34 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
         daemon.assert_logs("the wall clock was set or stood still, or the machine was restored");
         at.run();
         daemon.stop();
+    });
+}
+
+/// A peer that does not answer keeps the start busy for two seconds. If the key goes later, the daemon serves already, and this
+/// tries another worker ID.
+#[test]
+fn a_start_that_loses_its_number_before_its_first_id_waits() {
+    each(|at| {
+        let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = peer.local_addr().expect("it listens");
+        let mut worker = 0;
+        let (_machine, daemon) = poll("a start that waits", || {
+            worker += 1;
+            let toml = toml(at, Some(worker), LONG);
+            init(&toml);
+            let machine = Machine::new();
+            let setup = machine.setup(&format!("{toml}peers = [\"{address}\"]\n"));
+            let daemon = thread::scope(|scope| {
+                let starting = scope.spawn(|| setup.start());
+                let _asked = peer.accept().expect("the start asks its peer");
+                at.delete(&format!("/snowbank/default/space-0/{worker}"));
+                starting.join().expect("a daemon")
+            });
+            daemon.log().contains("waits for a worker ID").then_some((machine, daemon))
+        });
+        daemon.assert_logs("its key is gone from the coordinator");
+        let daemon = daemon.await_numbers();
+        daemon.assert_logs("has worker IDs now");
+        daemon.connect().assert_open();
     });
 }

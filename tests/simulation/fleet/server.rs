@@ -7,6 +7,9 @@ use snowbank::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_client::layout::UnixMicros;
 use std::time::{Duration, Instant};
 
+/// The time between two polls of each daemon.
+pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
+
 /// The keys of a coordinator.
 pub(crate) type Keys = BTreeMap<String, String>;
 
@@ -207,7 +210,7 @@ impl Coordinator for Link {
         let since_write = self.since_write;
         let mut server = self.server();
         // The last poll waits for its answer, a step is in flight, and then the next poll reads the keys and writes the floor.
-        let noticed_within = Duration::from_secs(1) + (1 + 2 + 2) * server.answer_time;
+        let noticed_within = POLL_PERIOD + (1 + 2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
         server.cut_off = if server.lost_writes && since_write >= noticed_within { 3 } else { 0 };
     }

@@ -9,7 +9,7 @@ use snowbank_client::layout::UnixMicros;
 use super::copies::Saved;
 use super::daemon::Daemon;
 use super::machine::{Disk, Machine};
-use super::server::{Keys, Kind, Link, Server};
+use super::server::{Keys, Kind, Link, POLL_PERIOD, Server};
 use super::{FLEET, HORIZON, MAX_AHEAD, SECOND, draw, layout};
 
 /// All machines, the coordinator, and the IDs that were handed out.
@@ -86,7 +86,8 @@ impl World {
 
     /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
     pub(crate) fn prepare(&mut self) {
-        let mut marker = Marker::new(&draw(), vec![layout().space().to_string()]);
+        let marker = Marker::new(&draw(), vec![layout().space().to_string()]);
+        let mut marker = marker.polled_each(POLL_PERIOD);
         if let Some(highest) = self.handed_out.iter().max() {
             marker.raise_floor(snowbank::fleet::above(&layout(), *highest));
         }
