@@ -371,7 +371,7 @@ fn assert_above(next: &[Run], before: &[Run]) {
 /// that floor is still ahead.
 fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let (url, proxy) = (at.url(), at.proxy());
-    let toml = |url: &str, origin| config(at, url, "again", (origin, "8s"));
+    let toml = |url: &str, origin| config(at, url, "again", (origin, "16s"));
     let noticing = toml(&url, "worker_ids = 7");
     let (given, given_by_proxy) = (toml(&url, "worker_ids = 5"), toml(&proxy.url(), "worker_ids = 5"));
     init(&noticing);
@@ -379,34 +379,44 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let mut first = notices.start(&noticing);
     at.back_up();
     let key = "/snowbank/again/space-0/7";
-    let before = at.get(key);
-    poll("a raise", || (at.get(key) != before).then_some(()));
+    // It writes its key on the new connection, and then raises it.
+    for _ in 0..2 {
+        let before = at.get(key);
+        poll("a write", || (at.get(key) != before).then_some(()));
+    }
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
     let cut_off = holder.start(&given_by_proxy).await_numbers();
+    cut_off.assert_logs("clock_behind until");
     let mut again = notices.start(&noticing).await_numbers();
-    // So long that it could raise its ceiling above the floor.
-    thread::sleep(Duration::from_secs(2));
     proxy.cut();
     at.restore();
     assert_eq!(again.wait(), Some(3), "{}", again.log());
-    let mut had = Vec::new();
-    let mut wire = cut_off.connect();
-    poll("it meets its ceiling", || match wire.next(Ask::of(10).wait_ms(1_000)) {
-        Reply::Runs(_, runs) => {
-            had.extend(runs);
-            None
-        }
-        Reply::Error { code: NO_CEILING, .. } => Some(()),
-        Reply::Error { code, .. } => {
-            assert_eq!(code, CLOCK_BEHIND);
-            None
-        }
-        other => panic!("{other:?}"),
-    });
     let next = taker.start(&given).await_numbers();
+    let (mut had, mut above) = (Vec::new(), Vec::new());
+    let [mut of_cut_off, mut of_next] = [&cut_off, &next].map(Daemon::connect);
+    poll("it meets its ceiling", || {
+        if above.is_empty()
+            && let Reply::Runs(_, runs) = of_next.next(Ask::of(10).wait_ms(0))
+        {
+            above = runs;
+        }
+        match of_cut_off.next(Ask::of(10).wait_ms(1_000)) {
+            Reply::Runs(_, runs) => {
+                had.extend(runs);
+                None
+            }
+            Reply::Error { code: NO_CEILING, .. } => Some(()),
+            Reply::Error { code, .. } => {
+                assert_eq!(code, CLOCK_BEHIND);
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    });
     tally.draw(&[("the next holder", &next)]);
-    assert_above(&tally.runs["the next holder"], &had);
+    above.extend(tally.runs["the next holder"].clone());
+    assert_above(&above, &had);
     tally.runs.insert(String::from("cut off"), had);
 }
 
