@@ -97,7 +97,7 @@ const METRICS: &[Metric] = &[
     row("snowbank_fleet_coordinator_up", "1 if the coordinator gave an answer when it was last asked, else 0", Daemon(|of| whole(of.fleet.as_ref()?.silent.is_none().into()))),
     row("snowbank_fleet_raises_total", "raises of ceilings at the coordinator that became durable, and ranges that were taken", Daemon(|of| whole(of.fleet.as_ref()?.raises))),
     row("snowbank_fleet_numbers", "the worker IDs that a source with `worker_id_from = \"coordinator\"` could have; absent above 65,536", Families(&["source"], |of| pools(of, |pool| pool.numbers))),
-    row("snowbank_fleet_numbers_held", "those of them that daemons hold, counted over some minutes", Families(&["source"], |of| pools(of, |pool| pool.held))),
+    row("snowbank_fleet_numbers_held", "those of them that daemons hold; each poll counts 100", Families(&["source"], |of| pools(of, |pool| pool.held))),
     row("snowbank_fleet_certificate_expiry_timestamp_seconds", "the end of `fleet.certificate`, in Unix time; absent without one", Daemon(|of| measure(of.fleet.as_ref()?.certificate_ends_unix_s? as f64))),
     row("snowbank_connections", "connections open", Daemon(|of| whole(of.connections.open))),
     row("snowbank_connections_max", "`max_connections`, or what open files allow", Daemon(|of| whole(of.connections.max))),

@@ -7,7 +7,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::parent;
-use crate::server::{Health, StartError};
+use crate::server::{Health, StartError, TRY_TIMEOUT};
 use crate::service::{self, Notifier};
 
 /// The signals that stop the daemon, caught.
@@ -39,7 +39,7 @@ impl Stops {
             () = service::attend(notifier, health) => {}
             () = parent::standard_input_ended(), if ends_with_stdin => {}
         }
-        notifier.stopping(health.announce_stop().longest);
+        notifier.stopping(health.announce_stop().longest.max(TRY_TIMEOUT));
         tracing::info!("stopping: has no worker ID, and nothing to answer");
     }
 

@@ -32,7 +32,7 @@ pub(super) struct Http {
 #[derive(Debug, PartialEq, Eq)]
 struct Reply<'a> {
     status: u64,
-    body: &'a [u8],
+    body: Cow<'a, [u8]>,
 }
 
 /// Reads the sources of Snowbank.
@@ -64,7 +64,7 @@ pub(super) fn get(
     })?;
     conversation.next(|bytes| {
         let found = reply(bytes)?;
-        Ok(found.map(|(reply, size)| ((reply.status, reply.body.to_vec()), size)))
+        Ok(found.map(|(reply, size)| ((reply.status, reply.body.into_owned()), size)))
     })
 }
 
@@ -113,7 +113,7 @@ impl FrontEnd for Http {
             return Ok(None);
         };
         if reply.status != 200 {
-            return Ok(Some((Part::Refused(refusal(reply.status, reply.body)), size)));
+            return Ok(Some((Part::Refused(refusal(reply.status, &reply.body)), size)));
         }
         for id in reply.body.trim_ascii_end().split(|&byte| byte == b'\n') {
             push(runs, number(id).ok_or_else(|| unreadable("a line that is no ID"))?);
@@ -151,9 +151,40 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(wanted));
         found.map(|header| header.value.trim_ascii())
     };
+    if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked")) {
+        let body = chunks(&bytes[head_size..])?;
+        return Ok(body.map(|(body, size)| (Reply { status, body: Cow::Owned(body) }, head_size + size)));
+    }
     let length = header("content-length").and_then(number).and_then(|length| usize::try_from(length).ok());
     let length = length.ok_or("a reply without a length")?;
     let end = head_size.checked_add(length).ok_or("a reply without an end")?;
-    let body = bytes.get(head_size..end);
+    let body = bytes.get(head_size..end).map(Cow::Borrowed);
     Ok(body.map(|body| (Reply { status, body }, end)))
+}
+
+/// Returns the content of a body in chunks, and its size; `None` if it is not all there.
+fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
+    // Finds its end first, so that a long body that comes in pieces is copied once.
+    let mut places = Vec::new();
+    let mut at = 0;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let (start, length) = match httparse::parse_chunk_size(rest) {
+            Ok(Status::Complete(chunk)) => chunk,
+            Ok(Status::Partial) => return Ok(None),
+            Err(_) => return Err("a chunk without a size".to_owned()),
+        };
+        let begin = at + start;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let end = begin.checked_add(length).ok_or("a chunk without an end")?;
+        if bytes.len() < end.saturating_add(2) {
+            return Ok(None);
+        }
+        at = end + 2;
+        if length == 0 {
+            break;
+        }
+        places.push(begin..end);
+    }
+    Ok(Some((places.into_iter().flat_map(|place| &bytes[place]).copied().collect(), at)))
 }

@@ -71,11 +71,13 @@ fn requests_are_those_of_the_protocols() {
 
 /// A whole reply with the IDs 7 and 9 in each protocol.
 fn seven_and_nine() -> Vec<(Box<dyn FrontEnd>, Vec<u8>)> {
+    let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n7\r\n3;x\r\n\n9\n\r\n0\r\n\r\n";
     let noeqd = [7_u64.to_be_bytes(), 9_u64.to_be_bytes()].concat();
     vec![
         (Box::new(source()), b"*2\r\n$1\r\n7\r\n$1\r\n9\r\n".to_vec()),
         (Box::new(memcached()), b"VALUE a 0 1\r\n7\r\nVALUE a 0 1\r\n9\r\nEND\r\n".to_vec()),
         (Box::new(http()), b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n7\n9\n".to_vec()),
+        (Box::new(http()), chunked.to_vec()),
         (Box::new(Noeqd), noeqd),
     ]
 }

@@ -163,7 +163,7 @@ impl<'a> Worker<'a> {
             self.meter.paused(turn, overslept_ns);
             if overslept_ns > HOUSEKEEPING_NS {
                 // Answers may have lain here meanwhile, or the target was paused, too: neither is silence.
-                self.housekeeping_ns = turn.ns + overslept_ns;
+                self.housekeeping_ns = turn.ns + overslept_ns.min(ANSWER_TIMEOUT.as_nanos() as u64);
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);
             self.meter.woke(turn, due_ns.min(turn.ns.saturating_sub(waited_ns)));

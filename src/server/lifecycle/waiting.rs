@@ -38,7 +38,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The longest that a stop waits for the end of a try, which gives back what it took. Most of it is the pause after taking a
 /// number.
-const TRY_TIMEOUT: Duration =
+pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
 /// A daemon that waits.
