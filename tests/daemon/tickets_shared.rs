@@ -104,12 +104,13 @@ fn two_daemons_share_a_counter_and_each_rises() {
         // On one machine, as far as locks show it.
         let second = machines[1].setup(&toml).env("SNOWBANK_LOCK_DIR", machines[0].path("locks"));
         let daemons = [machines[0].start(&toml), second.start()];
-        let witnesses = daemons.each_ref().map(|daemon| Witness::of(daemon, &[MIXED, MIXED, SPARSE]));
+        let loads = [MIXED, MIXED, SPARSE];
+        let witnesses = daemons.each_ref().map(|daemon| Witness::beside(daemon, &loads, &[at.id()]));
         witnesses[1].await_time(Duration::from_secs(3));
         let mut runs = Vec::new();
         for witness in witnesses {
             let testimony = witness.stop();
-            testimony.assert_refusals(|sample, _, _| sample.is_starved());
+            testimony.assert_refusals(|sample, _, _| sample.is_starved);
             testimony.assert_strictly_ordered();
             runs.extend(testimony.runs());
         }
@@ -313,6 +314,26 @@ fn endpoints_of_two_clusters_are_refused() {
     refused(&["two clusters", "none at "]);
     set(&toml(&other), "0");
     refused(&["two clusters", KEY]);
+}
+
+/// The other one was away at the start, so it was not compared.
+#[test]
+fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
+    let (Some(mut one), Some(mut other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
+    set(&toml(&one), "0");
+    set(&toml(&other), "0");
+    let before = other.get(KEY);
+    other.kill();
+    let machine = Machine::new();
+    let daemon = machine.start(&toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), ""));
+    let mut runs = draw(&daemon, 1);
+    other.run();
+    one.kill();
+    runs.extend(draw_until(&daemon, NO_CEILING));
+    assert_eq!(other.get(KEY), before);
+    one.run();
+    runs.extend(draw(&daemon, 1));
+    assert_rising(&runs);
 }
 
 /// The jump may be a restored snapshot, and another copy of the machine may have the range.

@@ -111,6 +111,11 @@ pub(crate) trait Coordinator {
         self.server().address()
     }
 
+    /// Its process ID while it runs.
+    fn id(&self) -> u32 {
+        self.server().child.as_ref().expect("it runs").id()
+    }
+
     /// Makes it serve only TLS from its next run on, to clients of this authority.
     fn use_tls(&mut self, ca: &Path, (certificate, key): (&Path, &Path)) {
         let [ca, certificate, key] = [ca, certificate, key].map(Path::to_owned);

@@ -16,6 +16,7 @@ pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
 mod output;
+mod pauses;
 pub(crate) mod port;
 pub(crate) mod postgres;
 pub(crate) mod program;

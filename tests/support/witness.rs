@@ -8,16 +8,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::ids::assert_distinct;
+use super::pauses::PauseWatch;
 use super::wire::{Ask, EXHAUSTED, NO_CEILING, Reply, Run, Wire};
 use super::{Daemon, Random, poll};
 
 /// The wait of a request that gives none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// Plays a scene again if a request waited in vain for all of its time. `play` returns `None` then. A daemon that
-/// is to blame starves requests in each scene.
+/// Plays a scene again if the machine starved a request. `play` returns `None` then.
 pub(crate) fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
-    (0..5).find_map(|_| play()).expect("a scene in which no request waits in vain")
+    (0..5).find_map(|_| play()).expect("a scene in which the machine starves no request")
 }
 
 /// The answer to a request.
@@ -35,6 +35,8 @@ pub(crate) struct Sample {
     /// The highest ID that any connection had received before this request.
     pub(crate) highest_before: u64,
     pub(crate) came: Came,
+    /// It waited in vain, and meanwhile the daemon had to wait for a core. Known once the requests have ended.
+    pub(crate) is_starved: bool,
 }
 
 impl Sample {
@@ -46,8 +48,8 @@ impl Sample {
         }
     }
 
-    /// Returns whether the request waited in vain for all of its time. The machine or its disk may have stood still.
-    pub(crate) fn is_starved(&self) -> bool {
+    /// Returns whether the request waited for all of its time and got nothing.
+    pub(crate) fn waited_in_vain(&self) -> bool {
         let is_late = self.answered - self.asked >= DEFAULT_WAIT;
         is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
     }
@@ -88,11 +90,18 @@ struct Shared {
 pub(crate) struct Witness {
     connections: Vec<(Arc<Shared>, JoinHandle<bool>)>,
     highest: Arc<Shared>,
+    pauses: PauseWatch,
 }
 
 impl Witness {
     /// Connects once for each load, and starts the requests.
     pub(crate) fn of(daemon: &Daemon, loads: &[Load]) -> Witness {
+        Witness::beside(daemon, loads, &[])
+    }
+
+    /// The same for a daemon that needs these other processes.
+    pub(crate) fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
+        let pauses = PauseWatch::of([&[daemon.id()], others].concat());
         let shared = || {
             Arc::new(Shared {
                 samples: Mutex::new(Vec::new()),
@@ -107,7 +116,7 @@ impl Witness {
             let random = Random::seeded(index as u64);
             (mine, thread::spawn(move || ask_on(wire, load, random, &own, &common)))
         });
-        Witness { connections: connections.collect(), highest: common }
+        Witness { connections: connections.collect(), highest: common, pauses }
     }
 
     /// Returns the highest ID received so far.
@@ -159,7 +168,12 @@ impl Witness {
             any_ended |= thread.join().expect("no connection panics");
             std::mem::take(&mut *shared.samples.lock().expect("no connection panics"))
         });
-        (Testimony { connections: connections.collect() }, any_ended)
+        let mut testimony = Testimony { connections: connections.collect() };
+        let pauses = self.pauses.end();
+        for sample in testimony.connections.iter_mut().flatten() {
+            sample.is_starved = sample.waited_in_vain() && pauses.explain(sample.asked, sample.answered);
+        }
+        (testimony, any_ended)
     }
 }
 
@@ -187,7 +201,7 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: 
             other => panic!("{other:?} for {ask:?}"),
         };
         let was_refused = matches!(came, Came::Refusal { .. });
-        let sample = Sample { asked, answered, highest_before, came };
+        let sample = Sample { asked, answered, highest_before, came, is_starved: false };
         own.samples.lock().expect("no reader panics").push(sample);
         // A refusal comes at once. Without a pause, refused requests would take up the machine.
         thread::sleep(load.pause.max(if was_refused { Duration::from_millis(2) } else { Duration::ZERO }));
@@ -253,12 +267,14 @@ impl Testimony {
         }
     }
 
-    /// Checks promises 1 and 2. Then returns `None` if a request waited in vain for all of its time.
+    /// Checks promises 1 and 2, and that no request waited in vain unless the machine starved it. Returns `None` if it did.
     #[track_caller]
     pub(crate) fn if_fed(self) -> Option<Testimony> {
         self.assert_unique_and_ordered();
-        let is_starved = self.samples().any(Sample::is_starved);
-        (!is_starved).then_some(self)
+        let in_vain: Vec<&Sample> = self.samples().filter(|sample| sample.waited_in_vain()).collect();
+        let to_blame = in_vain.iter().find(|sample| !sample.is_starved);
+        assert!(to_blame.is_none(), "refused, and the daemon had its cores: {to_blame:?}");
+        in_vain.is_empty().then_some(self)
     }
 
     #[track_caller]
