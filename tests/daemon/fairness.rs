@@ -1,13 +1,13 @@
 //! Overload: requests for a million IDs, fifty connections that stream, and one that requests single IDs, all at
 //! once.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::support::ids::{assert_distinct, twitter_ids_between};
 use crate::support::wire::{EXHAUSTED, EXPLICIT, PARTIAL, Run};
-use crate::support::{Ask, Daemon, Setup};
+use crate::support::{Ask, Daemon, Setup, Wire};
 
 /// The length of the overload. The reserve below is a twentieth of it, so a daemon that is slower by more than that
 /// loses IDs.
@@ -17,61 +17,120 @@ const OVERLOAD: Duration = Duration::from_secs(4);
 /// nothing else.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
 
-/// Repeats a request until the end, also after a refusal.
-fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> Vec<Run> {
-    let mut wire = daemon.connect();
-    let mut drawn = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let reply = wire.next(ask);
-        if reply.id_count().is_some() {
-            drawn.extend(reply.runs());
-        }
-    }
-    drawn
+/// Clients of a daemon that ask at the same time.
+struct Crowd<'a> {
+    daemon: &'a Daemon,
+    stop: AtomicBool,
+    /// The number of requests that have got IDs.
+    granted: AtomicUsize,
 }
 
-/// Requests this many IDs again and again until the end. Each request must get its IDs.
-fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask, pause: Duration) -> Vec<Run> {
-    let mut wire = daemon.connect();
-    let mut drawn = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        drawn.extend(wire.next(ask).runs());
-        thread::sleep(pause);
+/// The IDs of a client.
+#[derive(Default)]
+struct Drawn {
+    runs: Vec<Run>,
+    /// For each of its requests, the number of other clients' requests that got IDs until its reply.
+    others_before: Vec<usize>,
+}
+
+impl Drawn {
+    fn median_of_others_before(mut self) -> usize {
+        self.others_before.sort_unstable();
+        self.others_before[self.others_before.len() / 2]
     }
-    drawn
+}
+
+impl Crowd<'_> {
+    fn around(daemon: &Daemon) -> Crowd<'_> {
+        Crowd { daemon, stop: AtomicBool::new(false), granted: AtomicUsize::new(0) }
+    }
+
+    /// Sends a request. Returns whether it got IDs.
+    fn request(&self, wire: &mut Wire, ask: Ask, drawn: &mut Drawn) -> bool {
+        let before = self.granted.load(Ordering::SeqCst);
+        let reply = wire.next(ask);
+        let is_granted = reply.id_count().is_some();
+        if is_granted {
+            let now = self.granted.fetch_add(1, Ordering::SeqCst);
+            drawn.others_before.push(now - before);
+            drawn.runs.extend(reply.runs());
+        }
+        is_granted
+    }
+
+    /// Repeats a request until the end, also after a refusal.
+    fn keep_asking(&self, ask: Ask) -> Drawn {
+        let (mut wire, mut drawn) = (self.daemon.connect(), Drawn::default());
+        while !self.stop.load(Ordering::Relaxed) {
+            self.request(&mut wire, ask, &mut drawn);
+        }
+        drawn
+    }
+
+    /// Repeats a request up to this often, with pauses, until the end. Each must get its IDs.
+    fn ask_modestly(&self, ask: Ask, pause: Duration, at_most: usize) -> Drawn {
+        let (mut wire, mut drawn) = (self.daemon.connect(), Drawn::default());
+        while !self.stop.load(Ordering::Relaxed) && drawn.others_before.len() < at_most {
+            assert!(self.request(&mut wire, ask, &mut drawn), "a modest request is refused");
+            thread::sleep(pause);
+        }
+        drawn
+    }
+}
+
+/// The medians of what a modest client and greedy ones let pass before a reply.
+struct Medians {
+    modest: usize,
+    greedy: usize,
 }
 
 /// Runs a modest client beside greedy ones.
-fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) {
+fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) -> Medians {
+    const REQUESTS: usize = 50;
     let daemon = Setup::configured(CONFIG).start();
-    let stop = AtomicBool::new(false);
-    let drawn = thread::scope(|scope| {
-        let (daemon, stop) = (&daemon, &stop);
+    let crowd = Crowd::around(&daemon);
+    let (modest, greedy) = thread::scope(|scope| {
+        let crowd = &crowd;
         let asks = greedy.iter().flat_map(|&(connections, ask)| vec![ask; connections]);
-        let mut threads: Vec<_> =
-            asks.map(|ask| scope.spawn(move || keep_asking(daemon, stop, ask))).collect();
+        let threads: Vec<_> = asks.map(|ask| scope.spawn(move || crowd.keep_asking(ask))).collect();
         thread::sleep(Duration::from_millis(200));
-        threads.push(scope.spawn(move || ask_modestly(daemon, stop, modest, Duration::from_millis(10))));
-        thread::sleep(OVERLOAD / 2);
-        stop.store(true, Ordering::Relaxed);
-        threads.into_iter().flat_map(|one| one.join().expect("each modest request has IDs")).collect()
+        let pause = Duration::from_millis(10);
+        let modest = scope.spawn(move || crowd.ask_modestly(modest, pause, REQUESTS)).join();
+        crowd.stop.store(true, Ordering::Relaxed);
+        let mut all = Drawn::default();
+        for thread in threads {
+            let drawn = thread.join().expect("every greedy client goes on");
+            all.runs.extend(drawn.runs);
+            all.others_before.extend(drawn.others_before);
+        }
+        (modest.expect("each modest request has IDs"), all)
     });
-    assert_distinct(drawn);
+    assert_distinct([modest.runs.clone(), greedy.runs.clone()].concat());
     daemon.stop();
+    let (modest, greedy) = (modest.median_of_others_before(), greedy.median_of_others_before());
+    println!("requests of others that came before: {modest} for the modest client, {greedy} for greedy ones");
+    Medians { modest, greedy }
 }
 
+/// A request for a million takes a quarter of a second of the full rate, so most modest ones see none answered. If they had to
+/// queue behind them, each would see one at least.
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     for connections in [1, 16] {
         let greedy = [(connections, Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL))];
-        modest_beside(&greedy, Ask::of(1_000).wait_ms(10_000));
+        let medians = modest_beside(&greedy, Ask::of(1_000).wait_ms(10_000));
+        assert_eq!(medians.modest, 0, "beside {connections}, which see {}", medians.greedy);
     }
 }
 
+/// A single ID waits for no more turns than 256 of them do, within what a busy machine adds to one or the other.
 #[test]
 fn single_ids_are_never_refused_beside_many_requests_for_256() {
-    let greedy = [(45, Ask::of(1_000_000)), (64, Ask::of(256))];
-    modest_beside(&greedy, Ask::of(1).wait_ms(10_000));
+    const MANY: usize = 64;
+    let greedy = [(45, Ask::of(1_000_000)), (MANY, Ask::of(256))];
+    let medians = modest_beside(&greedy, Ask::of(1).wait_ms(10_000));
+    let most = 4 * (medians.greedy + MANY);
+    assert!(medians.modest <= most, "{} before a single ID, {} before 256", medians.modest, medians.greedy);
 }
 
 /// Requests a million IDs with a wait. Returns `None` if that is refused.
@@ -115,14 +174,13 @@ fn until_whole(is_over: &mut bool, share: f64) -> Option<f64> {
 /// Overloads a daemon, and returns the share of the full rate that reached clients.
 fn overload() -> f64 {
     let daemon = Setup::configured(CONFIG).start();
-    let stop = AtomicBool::new(false);
+    let crowd = Crowd::around(&daemon);
     let (streamed, millions, singles) = thread::scope(|scope| {
-        let (daemon, stop) = (&daemon, &stop);
-        let streams: Vec<_> = (0..50)
-            .map(|_| scope.spawn(move || keep_asking(daemon, stop, Ask::of(2_000).wait_ms(10_000))))
-            .collect();
-        let single = scope
-            .spawn(move || ask_modestly(daemon, stop, Ask::of(1).wait_ms(10_000), Duration::from_millis(1)));
+        let (daemon, crowd) = (&daemon, &crowd);
+        let stream = Ask::of(2_000).wait_ms(10_000);
+        let streams: Vec<_> = (0..50).map(|_| scope.spawn(move || crowd.keep_asking(stream))).collect();
+        let (single, pause) = (Ask::of(1).wait_ms(10_000), Duration::from_millis(1));
+        let single = scope.spawn(move || crowd.ask_modestly(single, pause, usize::MAX));
         // Two requests have waits that are too short for all of their IDs, three can wait.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
             .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
@@ -130,10 +188,12 @@ fn overload() -> f64 {
             .collect();
         thread::sleep(OVERLOAD);
         let millions: Vec<_> = millions.into_iter().map(|asked| asked.join().expect("answered")).collect();
-        stop.store(true, Ordering::Relaxed);
-        let streamed: Vec<Run> =
-            streams.into_iter().flat_map(|stream| stream.join().expect("every stream goes on")).collect();
-        (streamed, millions, single.join().expect("single IDs come"))
+        crowd.stop.store(true, Ordering::Relaxed);
+        let streamed: Vec<Run> = streams
+            .into_iter()
+            .flat_map(|stream| stream.join().expect("every stream goes on").runs)
+            .collect();
+        (streamed, millions, single.join().expect("single IDs come").runs)
     });
     assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
     let admitted = millions.iter().flatten().count();
