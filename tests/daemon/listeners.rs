@@ -105,7 +105,8 @@ fn a_live_daemon_s_socket_survives_a_second_daemon() {
     let setup = Setup::bare();
     let listen = format!("unix:{}", setup.path("snowbank.sock").display());
     let daemon = setup.args(["--listen", &listen]).start();
-    Setup::bare().args(["--listen", &listen]).end().assert_refusal_for_now(&["snowbank.sock"]);
+    let second = Setup::bare().args(["--listen", &listen]).end();
+    second.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
     daemon.connect().next(Ask::of(1));
     daemon.stop();
 }

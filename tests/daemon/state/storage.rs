@@ -167,6 +167,28 @@ fn an_existing_directory_is_synced_before_a_file_in_it_counts() {
     ]);
 }
 
+/// Also one that reports an error although it was done: the file that has the name now is the daemon's own.
+#[test]
+fn a_failed_rename_is_retried() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    for how in ["fail", "lie"] {
+        let before = disk.calls().len();
+        disk.order(&format!("rename {how} {EIO}"));
+        let renames = || disk.calls()[before..].iter().filter(|call| *call == "rename ceilings").count();
+        // The second one follows what the daemon made of the first.
+        poll("two attempts", || (renames() >= 2).then_some(()));
+        wire.next(Ask::of(1).wait_ms(50)).assert_error(0, NO_CEILING);
+    }
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
+}
+
 /// The sync of the directory failed after the rename, so a power failure may bring the old file back. A repeated
 /// sync proves nothing. Only another new file helps, and there is no space for one.
 #[test]
