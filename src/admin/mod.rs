@@ -6,7 +6,7 @@
 //! - `recent`: clients' experience of the last minute: refusals, latency, connections.
 //! - `metrics`: a row for each metric, and the status in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
-//! - `same_site`: which requests come from web pages of other sites. The HTTP front-end asks it too.
+//! - `same_site`: which requests come from web pages of other sites. The HTTP front end asks it too.
 //! - `fetch`: asks another daemon for its status.
 //!
 //! This module knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.

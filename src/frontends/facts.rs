@@ -1,11 +1,11 @@
-//! The facts about the daemon that front-ends use.
+//! The facts about the daemon that front ends use.
 
 use super::{Replies, resp};
 use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
 use snowbank_client::layout::Layout;
 
-/// The facts about the daemon that front-ends send to clients and check requests against. A reload replaces them.
+/// The facts about the daemon that front ends send to clients and check requests against. A reload replaces them.
 #[derive(Debug)]
 pub struct Facts {
     /// The JSON of an INFO reply.

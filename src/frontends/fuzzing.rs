@@ -1,4 +1,4 @@
-//! Fuzzing of front-ends: any bytes, in any pieces, from a client.
+//! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
 use super::{
     Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp,

@@ -1,5 +1,5 @@
-//! memcached's protocol as katsubushi speaks it, as a front-end: `get orders` or `get orders:1` draws an ID from the source
-//! `orders`, and any other key from the front end's source.
+//! memcached's protocol as katsubushi speaks it, as a front end: `get orders` or `get orders:1` draws an ID from the source
+//! `orders`, and any other key from `any_key`, else the first source.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
@@ -74,8 +74,8 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key draws from: of its name, or of the name before a colon, else `any_key` or the first. A client that returns a
-/// dictionary needs different keys for the IDs of one source, and no source's name has a colon.
+/// Returns the source that a key draws from: of its name, or of the name before a colon, else `any_key` or the first. A client
+/// that returns a dictionary needs different keys for the IDs of one source, and no source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
     facts.source_of_key(name).unwrap_or_default()

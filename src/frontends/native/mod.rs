@@ -1,4 +1,4 @@
-//! Snowbank's own protocol, version 1, as a front-end.
+//! Snowbank's own protocol, version 1, as a front end.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! noeqd's protocol as a front-end: one byte is the number of IDs, and each ID is eight bytes, big-endian.
+//! noeqd's protocol as a front end: one byte is the number of IDs, and each ID is eight bytes, big-endian.
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 

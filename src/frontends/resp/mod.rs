@@ -1,4 +1,4 @@
-//! Redis' protocol, versions 2 and 3, as a front-end: `INCR orders` draws an ID from the source `orders`.
+//! Redis' protocol, versions 2 and 3, as a front end: `INCR orders` draws an ID from the source `orders`.
 //!
 //! - `parse`: requests. `encode`: replies.
 //! - `commands`: the commands that need no IDs. `ids`: those that ask for IDs.

@@ -4,7 +4,7 @@
 //! - `thread_state`: the state that the thread's tasks share. `turn`: one turn, and what a
 //!   connection borrows for it.
 //! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake connections.
-//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a
+//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front end and a
 //!   shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
 //! - `authorization`: begins sessions, logs new identities, and counts clients that sent no token.

@@ -53,7 +53,7 @@ impl Supply {
 }
 
 impl LiveConfig {
-    /// Returns a version with these settings, facts for front-ends and sources.
+    /// Returns a version with these settings, facts for front ends and sources.
     pub(crate) fn new(version: u64, settings: &Settings, facts: Facts, supplies: Vec<Supply>) -> LiveConfig {
         let (limits, text) = (settings.limits.clone(), settings.to_text());
         LiveConfig { version, facts, limits, supplies, text }
