@@ -26,6 +26,7 @@ mod findings;
 mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod gone;
 mod identities;
 mod listeners;
 mod log;

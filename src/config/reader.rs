@@ -10,6 +10,7 @@ use super::Settings;
 use super::daemon::{TlsSettings, rows_of_file, tables};
 use super::file_ref::FileRef;
 use super::findings::{Findings, Input};
+use super::gone::GONE;
 use super::identities::{IDENTITIES_MAX, IdentitySettings};
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
@@ -237,22 +238,14 @@ struct Listed<'v> {
     table: &'v DeTable<'v>,
 }
 
-/// The settings that earlier versions had, with what takes their place.
-const GONE: [(&str, &str); 5] = [
-    ("source", "a request that names no source draws from the first one"),
-    ("unix_mode", "socket files have mode 0660; let systemd make one with another (SocketMode=)"),
-    ("worker_count", "set worker_id_from = \"coordinator:COUNT\""),
-    ("numbers_from", "set kind = \"fleet-ticket\" for a counter at the coordinator"),
-    ("peers_token_file", "peers get the first token of auth.token_file that is not a hash"),
-];
-
 /// Explains a key that is not known in these sections: where it belongs, or which one was probably meant. A list of tables
 /// is no setting, whatever it is called.
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));
-    if let Some((_, instead)) = GONE.iter().find(|(key, _)| *key == name && !is_section) {
-        return format!("no setting any more: {instead}");
+    let gone = GONE.iter().find(|gone| gone.key == name && here.contains(&gone.section) && !is_section);
+    if let Some(gone) = gone {
+        return gone.explain();
     }
     let places: Vec<String> =
         rows_of_file().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();

@@ -48,7 +48,16 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
         ),
         (
             "[resp]\nany_key = \"orders\"",
-            "2: resp.any_key: not known here; it belongs at the top of the file, above the first [section]",
+            "2: resp.any_key: no setting any more: set any_key at the top of the file, for all front ends",
+        ),
+        (
+            "[[identities]]\nname = \"anonymous\"\nsource = \"default\"",
+            "3: identities[0].source: not known; did you mean `sources`?",
+        ),
+        (
+            "[fleet]\npeers_token_file = \"tokens\"",
+            "2: fleet.peers_token_file: no setting any more: peers get the first plain token of auth.token_file, over \
+             TLS or on this machine",
         ),
         (
             "[limits]\nmax_wait = \"2h\"",
