@@ -102,8 +102,8 @@ settings! {
         /// The source of a key that is no source's name, for clients of Redis, memcached and Leaf. Empty: such a key is
         /// refused, but clients of memcached draw from the first source, because those of katsubushi send any key.
         ///
-        /// A misspelt key should not draw from another source. Set it for tools whose key cannot be chosen, such as
-        /// redis-benchmark.
+        /// It holds for all front ends: set for Leaf, it also lets a misspelt INCR of Redis draw an ID. Set it for tools
+        /// whose key cannot be chosen, such as redis-benchmark.
         any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
     }
     and {

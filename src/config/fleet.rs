@@ -58,7 +58,8 @@ settings! {
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
         /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h, and at least six times
-        /// max_ahead. After this time at most, another daemon may take the worker ID of one that was killed. The daemon
+        /// max_ahead. The horizon of `snowbank fleet init` decides for good how often daemons poll: after 5m, daemons with
+        /// less than 12s are refused. After this time at most, another daemon may take the worker ID of one that was killed. The daemon
         /// raises its ceiling there when half of this time is used up, so at least half is left when an outage begins.
         ///
         /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
@@ -84,8 +85,10 @@ settings! {
 
         /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
         /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at
-        /// its start, and does not start if a peer has the same worker ID with the same layout. If peers
-        /// require a token, this daemon sends the first one of auth.token_file that is not a hash. Empty: none.
+        /// its start, and does not start if a peer has the same worker ID with the same layout. Empty: none.
+        ///
+        /// Peers over "tls:", on Unix sockets and on loopback addresses get a token at once: the first line of
+        /// auth.token_file with a token itself, not its hash. Others get none.
         ///
         /// Only a coordinator prevents daemons on several machines from using the same worker ID.
         peers: Vec<Address> = r#""""# in Table("fleet"), Restart(PEERS), |value| value.peers();

@@ -14,7 +14,7 @@ use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
-use crate::fleet::peers::PeerAccess;
+use crate::fleet::peers::{PeerAccess, is_private};
 use crate::fleet::{Access, Endpoint, User};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
@@ -189,6 +189,9 @@ impl Located {
         let tls = self.fleet.tls(fleet.peers.iter().any(Address::is_tls))?;
         let bytes = self.token_file.as_deref().and_then(|path| super::read_bounded(path).ok());
         let token = bytes.as_deref().and_then(first_plain);
+        if bytes.is_some() {
+            secrets.warnings.extend(without_token(&fleet.peers, token.is_some()));
+        }
         secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
         Ok(())
     }
@@ -263,6 +266,24 @@ impl FleetFiles {
         }
         Ok(tls)
     }
+}
+
+/// Returns a warning if peers get no token, although there is a token file.
+fn without_token(peers: &[Address], has_token: bool) -> Option<String> {
+    if !has_token {
+        return Some(String::from(
+            "fleet.peers: found only hashes in auth.token_file, so peers that ask for a token do not say their worker IDs; \
+             write a token itself into one of its lines",
+        ));
+    }
+    let open: Vec<String> = peers.iter().filter(|peer| !is_private(peer)).map(Address::to_string).collect();
+    (!open.is_empty()).then(|| {
+        format!(
+            "fleet.peers: found {} without tls:, so no token is sent there, and a peer that asks for one does not say its \
+             worker IDs; let it listen over TLS, and write tls:HOST:PORT",
+            open.join(", ")
+        )
+    })
 }
 
 /// Returns a warning if users besides the file's owner and group can read it.

@@ -146,12 +146,12 @@ impl Tokens {
     }
 }
 
-/// Returns the first token in the bytes of a file that is text and not a hash.
-pub(super) fn first_plain(bytes: &[u8]) -> Option<String> {
+/// Returns the first token in the bytes of a file that is not a hash.
+pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
     let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let mut tokens = lines.filter(|line| !line.starts_with(b"#")).map(|line| split_name(line).1);
     let plain = tokens.find(|token| !token.is_empty() && !token.starts_with(HASHED.as_bytes()))?;
-    String::from_utf8(plain.to_vec()).ok()
+    Some(plain.to_vec())
 }
 
 /// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a blank follows.
@@ -268,7 +268,8 @@ mod tests {
     fn peers_get_the_first_token_that_is_no_hash() {
         let hashed = hashed_line(None, b"other");
         let file = format!("# for the fleet\n\n{hashed}\nfleet: {hashed}\n daemons:  the token \nlater\n");
-        assert_eq!(first_plain(file.as_bytes()).as_deref(), Some("the token"));
+        assert_eq!(first_plain(file.as_bytes()).as_deref(), Some(&b"the token"[..]));
+        assert_eq!(first_plain(b"\xff\xfe\n").as_deref(), Some(&b"\xff\xfe"[..]));
         assert_eq!(first_plain(hashed.as_bytes()), None);
     }
 

@@ -23,8 +23,8 @@ pub const PEERS_MAX: usize = 256;
 pub struct PeerAccess {
     /// Their addresses. A name stands for all daemons that it resolves to.
     pub addresses: Vec<Address>,
-    /// The token, where they ask for one.
-    pub token: Option<String>,
+    /// The token for those that nobody can listen to.
+    pub token: Option<Vec<u8>>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
 }
@@ -75,17 +75,34 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
     distinct(answers)
 }
 
+impl PeerAccess {
+    /// Returns the token for an address that one of the setting's addresses led to. A client sends it at once, so none goes
+    /// over a network in clear text, not even to a name that has a loopback address today.
+    fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
+        let is_private = is_private(&self.addresses[place]) && is_private(address);
+        self.token.as_deref().filter(|_| is_private)
+    }
+}
+
+/// Returns whether nobody on a network can read what is sent to this address.
+pub fn is_private(address: &Address) -> bool {
+    address.is_tls() || address.is_local()
+}
+
 /// Returns the client of an address that one of the setting's addresses led to. Its certificate must have the name in the
 /// setting.
 fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
-    let PeerAccess { addresses, token, tls } = access;
+    let PeerAccess { addresses, tls, .. } = access;
     let tls = match &addresses[place] {
         Address::Tls { host, .. } => tls.clone().server_name(host),
         _ => tls.clone(),
     };
     let options = ClientOptions::to([address.clone()]).tls(tls).fail_fast(true);
     let options = options.timeout(within).connect_timeout(within);
-    let options = token.iter().fold(options, |options, token| options.token(token.as_bytes()));
+    let options = match access.token_for(place, address) {
+        Some(token) => options.token(token),
+        None => options,
+    };
     Client::new(options).map_err(|error| error.to_string())
 }
 
@@ -181,6 +198,24 @@ mod tests {
             address.parse().expect("an address"),
             instance.map(described).ok_or_else(|| "silent".to_owned()),
         )
+    }
+
+    #[test]
+    fn no_token_goes_over_a_network_in_clear_text() {
+        let address = |text: &str| text.parse::<Address>().expect("an address");
+        for (setting, resolved, is_sent) in [
+            ("tls:ids-1:7660", "tls:10.0.0.1:7660", true),
+            ("unix:/run/other.sock", "unix:/run/other.sock", true),
+            ("127.0.0.1:7660", "127.0.0.1:7660", true),
+            ("localhost:7660", "[::1]:7660", true),
+            ("localhost:7660", "10.0.0.1:7660", false),
+            ("ids-1:7660", "127.0.1.1:7660", false),
+            ("10.0.0.1:7660", "10.0.0.1:7660", false),
+        ] {
+            let (addresses, token) = (vec![address(setting)], Some(b"of the fleet".to_vec()));
+            let access = PeerAccess { addresses, token, tls: ClientFiles::new() };
+            assert_eq!(access.token_for(0, &address(resolved)).is_some(), is_sent, "{setting}, {resolved}");
+        }
     }
 
     #[test]

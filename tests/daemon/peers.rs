@@ -66,3 +66,19 @@ fn a_peer_is_asked_over_tls_and_with_a_token() {
     let toml = format!("{without}[auth]\n{}", token_file(&at("tokens")));
     assert_refused(&toml, &["has worker ID 5"]);
 }
+
+#[test]
+fn a_token_is_sent_to_a_loopback_address_and_never_over_a_network_in_clear_text() {
+    let directory = crate::support::directory();
+    let tokens = directory.path().join("tokens");
+    write_secret(&tokens, "of-the-fleet-and-long-enough\n");
+    let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
+    let other = Setup::configured(&format!("worker_ids = 5\n{auth}")).start();
+    let with_peer = |peer: &str| format!("{}{auth}", toml(5, &[peer]));
+    assert_refused(&with_peer(&other.tcp().to_string()), &["has worker ID 5"]);
+    // This machine again, but not by a loopback address.
+    let open = format!("0.0.0.0:{}", other.tcp().port());
+    let daemon = Setup::configured(&with_peer(&open)).start();
+    daemon.assert_logs("asks for a token");
+    daemon.assert_logs(&format!("fleet.peers: found {open} without tls:, so no token is sent there"));
+}

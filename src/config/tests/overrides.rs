@@ -124,6 +124,28 @@ fn the_token_file_is_part_of_the_check() {
 }
 
 #[test]
+fn peers_that_get_no_token_are_warned_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("snowbank.toml");
+    let warnings = |peers: &[&str], tokens: &str| {
+        let path = directory.path().join("tokens");
+        std::fs::write(&path, format!("{tokens}\n")).unwrap();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let text = format!("auth.token_file = \"tokens\"\nfleet.peers = {peers:?}\n");
+        let (file, credentials) = (Some((&*file, &*text)), Credentials::default());
+        load_with_secrets(file, &Overrides::default(), CORES, NOW, &credentials).unwrap().1.warnings
+    };
+    let (private, token) = (["127.0.0.1:1", "unix:other.sock"], "a token of 32 bytes for the fleet");
+    assert_eq!(warnings(&private, token), [""; 0]);
+    let found = warnings(&["ids-1:7660", "localhost:1", "10.0.0.1:7660"], token);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("fleet.peers: found ids-1:7660, 10.0.0.1:7660 without tls:,"), "{found:?}");
+    let found = warnings(&private, &hashed_line(None, token.as_bytes()));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("fleet.peers: found only hashes in auth.token_file,"), "{found:?}");
+}
+
+#[test]
 fn files_that_are_no_text_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("snowbank.toml");
