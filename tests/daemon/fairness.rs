@@ -86,7 +86,7 @@ struct Medians {
 
 /// Runs a modest client beside greedy ones.
 fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) -> Medians {
-    const REQUESTS: usize = 50;
+    const REQUESTS: usize = 25;
     let daemon = Setup::configured(CONFIG).start();
     let crowd = Crowd::around(&daemon);
     let (modest, greedy) = thread::scope(|scope| {
@@ -112,14 +112,14 @@ fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) -> Medians {
     Medians { modest, greedy }
 }
 
-/// A request for a million takes a quarter of a second of the full rate, so most modest ones see none answered. If they had to
-/// queue behind them, each would see one at least.
+/// A request for a million takes a quarter of a second of the full rate, so most modest ones see at most one answered. In a
+/// queue behind several of them, each would see as many as there are.
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
-    for connections in [1, 16] {
+    for connections in [1, 4, 16] {
         let greedy = [(connections, Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL))];
         let medians = modest_beside(&greedy, Ask::of(1_000).wait_ms(10_000));
-        assert_eq!(medians.modest, 0, "beside {connections}, which see {}", medians.greedy);
+        assert!(medians.modest <= 1, "{} of {connections} requests came before", medians.modest);
     }
 }
 
