@@ -21,9 +21,9 @@
 //!   than both counts as cut off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet, and one
 //!   that is away does not.
 //!
-//! A taker is a holder from its write on: that counts as a poll, so the next one is due in the pause. The comparison after the
-//! pause is the last poll of the start. If a period passes before the daemon hands out anything, it compares its keys once more
-//! (`Member::check_if_late`). The keeper's first look follows at once.
+//! A taker is a holder from its write on: that counts as a poll, so the next one is due in the pause. A start compares its
+//! keys after the pause, and once more right before it hands out anything (`Member::check_taken`). The keeper's first look
+//! follows at once.
 //!
 //! A poll of more than [`SWAPS_MAX`](super::SWAPS_MAX) keys takes an answer for each such part. The first poll of a daemon
 //! that went on without asking also reads the marker. While that poll has no answer, another one is due before each step.

@@ -68,6 +68,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             self.check_marker(source, clocks)?;
         }
         let mut keys = Vec::new();
+        if !self.sources.is_empty() {
+            keys.push(self.paths.marker());
+        }
         for held in &self.sources {
             keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
         }
@@ -75,6 +78,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let passed = self.coordinator.as_mut().now().duration_since(began);
         self.note_polled(clocks.after(passed));
         let mut found = found.into_iter();
+        if !self.sources.is_empty() {
+            self.learn_horizon(found.next().flatten().as_deref());
+        }
         let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {
             let mut id_bound = 0;

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::held::Held;
+use super::take::not_taken;
 use super::want::{JoinError, Want};
 use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
 use crate::fleet::notice::shortest_horizon;
@@ -121,7 +122,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Returns the place of the ID space of a source that is about to take numbers. Records its horizon in the marker first.
     pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
         self.place_of(&want.space())?;
-        let Known { text, mut marker } = self.known_marker()?.clone();
+        let marker = &self.known_marker()?.marker;
         // A floor after a loss is two horizons ahead at most.
         let latest = rules::latest(want.clocks.wall, rules::HORIZON_MAX, rules::HORIZON_MAX);
         if marker.floor() > latest {
@@ -134,21 +135,44 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 latest.rfc3339(0)
             )));
         }
-        self.check_horizon(want.horizon)?;
-        if marker.lengthen_horizon(want.horizon) {
+        self.record_horizon(want.horizon)?;
+        self.check_space(&want.space())
+    }
+
+    /// Records a horizon in the marker, and waits until the other daemons have polled that: whoever raises the floor counts
+    /// with the longest horizon, also if a restored marker has forgotten it. So no write may be by a horizon that is not
+    /// recorded.
+    pub(super) fn record_horizon(&mut self, horizon: Duration) -> Result<(), JoinError> {
+        self.check_horizon(horizon)?;
+        for _ in 0..TRIES_MAX {
+            let Known { text, mut marker } = self.known_marker()?.clone();
+            if !marker.lengthen_horizon(horizon) {
+                return Ok(());
+            }
             marker.write = (self.draw)();
             let key = self.paths.marker();
             let swap = Swap::write(key.clone(), Some(text), marker.text());
-            // If another daemon was faster, the next try finds its value.
-            let found = match self.coordinator.as_mut().swap(&[swap])? {
-                Swapped::Done => Some(marker.text()),
-                Swapped::Refused(_) => {
-                    self.coordinator.as_mut().read(std::slice::from_ref(&key))?.into_iter().next().flatten()
+            match self.coordinator.as_mut().swap(&[swap])? {
+                Swapped::Done => {
+                    self.know_marker(Some(marker.text()))?;
+                    return self.pause_and_poll(horizon).map_err(not_taken);
                 }
-            };
-            self.know_marker(found)?;
+                // Another daemon was faster. It may have recorded a longer one.
+                Swapped::Refused(_) => {
+                    let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?;
+                    self.know_marker(found.into_iter().next().flatten())?;
+                }
+            }
         }
-        self.check_space(&want.space())
+        Err(JoinError::NoAnswer(NoAnswer::passing("the fleet's marker changes with each answer")))
+    }
+
+    /// Learns the longest horizon from the marker as a poll found it. What else changed is met by the next write.
+    pub(super) fn learn_horizon(&mut self, found: Option<&str>) {
+        let Some(Ok(found)) = found.map(Marker::parse) else { return };
+        if self.marker.as_ref().is_some_and(|known| known.marker.identity == found.identity) {
+            self.longest_horizon = self.longest_horizon.max(found.horizon());
+        }
     }
 
     /// Checks that a horizon leaves time for the pause of a start.

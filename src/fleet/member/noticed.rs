@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use super::tests::{WALL, clocks, want};
+use super::tests::{HORIZON, WALL, clocks, want};
 use super::*;
 use crate::fleet::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
 use crate::numbering::{Numbering, TicketCounter};
@@ -152,10 +152,11 @@ fn paces() -> impl Iterator<Item = Pace> {
 /// Returns the coordinator of a fleet that is prepared.
 fn world(Pace { period, answer }: Pace) -> Slow {
     let (layout, paths) = (Layout::resolve("twitter").unwrap(), Paths::of("f"));
-    let marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period).text();
+    let mut marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period);
+    marker.lengthen_horizon(HORIZON);
     let first = NumberRange { from: 1, to: 1 };
     let counter = CounterKey::new("c", first, "first", "nobody").text();
-    let keys = BTreeMap::from([(paths.marker(), marker), (paths.counter(COUNTER), counter)]);
+    let keys = BTreeMap::from([(paths.marker(), marker.text()), (paths.counter(COUNTER), counter)]);
     let (now, restore, floor, noticed, rivals, is_away) = Default::default();
     let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away };
     Slow(Arc::new(Mutex::new(world)))
@@ -357,24 +358,16 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
 
 /// The taker pauses for the period of the holders, whatever its own horizon is.
 #[test]
-fn a_start_late_after_its_pause_compares_its_keys_again() {
+fn a_start_compares_its_keys_after_its_pause_again() {
     let layout = Layout::resolve("twitter").unwrap();
     for pace in paces() {
-        let start = || {
-            let world = world(pace);
-            let mut taker = member(&world, Notes::default());
-            let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
-            taker.settle(&mut taken, clocks(WALL)).unwrap();
-            let settled_at = world.0.lock().unwrap().now;
-            (taker, world, settled_at)
-        };
-        let (mut taker, world, settled_at) = start();
-        taker.check_if_late(clocks(WALL)).unwrap();
-        assert_eq!(world.0.lock().unwrap().now, settled_at, "{pace:?}: it asks nothing");
-        let (mut taker, world, _) = start();
-        taker.coordinator.pause(pace.period);
+        let world = world(pace);
+        let mut taker = member(&world, Notes::default());
+        let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+        taker.settle(&mut taken, clocks(WALL)).unwrap();
+        taker.check_taken(clocks(WALL)).unwrap();
         world.0.lock().unwrap().keys.remove(&Paths::of("f").number(0, 5));
-        let checked = taker.check_if_late(clocks(WALL));
+        let checked = taker.check_taken(clocks(WALL));
         assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
     }
 }

@@ -262,20 +262,28 @@ fn a_counter_that_was_set_by_a_lost_write_is_set() {
 /// The daemon with the longer horizon may be paused, and its record of it is lost.
 #[test]
 fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
-    let (layout, store) = (before(), store(&before()));
-    let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
-    let mut member = member(&store, Notes::default());
-    let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
-    let restored = [&marker_key, &key].map(|key| store.text(key));
-    let mut longer = Marker::parse(&restored[0]).unwrap();
-    longer.lengthen_horizon(3 * HORIZON);
-    store.put(&marker_key, &longer.text());
-    let bound = Bound { source: 0, id_bound: taken.covered + 1 };
-    assert_eq!(member.raise(&[bound], 0, super::tests::clocks(WALL)), Raised::Done);
-    for (key, text) in [&marker_key, &key].into_iter().zip(&restored) {
-        store.put(key, text);
+    let layout = before();
+    let clocks = super::tests::clocks(WALL);
+    for is_polled in [true, false] {
+        let store = store(&layout);
+        let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
+        let mut member = member(&store, Notes::default());
+        let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+        let bound = Bound { source: 0, id_bound: taken.covered + 1 };
+        let before = store.text(&key);
+        if is_polled {
+            assert_eq!(member.raise(&[bound], 0, clocks), Raised::Done);
+        }
+        let restored = store.text(&marker_key);
+        let mut longer = Marker::parse(&restored).unwrap();
+        longer.lengthen_horizon(3 * HORIZON);
+        store.put(&marker_key, &longer.text());
+        let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
+        assert_eq!(learnt, Raised::Done);
+        store.put(&marker_key, &restored);
+        store.put(&key, &before);
+        assert!(matches!(member.look(clocks), Raised::Lost(_)));
+        let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
     }
-    assert!(matches!(member.look(super::tests::clocks(WALL)), Raised::Lost(_)));
-    let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
-    assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
 }

@@ -80,8 +80,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn check_marker(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
+        let horizon = held.horizon;
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
-        match place {
+        let recorded = place.and_then(|_| self.record_horizon(horizon));
+        match recorded.and_then(|()| self.check_space(&space)) {
             Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
                 self.check_passed(source, clocks)
             }

@@ -166,6 +166,20 @@ fn a_start_after_a_loss_asks() {
     }
 }
 
+#[test]
+fn a_start_that_does_not_ask_records_its_longer_horizon() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, covered) = taken(&store);
+    let longer = Want { horizon: 3 * HORIZON, ..want(&layout, WALL, true) };
+    let mut again = member(&store, first.notes().clone());
+    again.resume_at_once(longer, &five()).unwrap();
+    let bound = Bound { source: 0, id_bound: covered + 1 };
+    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    let marker = Marker::parse(&store.text(&Paths::of("f").marker())).unwrap();
+    assert_eq!(marker.horizon(), 3 * HORIZON);
+}
+
 /// The state has its first ceiling before the numbers are checked once more.
 #[test]
 fn a_start_after_a_number_was_lost_during_the_start_asks() {

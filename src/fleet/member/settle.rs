@@ -30,7 +30,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
-        let paused = self.pause_and_poll();
+        let paused = self.pause_and_poll(self.shortest_horizon());
         self.go_on(paused)?;
         let now = self.clocks_now().unwrap_or(clocks);
         self.check_taken(now)?;
@@ -42,20 +42,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Checks right before a start hands out anything that the numbers which it took are still its own, unless it knew that
-    /// within a period. It may have waited for peers, for storage, or for connections of its wait to end.
+    /// Checks that the numbers which a start took are still its own: after the pause, and right before it hands out anything.
+    /// It may have waited for peers, for storage, or for connections of its wait to end.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub fn check_if_late(&mut self, clocks: Clocks) -> Result<(), JoinError> {
-        if self.poll_due_in().is_zero() { self.check_taken(clocks) } else { Ok(()) }
-    }
-
-    /// Checks that the numbers which a start took are still its own.
-    ///
-    /// # Errors
-    /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
-    pub(super) fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+    pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
         let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
@@ -78,28 +70,31 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         step.map_err(not_taken)
     }
 
+    fn shortest_horizon(&self) -> Duration {
+        self.sources.iter().map(|held| held.horizon).min().unwrap_or_default()
+    }
+
     /// Returns the time in which other daemons notice what they have lost.
     ///
     /// # Errors
     /// The coordinator is too slow for the horizon.
-    fn pause_time(&mut self) -> Result<Duration, NoAnswer> {
+    fn pause_time(&mut self, horizon: Duration) -> Result<Duration, NoAnswer> {
         let answer = self.coordinator.as_mut().answer_time();
         let pause = noticed_within(self.poll_period(), answer);
-        let shortest = self.sources.iter().map(|held| held.horizon).min().unwrap_or_default();
-        if pause > shortest / PAUSE_PART {
+        if pause > horizon / PAUSE_PART {
             return Err(NoAnswer::passing(format!(
                 "an answer took {answer:.1?}, so a pause of {pause:.0?} is needed before a number may be used, allowed: half of \
-                 fleet.horizon ({shortest:?}); find out why it is slow, or give all daemons a longer fleet.horizon"
+                 fleet.horizon ({horizon:?}); find out why it is slow, or give all daemons a longer fleet.horizon"
             )));
         }
         Ok(pause)
     }
 
-    /// Waits, and polls meanwhile.
-    fn pause_and_poll(&mut self) -> Result<(), Stop> {
+    /// Waits as long as daemons with this horizon do, and polls meanwhile.
+    pub(super) fn pause_and_poll(&mut self, horizon: Duration) -> Result<(), Stop> {
         /// The shortest part of the pause, where polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
-        let mut left = self.pause_time()?;
+        let mut left = self.pause_time(horizon)?;
         while !left.is_zero() {
             self.poll_if_due()?;
             let part = self.poll_due_in().max(PART_MIN).min(left);
@@ -114,7 +109,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if passed.is_empty() {
             return Ok(());
         }
-        self.pause_and_poll()?;
+        self.pause_and_poll(self.shortest_horizon())?;
         for &bound in passed {
             self.poll_if_due()?;
             self.compare(bound.source, clocks)?;

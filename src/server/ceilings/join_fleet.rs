@@ -105,12 +105,12 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Checks right before the daemon hands out anything that the numbers are still its own, if its start took long.
+    /// Checks right before the daemon hands out anything that the numbers are still its own.
     ///
     /// # Errors
     /// Another daemon holds one by now, or the coordinator does not answer.
-    pub(crate) fn check_if_late(&mut self, clocks: Clocks) -> Result<(), StartError> {
-        Ok(self.member.check_if_late(clocks)?)
+    pub(crate) fn check_taken(&mut self, clocks: Clocks) -> Result<(), StartError> {
+        Ok(self.member.check_taken(clocks)?)
     }
 
     /// Gives back the numbers that the start took, because it goes no further.

@@ -111,7 +111,7 @@ impl Prepared {
         let (mut in_fleet, mut checked) = (None, Ok(()));
         if let Some(mut joined) = fleet {
             let reading = clock::os::read();
-            checked = joined.check_if_late(Clocks::at(wall.believe(reading).wall, reading));
+            checked = joined.check_taken(Clocks::at(wall.believe(reading).wall, reading));
             if checked.is_ok() {
                 let (parts, of_fleet) = joined.into_parts();
                 notes.extend(of_fleet);
