@@ -67,20 +67,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for source in 0..self.sources.len() {
             self.check_marker(source, clocks)?;
         }
-        let mut keys = Vec::new();
-        if !self.sources.is_empty() {
-            keys.push(self.paths.marker());
-        }
+        let mut keys = vec![self.paths.marker()];
         for held in &self.sources {
             keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
         }
-        let found = if keys.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
+        // Shared counters alone need neither the marker nor a key here.
+        let found =
+            if self.sources.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
         let passed = self.coordinator.as_mut().now().duration_since(began);
         self.note_polled(clocks.after(passed));
         let mut found = found.into_iter();
-        if !self.sources.is_empty() {
-            self.learn_horizon(found.next().flatten().as_deref());
-        }
+        self.learn_horizon(found.next().flatten().as_deref());
         let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {
             let mut id_bound = 0;

@@ -16,7 +16,7 @@ use crate::fleet::{Cluster, Coordinator, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MI
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
-/// The most tries to raise the floor, each after another change of the marker.
+/// The most tries to write the marker, each after another change of it.
 const TRIES_MAX: usize = 10;
 
 /// The marker as it was last read.
@@ -63,6 +63,11 @@ pub(super) enum Noticed {
 pub(in crate::fleet) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
+}
+
+/// Returns the reason after the last try.
+pub(super) fn marker_changes() -> NoAnswer {
+    NoAnswer::passing("the fleet's marker changes with each answer")
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
@@ -164,7 +169,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
             }
         }
-        Err(JoinError::NoAnswer(NoAnswer::passing("the fleet's marker changes with each answer")))
+        Err(JoinError::NoAnswer(marker_changes()))
     }
 
     /// Learns the longest horizon from the marker as a poll found it. What else changed is met by the next write.
@@ -302,6 +307,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
             }
         }
-        Err(Stop::NoAnswer(NoAnswer::passing("the fleet's marker changes with each answer")))
+        Err(Stop::NoAnswer(marker_changes()))
     }
 }

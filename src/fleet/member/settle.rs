@@ -8,6 +8,7 @@
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
 //! since, and the coordinator may have lost that.
 
+use super::marker::marker_changes;
 use super::take::not_taken;
 use super::want::JoinError;
 use std::time::Duration;
@@ -135,7 +136,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a source are its own.
     pub(super) fn compare(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
-        let mut stop = Stop::NoAnswer(NoAnswer::passing("the fleet's marker changes with each answer"));
+        let mut stop = Stop::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {
             match self.compare_once(source, clocks) {
                 Ok(true) => return Ok(()),
