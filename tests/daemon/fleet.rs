@@ -47,6 +47,14 @@ fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) 
     )
 }
 
+/// Prepares a fleet whose daemons reach the coordinator through a proxy. Returns that and their configuration.
+fn prepared_behind_proxy(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> (Proxy, String) {
+    let proxy = at.proxy();
+    let toml = toml_at(at, &proxy.url(), worker, horizon);
+    init(&toml);
+    (proxy, toml)
+}
+
 /// Runs `snowbank fleet` with a configuration. Returns the exit code and both outputs.
 fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     let directory = crate::support::directory();

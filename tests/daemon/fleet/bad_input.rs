@@ -60,9 +60,7 @@ fn a_start_that_gets_no_answer_waits_and_logs_why() {
 #[test]
 fn a_slow_coordinator_delays_a_start_and_does_not_refuse_it() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let machine = Machine::new();
         // A number that it did not hold would need a pause of several answers.
         machine.start(&toml).stop();
@@ -105,9 +103,7 @@ fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
 #[test]
 fn a_daemon_that_waits_for_its_coordinator_asks_it_rarely() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
@@ -287,9 +283,7 @@ fn a_password_required_later_stops_the_ids_at_the_ceiling() {
         if at.name() == "zookeeper" {
             return;
         }
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
         let machine = Machine::new();
         let mut daemon = machine.setup(&toml).admin().start();
         let mut runs = draw(&daemon);

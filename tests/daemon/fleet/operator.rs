@@ -37,7 +37,7 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
 
 /// Its number's bound is minutes ahead, and other numbers are free.
 #[test]
-fn a_assigned_number_that_was_released_gives_way_to_another() {
+fn an_assigned_number_that_was_released_gives_way_to_another() {
     each(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);

@@ -14,9 +14,7 @@ const AFTER_A_CRASH: &str = "the run before did not end its record";
 #[test]
 fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), SHORT);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
@@ -36,9 +34,7 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).start();
         let mut runs = draw(&daemon);
@@ -138,7 +134,7 @@ fn a_restart_without_proof_waits_for_the_coordinator() {
 
 /// The number's ceiling is minutes ahead, and another number is free.
 #[test]
-fn a_assigned_number_that_is_not_free_gives_way_to_another() {
+fn an_assigned_number_that_is_not_free_gives_way_to_another() {
     each(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);
@@ -158,9 +154,7 @@ fn a_assigned_number_that_is_not_free_gives_way_to_another() {
 #[test]
 fn a_start_that_cannot_check_its_number_again_is_no_crash() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let peer = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         peer.set_nonblocking(true).expect("it is a socket");
         let with_peer = format!("{toml}peers = [\"{}\"]\n", peer.local_addr().expect("it is bound"));
@@ -338,9 +332,7 @@ fn a_clock_step_in_an_outage_stops_the_ids_until_an_answer() {
     let Some(machine) = Machine::with_clock() else { return };
     each(|at| {
         machine.clock().set(0);
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let at_own = |name: &str| machine.path(&format!("{name}-{}", at.name()));
         let setup = machine.setup(&toml).env("SNOWBANK_STATE_DIR", at_own("state"));
         let daemon = setup.env("SNOWBANK_LOCK_DIR", at_own("locks")).start();

@@ -32,9 +32,7 @@ fn assert_asked_nothing(daemon: &Daemon) {
 #[test]
 fn after_a_kill_the_first_id_waits_for_no_silent_coordinator() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
@@ -196,9 +194,7 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
 #[test]
 fn after_a_clean_stop_in_an_outage_a_start_goes_on_at_once() {
     each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), LONG);
-        init(&toml);
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let machine = Machine::new();
         let mut runs = Vec::new();
         let mut daemon = machine.start(&toml);
