@@ -17,16 +17,16 @@ const (
 type lookup struct {
 	// isNeeded is true if an endpoint has a name.
 	isNeeded    bool
-	isUnderWay  bool
+	isRunning   bool
 	lastStarted time.Time
 }
 
 // lookUpAgain looks up all names in the background, unless that was done a moment ago. The lock must be held.
 func (p *pool) lookUpAgain(pause time.Duration) {
-	if !p.lookup.isNeeded || p.lookup.isUnderWay || time.Since(p.lookup.lastStarted) < pause {
+	if !p.lookup.isNeeded || p.lookup.isRunning || time.Since(p.lookup.lastStarted) < pause {
 		return
 	}
-	p.lookup.isUnderWay, p.lookup.lastStarted = true, time.Now()
+	p.lookup.isRunning, p.lookup.lastStarted = true, time.Now()
 	go func() {
 		ctx, cancel := context.WithTimeout(p.context, p.options.ConnectTimeout)
 		defer cancel()
@@ -37,7 +37,7 @@ func (p *pool) lookUpAgain(pause time.Duration) {
 			}
 		}
 		p.mu.Lock()
-		p.lookup.isUnderWay = false
+		p.lookup.isRunning = false
 		p.mu.Unlock()
 	}()
 }

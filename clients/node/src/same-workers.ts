@@ -29,7 +29,7 @@ interface Collision {
 export class WorkerCheck {
   readonly #pool: Pool;
   #began = Number.NEGATIVE_INFINITY;
-  #isUnderWay = false;
+  #isRunning = false;
   #isStopped = false;
   /** The error of every call while two endpoints hand out the same IDs. */
   error: SnowbankError | undefined;
@@ -40,10 +40,10 @@ export class WorkerCheck {
 
   /** Starts a check in the background, unless one is running. */
   start(): void {
-    if (this.#isUnderWay) {
+    if (this.#isRunning) {
       return;
     }
-    this.#isUnderWay = true;
+    this.#isRunning = true;
     const now = performance.now();
     const begins = Math.max(now, this.#began + REPETITION_MS);
     this.#began = begins;
@@ -79,7 +79,7 @@ export class WorkerCheck {
       }
       earlier = found;
     }
-    this.#isUnderWay = false;
+    this.#isRunning = false;
   }
 
   /** Asks each endpoint, all at the same time. The second value says whether one was silent. */

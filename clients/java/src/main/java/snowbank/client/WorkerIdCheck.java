@@ -34,7 +34,7 @@ final class WorkerIdCheck {
     private record Look(Connection connection, Info info) {}
 
     private final Shared shared;
-    private final AtomicBoolean isUnderWay = new AtomicBoolean();
+    private final AtomicBoolean isRunning = new AtomicBoolean();
     private volatile long beganAt = System.nanoTime() - REPETITION_NANOS;
     private Collision earlier;
 
@@ -44,7 +44,7 @@ final class WorkerIdCheck {
 
     /** Starts a check in the background, unless one is running. It waits if one was started a moment ago. */
     void start() {
-        if (shared.fleet.targets().size() > 1 && isUnderWay.compareAndSet(false, true)) {
+        if (shared.fleet.targets().size() > 1 && isRunning.compareAndSet(false, true)) {
             long wait = Math.max(0, beganAt + REPETITION_NANOS - System.nanoTime());
             beganAt = System.nanoTime() + wait;
             earlier = null;
@@ -74,7 +74,7 @@ final class WorkerIdCheck {
         } else if (isSilent) {
             schedule(REPETITION_NANOS);
         } else {
-            isUnderWay.set(false);
+            isRunning.set(false);
         }
     }
 

@@ -104,11 +104,11 @@ class BadInputTest {
         try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
             SnowbankClient client = new SnowbankClient("127.0.0.1:" + silent.getLocalPort());
             Ids ids = client.ids(IdsOptions.defaults());
-            CompletableFuture<Throwable> underWay = CompletableFuture.supplyAsync(() -> failure(client::next));
+            CompletableFuture<Throwable> inFlight = CompletableFuture.supplyAsync(() -> failure(client::next));
             silent.accept();
             client.close();
             client.close();
-            assertEquals(IllegalStateException.class, underWay.get(20, TimeUnit.SECONDS).getClass());
+            assertEquals(IllegalStateException.class, inFlight.get(20, TimeUnit.SECONDS).getClass());
             for (Executable use : new Executable[] {client::next, () -> client.batch(1), client::info, client::ping,
                 ids::next, () -> client.ids(IdsOptions.defaults())}) {
                 assertTrue(assertThrows(IllegalStateException.class, use).getMessage().contains("make a new one"));
