@@ -1,10 +1,9 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use snowbank_client::layout::{
-    self, Layout, LayoutError, Numbering, Position, Role, Run, Tick, UnixMicros, WorkerSet,
-};
+use snowbank_client::layout::{self, Layout, LayoutError, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
+use snowbank_id::numbering::{Numbering, TicketCounter};
 
 use crate::units::printable;
 
@@ -13,6 +12,9 @@ const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 
 /// The most that an ID's tick may lie ahead of the daemon's clock if INFO has no value.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
+
+/// The name of every counter: a number may come only once, whatever the daemons call their sources.
+const COUNTER: &str = "";
 
 /// The guarantees of one source.
 #[derive(Debug)]
@@ -27,32 +29,14 @@ pub(crate) struct Promise {
     pub(crate) strict: bool,
     /// The highest rate of the source, in IDs per second.
     pub(crate) per_second: Option<u64>,
-    space: Space,
+    /// The form of the IDs. `None` if it is not known: then an ID is its own position.
+    numbering: Option<Numbering>,
     /// The fleet whose daemons share the source's counter.
     fleet: Option<String>,
     /// The mask of the sequence, if that is the lowest field and fills whole bits.
     row_mask: Option<u64>,
     burst_window_us: i64,
     max_ahead_us: i64,
-}
-
-/// The form of the IDs, as far as it is known.
-#[derive(Debug)]
-enum Space {
-    /// A layout and its worker IDs: an ID's position is the layout's; its random fields do not matter.
-    Layout(Numbering),
-    /// A counter.
-    Ticket(Tickets),
-    /// Nothing: an ID is its own position.
-    Unknown,
-}
-
-/// The numbers of a counter: those that leave this remainder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Tickets {
-    /// Above 0.
-    increment: u64,
-    remainder: u64,
 }
 
 /// Consecutive positions, `start` included and `end` not.
@@ -70,9 +54,9 @@ pub(crate) enum NoPromise {
     /// No source has that name: the user's mistake.
     #[error("the target has no source {wanted:?}; it has {present}")]
     NoSource { wanted: String, present: String },
-    /// The target's mistake: a layout that cannot be, or worker IDs that the layout does not have.
+    /// The target's mistake: a layout or a counter that cannot be, or worker IDs that the layout does not have.
     #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
-    Layout { name: String, reason: LayoutError },
+    Impossible { name: String, reason: String },
 }
 
 /// The reason why two sources may hand out the same ID.
@@ -110,16 +94,16 @@ impl Promise {
         let to_us = |ms: Option<u64>, default_us| {
             ms.map_or(default_us, |ms| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
         };
-        let space =
-            Space::of(found).map_err(|reason| NoPromise::Layout { name: found.name.clone(), reason })?;
+        let numbering = numbering_of(found)
+            .map_err(|reason| NoPromise::Impossible { name: found.name.clone(), reason })?;
         Ok(Self {
             source: found.index,
             source_name: printable(&found.name),
             max_count: info.max_count,
             strict: info.order == Some(Order::Strict),
             per_second: found.per_second,
-            row_mask: space.row_mask(),
-            space,
+            row_mask: numbering.as_ref().and_then(row_mask),
+            numbering,
             fleet: found.fleet.clone(),
             burst_window_us: to_us(info.burst_window_ms, DEFAULT_BURST_WINDOW_US),
             max_ahead_us: to_us(info.max_ahead_ms, DEFAULT_MAX_AHEAD_US),
@@ -134,7 +118,7 @@ impl Promise {
             max_count: u32::MAX,
             strict: false,
             per_second: None,
-            space: Space::Unknown,
+            numbering: None,
             fleet: None,
             row_mask: None,
             burst_window_us: 0,
@@ -144,8 +128,8 @@ impl Promise {
 
     /// Returns the guarantees of a counter of another server: every number, each once.
     pub(crate) fn of_counter() -> Self {
-        let space = Space::Ticket(Tickets { increment: 1, remainder: 0 });
-        Self { space, ..Self::unknown(Some("a counter")) }
+        let counter = TicketCounter::new(COUNTER, 1, 1).ok();
+        Self { numbering: counter.map(Numbering::Ticket), ..Self::unknown(Some("a counter")) }
     }
 
     /// Checks that two sources cannot hand out the same ID.
@@ -157,21 +141,13 @@ impl Promise {
         if self.shares_counter_with(other) {
             return Ok(());
         }
-        if let Some((one, other)) = self.tickets().zip(other.tickets()) {
-            let common = greatest_common_divisor(one.increment, other.increment);
-            let is_same = one.remainder % common == other.remainder % common;
-            return if is_same { Err(NotApart::SameTickets) } else { Ok(()) };
+        let both = self.numbering.as_ref().zip(other.numbering.as_ref());
+        let (one, other) = both.filter(|(one, other)| one.is_of_space(other)).ok_or(NotApart::OtherSpaces)?;
+        if let Some((one, other)) = one.ticket().zip(other.ticket()) {
+            return if one.shares_ids_with(other) { Err(NotApart::SameTickets) } else { Ok(()) };
         }
-        let numberings = self.numbering().zip(other.numbering());
-        let (one, other) = numberings.ok_or(NotApart::OtherSpaces)?;
-        if one.layout().space() != other.layout().space() {
-            return Err(NotApart::OtherSpaces);
-        }
-        let of = |numbering| -> (&Layout, &WorkerSet) {
-            let numbering: &Numbering = numbering;
-            (numbering.layout(), numbering.workers())
-        };
-        match layout::collision(of(one), of(other)) {
+        let layouts = one.snowflake().zip(other.snowflake());
+        match layouts.and_then(|(one, other)| layout::collision(one, other)) {
             Some((worker_id, _)) => Err(NotApart::SameWorkerId(worker_id)),
             None => Ok(()),
         }
@@ -182,37 +158,23 @@ impl Promise {
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
             && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)
-            && self.tickets().is_some()
-            && self.tickets() == other.tickets()
+            && self.increment().is_some()
+            && self.numbering == other.numbering
     }
 
     /// Returns the increment of a counter.
     pub(crate) fn increment(&self) -> Option<u64> {
-        Some(self.tickets()?.increment)
+        Some(self.numbering.as_ref()?.ticket()?.increment())
     }
 
-    fn tickets(&self) -> Option<Tickets> {
-        match &self.space {
-            Space::Ticket(tickets) => Some(*tickets),
-            Space::Layout(_) | Space::Unknown => None,
-        }
+    /// Returns the layout and the worker IDs, if the IDs have one.
+    pub(crate) fn layout(&self) -> Option<(&Layout, &WorkerSet)> {
+        self.numbering.as_ref()?.snowflake()
     }
 
-    /// Returns the layout in text form, if the IDs have one.
-    pub(crate) fn layout(&self) -> Option<String> {
-        self.numbering().map(|numbering| numbering.layout().to_string())
-    }
-
-    /// Returns the number of the source's worker IDs, if its IDs have some.
-    pub(crate) fn worker_ids(&self) -> Option<usize> {
-        Some(self.numbering()?.workers().len())
-    }
-
-    fn numbering(&self) -> Option<&Numbering> {
-        match &self.space {
-            Space::Layout(numbering) => Some(numbering),
-            Space::Ticket(_) | Space::Unknown => None,
-        }
+    /// Returns the numbering of IDs that have a time.
+    fn timed(&self) -> Option<&Numbering> {
+        self.numbering.as_ref().filter(|numbering| !numbering.is_ticket())
     }
 
     /// Returns true if an ID comes after another one of the same tick and worker, with nothing between them: only their
@@ -227,98 +189,78 @@ impl Promise {
     /// # Errors
     /// [`Misplaced`] for the first ID that has none.
     pub(crate) fn positions(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
-        match &self.space {
-            Space::Layout(numbering) => place_in_layout(numbering, run, each),
-            &Space::Ticket(Tickets { increment, remainder }) => {
-                // A single ID's stride does not count: other protocols send none.
-                let is_apart = run.count > 1 && run.stride.max(1) != increment;
-                if is_apart || run.first % increment != remainder {
-                    return Err(Misplaced { id: run.first });
-                }
-                let start = run.first / increment;
-                each(Span { start, end: start.saturating_add(run.count.into()) });
-                Ok(())
-            }
-            Space::Unknown if run.stride == 1 || run.count == 1 => {
-                each(Span { start: run.first, end: run.first.saturating_add(run.count.into()) });
-                Ok(())
-            }
-            Space::Unknown => {
-                run.ids().for_each(|id| each(Span { start: id, end: id.saturating_add(1) }));
-                Ok(())
-            }
+        let start = self.position_of(run.first)?;
+        // A single ID's stride does not count: other protocols send none.
+        if run.count == 1 || self.is_consecutive(start, run) {
+            each(Span { start, end: start.saturating_add(run.count.into()) });
+            return Ok(());
         }
+        run.ids().try_for_each(|id| {
+            let start = self.position_of(id)?;
+            each(Span { start, end: start.saturating_add(1) });
+            Ok(())
+        })
+    }
+
+    /// Returns true if a run that begins at a position has the next ones, too.
+    fn is_consecutive(&self, start: u64, run: Run) -> bool {
+        let Some(numbering) = &self.numbering else { return run.stride == 1 };
+        let regular = numbering.run_at(Position(start), run.count.into());
+        regular.count == run.count && regular.stride == run.stride
+    }
+
+    fn position_of(&self, id: u64) -> Result<u64, Misplaced> {
+        let Some(numbering) = &self.numbering else { return Ok(id) };
+        let position = numbering.position_of(id).filter(|position| *position < numbering.end());
+        position.map(|position| position.0).ok_or(Misplaced { id })
     }
 
     /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the earliest tick.
     /// `None` where IDs have no time.
     pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
-        let numbering = self.numbering()?;
-        let tick_us = i64::try_from(numbering.layout().tick_ms()).ok()?.saturating_mul(1_000);
+        let tick_us = i64::try_from(self.timed()?.tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
     }
 
-    /// Returns the latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
-    pub(crate) fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
-        self.numbering()?;
-        Some(received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us))
+    /// Returns the earliest and the latest instant allowed for the IDs of a reply.
+    pub(crate) fn bounds_us(&self, sent_us: i64, received_us: i64, offset_us: i64) -> (i64, i64) {
+        let latest_us = received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us);
+        (self.earliest_us(sent_us, offset_us).unwrap_or(i64::MIN), latest_us)
     }
 
     /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time, or the ID is of another
     /// source.
     pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
-        let numbering = self.numbering()?;
-        let position = numbering.position_of(id)?;
-        Some(numbering.start_of(numbering.tick_of(position)).0)
+        self.date_us(self.position_of(id).ok()?)
     }
 
-    /// Returns the starts of the ticks of a run's first and last position, as [`instant_us`](Self::instant_us) does.
-    pub(crate) fn instants_us(&self, [first, last]: [u64; 2]) -> Option<[i64; 2]> {
-        let numbering = self.numbering()?;
-        let tick = numbering.tick_of(Position(first));
-        let first_us = numbering.start_of(tick).0;
-        // Nearly all runs lie within a tick.
-        let is_same = last < numbering.first_of(Tick(tick.0 + 1)).0;
-        let last_us =
-            if is_same { first_us } else { numbering.start_of(numbering.tick_of(Position(last))).0 };
-        Some([first_us, last_us])
-    }
-
-    /// Returns the earliest and the latest instant allowed for the IDs of a reply.
-    pub(crate) fn bounds_us(&self, sent_us: i64, received_us: i64, offset_us: i64) -> Option<(i64, i64)> {
-        self.earliest_us(sent_us, offset_us).zip(self.latest_us(received_us, offset_us))
+    /// Returns the start of a position's tick in Unix microseconds; `None` where IDs have no time.
+    pub(crate) fn date_us(&self, position: u64) -> Option<i64> {
+        let numbering = self.timed()?;
+        Some(numbering.start_of(numbering.tick_of(Position(position))).0)
     }
 
     /// Returns the first position of the tick at an instant; `None` where positions have no time.
     pub(crate) fn first_position_at(&self, instant_us: i64) -> Option<u64> {
-        let numbering = self.numbering()?;
+        let numbering = self.timed()?;
         Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
     }
 
     /// Returns the ID at a position (with 0 in its random fields).
     pub(crate) fn id_at(&self, position: u64) -> u64 {
-        match &self.space {
-            Space::Layout(numbering) => numbering.id_at(Position(position)),
-            Space::Ticket(Tickets { increment, remainder }) => {
-                position.saturating_mul(*increment).saturating_add(*remainder)
-            }
-            Space::Unknown => position,
-        }
+        self.numbering.as_ref().map_or(position, |numbering| numbering.id_at(Position(position)))
     }
 
     /// Returns the ID's worker ID if the source does not hold it.
     pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
-        let numbering = self.numbering()?;
-        let worker = numbering.layout().decode(id).ok()?.worker;
-        (!numbering.workers().contains(worker)).then_some(worker)
+        let (layout, workers) = self.layout()?;
+        let worker = layout.decode(id).ok()?.worker;
+        (!workers.contains(worker)).then_some(worker)
     }
 
     /// Returns an ID with its fields, for a person.
     pub(crate) fn describe(&self, id: u64) -> String {
-        let Some(numbering) = self.numbering() else {
-            return id.to_string();
-        };
-        let layout = numbering.layout();
+        let Some((layout, _)) = self.layout() else { return id.to_string() };
         match layout.decode(id) {
             Ok(decoded) => {
                 let fields = decoded.fields.iter().skip(1).map(|(name, value)| format!(" {name}={value}"));
@@ -329,51 +271,25 @@ impl Promise {
     }
 }
 
-impl Space {
-    fn row_mask(&self) -> Option<u64> {
-        let Self::Layout(numbering) = self else { return None };
-        let lowest = numbering.layout().fields().last()?;
-        let is_row = lowest.role() == Role::Sequence && lowest.values().is_power_of_two();
-        is_row.then(|| lowest.values() - 1)
+/// Returns the numbering of a source; `None` if INFO does not describe it.
+fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
+    if source.kind == Some(SourceKind::Ticket) {
+        let Some((increment, offset)) = source.increment.zip(source.offset) else { return Ok(None) };
+        let counter = TicketCounter::new(COUNTER, increment, offset);
+        return counter.map(|counter| Some(counter.into())).map_err(|reason| reason.to_string());
     }
-
-    fn of(source: &Source) -> Result<Self, LayoutError> {
-        if source.kind == Some(SourceKind::Ticket) {
-            let tickets = source.increment.filter(|&increment| increment > 0).map(|increment| Tickets {
-                increment,
-                remainder: source.offset.unwrap_or_default() % increment,
-            });
-            return Ok(tickets.map_or(Self::Unknown, Self::Ticket));
-        }
-        let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else {
-            return Ok(Self::Unknown);
-        };
-        let workers = WorkerSet::from_list(workers.iter().copied())?;
-        Ok(Self::Layout(Numbering::new(Layout::resolve(layout)?, workers)?))
-    }
+    let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else { return Ok(None) };
+    of_layout(layout, workers).map(Some).map_err(|reason| reason.to_string())
 }
 
-fn greatest_common_divisor(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { greatest_common_divisor(other, one % other) }
+fn of_layout(layout: &str, workers: &[u64]) -> Result<Numbering, LayoutError> {
+    Numbering::new(Layout::resolve(layout)?, WorkerSet::from_list(workers.iter().copied())?)
 }
 
-/// Places a run at once if its positions are consecutive, else ID by ID.
-fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
-    let position_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
-    let start = position_of(run.first)?;
-    let is_regular = || {
-        let regular = numbering.run_at(start, run.count.into());
-        regular.count == run.count && regular.stride == run.stride
-    };
-    if run.count == 1 || is_regular() {
-        each(Span { start: start.0, end: start.0 + u64::from(run.count) });
-        return Ok(());
-    }
-    run.ids().try_for_each(|id| {
-        let position = position_of(id)?.0;
-        each(Span { start: position, end: position + 1 });
-        Ok(())
-    })
+fn row_mask(numbering: &Numbering) -> Option<u64> {
+    let lowest = numbering.snowflake()?.0.fields().last()?;
+    let is_row = lowest.role() == Role::Sequence && lowest.values().is_power_of_two();
+    is_row.then(|| lowest.values() - 1)
 }
 
 #[cfg(test)]

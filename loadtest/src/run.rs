@@ -128,7 +128,7 @@ impl CannotRun {
     /// Returns 1 where the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::NoPromise(NoPromise::Layout { .. })
+            Self::NoPromise(NoPromise::Impossible { .. })
             | Self::Connections { .. }
             | Self::SameTickets { .. }
             | Self::SameWorkerId { .. } => 1,

@@ -74,11 +74,11 @@ impl ConnectionCheck {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
         // To find a position costs more than all else that is checked.
-        let [first, last] = match self.last {
+        let (first, last) = match self.last {
             Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {
                 let next = Checked { id: run.first, position: last.position + 1, ..last };
                 append(spans, Span { start: next.position, end: next.position + 1 });
-                [next; 2]
+                (next, next)
             }
             _ => self.place(promise, run, last_id, spans)?,
         };
@@ -92,7 +92,18 @@ impl ConnectionCheck {
         if promise.strict && run.first <= asked.above {
             return Err(Violation::Strict { received: asked.above, id: run.first });
         }
-        check_time(promise, asked, received, [first, last])
+        let Some(offset_us) = received.offset_us else { return Ok(()) };
+        // IDs of a run increase, so the first and the last bound the times of all.
+        let (earliest_us, latest_us) = promise.bounds_us(asked.sent_us, received.received_us, offset_us);
+        match (first.date_us, last.date_us) {
+            (Some(first_us), _) if first_us < earliest_us => {
+                Err(Violation::TooOld { id: first.id, by_us: earliest_us - first_us })
+            }
+            (_, Some(last_us)) if last_us > latest_us => {
+                Err(Violation::TooNew { id: last.id, by_us: last_us - latest_us })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Finds the positions and dates of a run. Returns its first and its last ID.
@@ -102,7 +113,7 @@ impl ConnectionCheck {
         run: Run,
         last_id: u64,
         spans: &mut Vec<Span>,
-    ) -> Result<[Checked; 2], Violation> {
+    ) -> Result<(Checked, Checked), Violation> {
         let (mut first_position, mut last_position) = (None, 0);
         let placed = promise.positions(run, |span| {
             first_position.get_or_insert(span.start);
@@ -113,14 +124,8 @@ impl ConnectionCheck {
             Some(worker) => Violation::Worker { id: misplaced.id, worker },
             None => Violation::Layout { id: misplaced.id, previous: self.last() },
         })?;
-        let positions = [first_position.unwrap_or_default(), last_position];
-        let dates_us = promise.instants_us(positions);
-        let checked = |id, index: usize| Checked {
-            id,
-            position: positions[index],
-            date_us: dates_us.map(|dates_us| dates_us[index]),
-        };
-        Ok([checked(run.first, 0), checked(last_id, 1)])
+        let checked = |id, position| Checked { id, position, date_us: promise.date_us(position) };
+        Ok((checked(run.first, first_position.unwrap_or_default()), checked(last_id, last_position)))
     }
 
     /// Ends the current reply.
@@ -144,30 +149,6 @@ fn last_of(run: &Run) -> Result<u64, Violation> {
         return Err(bad);
     }
     steps.checked_mul(run.stride).and_then(|length| length.checked_add(run.first)).ok_or(bad)
-}
-
-/// Checks the times of a run's first and last ID: IDs of a run increase, so these bound the times of all.
-fn check_time(
-    promise: &Promise,
-    asked: &Asked,
-    received: Received,
-    [first, last]: [Checked; 2],
-) -> Result<(), Violation> {
-    let (Some(offset_us), Some(first_us), Some(last_us)) = (received.offset_us, first.date_us, last.date_us)
-    else {
-        return Ok(());
-    };
-    let Some((earliest_us, latest_us)) = promise.bounds_us(asked.sent_us, received.received_us, offset_us)
-    else {
-        return Ok(());
-    };
-    if first_us < earliest_us {
-        return Err(Violation::TooOld { id: first.id, by_us: earliest_us - first_us });
-    }
-    if last_us > latest_us {
-        return Err(Violation::TooNew { id: last.id, by_us: last_us - latest_us });
-    }
-    Ok(())
 }
 
 /// Replies of neighbouring connections often continue each other, which leaves fewer spans to sort later.

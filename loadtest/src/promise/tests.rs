@@ -28,7 +28,7 @@ fn a_run_of_the_layout_is_one_span() {
 fn an_id_is_the_next_one_where_only_the_sequence_differs() {
     for (layout, workers) in [(TWITTER, "[33, 34]"), ("clearing", "[81]"), ("sonyflake", "[7]")] {
         let promise = promise(layout, workers);
-        let start = 5 * promise.numbering().expect("a layout").ids_per_tick();
+        let start = 5 * promise.numbering.as_ref().expect("a layout").ids_per_tick();
         let ids: Vec<u64> = (start..start + 9_000).map(|position| promise.id_at(position)).collect();
         for (index, pair) in ids.windows(2).enumerate() {
             if promise.is_next(pair[0], pair[1]) {
@@ -108,13 +108,13 @@ fn tickets_are_apart_by_the_remainders_that_info_says() {
 fn what_info_says_wrongly_is_refused() {
     let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":0,"name":"a","layout":"twitter","worker_ids":[1024]}]}"#;
     let info = Info::from_json(json).expect("sound JSON");
-    assert!(matches!(Promise::from_info(&info, None), Err(NoPromise::Layout { .. })));
+    assert!(matches!(Promise::from_info(&info, None), Err(NoPromise::Impossible { .. })));
     assert!(matches!(Promise::from_info(&info, Some("b")), Err(NoPromise::NoSource { .. })));
 }
 
 #[test]
 fn the_window_is_ten_milliseconds_back_and_ten_seconds_ahead_unless_said() {
     let promise = promise(TWITTER, "[0]");
-    assert_eq!(promise.earliest_us(1_000_000, 0), Some(1_000_000 - 10_000 - 1_000));
-    assert_eq!(promise.latest_us(1_000_000, 500), Some(1_000_000 + 10_000_000 + 500));
+    let bounds_us = promise.bounds_us(1_000_000, 2_000_000, 500);
+    assert_eq!(bounds_us, (1_000_000 - 10_000 - 1_000 - 500, 2_000_000 + 10_000_000 + 500));
 }

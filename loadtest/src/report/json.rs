@@ -201,8 +201,9 @@ fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
     add("version", Some(outcome.version.clone().unwrap_or_else(|| "unknown".to_owned())));
     add("started for this run", outcome.own_daemon.then(|| "yes".to_owned()));
     add("source", Some(promise.source_name.clone()));
+    let worker_ids = promise.layout().map(|(_, workers)| workers.len());
     let form = match (promise.layout(), promise.increment()) {
-        (Some(layout), _) => layout,
+        (Some((layout, _)), _) => layout.to_string(),
         (None, Some(increment)) => format!("tickets, increment {increment}"),
         (None, None) => UNKNOWN.to_owned(),
     };
@@ -210,7 +211,7 @@ fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
         figures.add(NOTE, "not checked", Unit::None, "times and workers: the layout is not known");
     }
     figures.add(TARGET, "layout", Unit::None, form);
-    figures.add_if(TARGET, "worker IDs", Unit::None, promise.worker_ids());
+    figures.add_if(TARGET, "worker IDs", Unit::None, worker_ids);
     figures.add_if(TARGET, "IDs of a request at most", Unit::None, Some(u64::from(promise.max_count)));
     figures.add_if(
         TARGET,
