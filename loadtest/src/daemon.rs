@@ -36,8 +36,11 @@ pub(crate) struct Daemon {
     directory: TempDir,
 }
 
-/// A process, its address, and its address for the other protocol.
-type Listening = (Child, Endpoint, Option<Endpoint>);
+/// The addresses that a daemon listens on, as in [`Daemon`].
+struct Addresses {
+    native: Endpoint,
+    front_end: Option<Endpoint>,
+}
 
 /// The ways to end a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +74,9 @@ impl Daemon {
     pub(crate) fn start(protocol: Protocol) -> Result<Self, NotStarted> {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
-        let any = "127.0.0.1:0".to_owned();
-        let front_end = protocol.is_front_end().then(|| any.clone());
-        let (child, native, front_end) = spawn(&binary, directory.path(), protocol, (any, front_end))?;
+        let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
+        let any = Addresses { front_end: protocol.is_front_end().then(|| any.clone()), native: any };
+        let (child, Addresses { native, front_end }) = spawn(&binary, directory.path(), protocol, &any)?;
         Ok(Self { child, native, front_end, protocol, binary, directory })
     }
 
@@ -89,8 +92,8 @@ impl Daemon {
                 self.child.wait()?;
             }
         }
-        let listen = (self.native.to_string(), self.front_end.as_ref().map(ToString::to_string));
-        (self.child, ..) = spawn(&self.binary, self.directory.path(), self.protocol, listen)?;
+        let listen = Addresses { native: self.native.clone(), front_end: self.front_end.clone() };
+        (self.child, _) = spawn(&self.binary, self.directory.path(), self.protocol, &listen)?;
         Ok(())
     }
 
@@ -126,8 +129,8 @@ fn spawn(
     binary: &Path,
     directory: &Path,
     protocol: Protocol,
-    (listen, front_end): (String, Option<String>),
-) -> Result<Listening, NotStarted> {
+    listen: &Addresses,
+) -> Result<(Child, Addresses), NotStarted> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
@@ -136,10 +139,10 @@ fn spawn(
             command.env_remove(name);
         }
     }
-    command.args(["serve", "--listen", &listen, "--layout", "twitter", "--worker-id"]);
+    command.args(["serve", "--listen", &listen.native.to_string(), "--layout", "twitter", "--worker-id"]);
     command.arg(WORKER_ID.to_string()).arg("--state-dir").arg(directory.join("state"));
-    if let Some(front_end) = &front_end {
-        command.arg(format!("--{}", protocol.name())).arg(front_end);
+    if let Some(front_end) = &listen.front_end {
+        command.arg(format!("--{}={front_end}", protocol.name()));
     }
     // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
@@ -151,13 +154,14 @@ fn spawn(
     command.process_group(0);
     command.stdout(Stdio::piped()).stderr(File::create(&stderr)?);
     let mut child = command.spawn()?;
-    let lines = child.stdout.take().map(|stdout| first_lines(stdout, 1 + usize::from(front_end.is_some())));
+    let listeners = 1 + usize::from(listen.front_end.is_some());
+    let lines = child.stdout.take().map(|stdout| first_lines(stdout, listeners));
     let on = |name: &str| {
         let found = lines.iter().flatten().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "));
         found.and_then(|address| address.trim().parse().ok())
     };
     if let Some(native) = on("listening") {
-        return Ok((child, native, front_end.and_then(|_| on(protocol.name()))));
+        return Ok((child, Addresses { native, front_end: on(protocol.name()) }));
     }
     let _ = child.kill();
     child.wait()?;

@@ -16,8 +16,8 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Info};
 
 use crate::measure::Fault;
-use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR, Token};
-pub(crate) use http::ROW as HTTP;
+use crate::target::{Conversation, NoTarget, OTHER_ERROR, Token};
+pub(crate) use http::{ROW as HTTP, get};
 
 /// The most bytes of an incomplete reply: apart from IDs, and for each ID.
 const MAX_REPLY_SIZE: usize = 64 * 1024;
@@ -33,16 +33,18 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The help of its option.
     pub(crate) help: &'static str,
+    /// The protocol, for a target that speaks another one.
+    pub(crate) protocol: &'static str,
     pub(crate) token: TokenPlace,
     /// Greets a target. The name is that of the source to draw from.
-    pub(crate) meet: fn(&mut Conversation, &Access, Option<&str>) -> Result<Met, NoTarget>,
+    pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, NoTarget>,
 }
 
 /// The place where a protocol has the token.
 #[derive(Debug)]
 pub(crate) enum TokenPlace {
     /// At the start of each connection.
-    First(fn(&mut Conversation, &Token) -> Result<(), NoTarget>),
+    First(fn(&mut Conversation<'_>, &Token) -> Result<(), NoTarget>),
     EachRequest,
     Nowhere,
 }
@@ -106,18 +108,6 @@ pub(crate) struct Met {
     pub(crate) version: Option<String>,
 }
 
-/// Gets a path by HTTP. Returns the status and the body.
-///
-/// # Errors
-/// [`NoTarget`] if the answer is no HTTP, or does not come.
-pub(crate) fn get(
-    conversation: &mut Conversation,
-    access: &Access,
-    path: &str,
-) -> Result<(u64, Vec<u8>), NoTarget> {
-    http::get(conversation, path, &http::headers(access))
-}
-
 /// Refuses a reply that grows without an end.
 ///
 /// # Errors
@@ -144,6 +134,11 @@ fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let end = bytes.iter().position(|&byte| byte == b'\n')?;
     let line = &bytes[..end];
     Some((line.strip_suffix(b"\r").unwrap_or(line), end + 1))
+}
+
+/// Waits for the next line of an answer.
+fn next_line(conversation: &mut Conversation<'_>) -> Result<Vec<u8>, NoTarget> {
+    conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

@@ -4,69 +4,45 @@ mod access;
 mod metrics;
 mod stream;
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use snowbank_client::Endpoint;
 use snowbank_client::protocol::collect::{InfoCollector, Progress};
 use snowbank_client::protocol::{ErrorCode, Info, request};
-use snowbank_client::tls;
 
 use crate::machine::owner::Owner;
 use crate::units::printable;
 pub(crate) use access::{Access, Conversation, Token};
-pub(crate) use metrics::{Metrics, MetricsUrl, Used};
+pub(crate) use metrics::{Metrics, Used};
 pub(crate) use stream::Stream;
 
 /// The time limit of a connection, and of the answer to INFO after it.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reason why there is no target to load.
+/// The reason why there is no target to load, in one line.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoTarget {
-    /// Nothing listens there.
-    #[error("cannot connect to {address}: {reason}")]
-    Unreachable { address: String, reason: io::Error },
-    /// It ended the connection before it answered.
-    #[error(
-        "{address} closed the connection without an answer: another protocol, a token that it asks for, or a \
-         connection limit"
-    )]
-    Closed { address: String },
-    /// It did not answer.
-    #[error("{address} did not answer within {GREETING_TIMEOUT:?}: another protocol, or it hangs")]
-    Silent { address: String },
-    /// It answered something else.
-    #[error("{address} does not speak snowbank's protocol, version 1: {reason}")]
-    OtherProtocol { address: String, reason: String },
-    /// It answers, but not so that it can be loaded.
-    #[error("{address}: {reason}")]
-    Unusable { address: String, reason: String },
-    /// It wants a token, and has seen none or a wrong one.
-    #[error("{address} refused: {message}; {advice}")]
-    Unauthorized { address: String, message: String, advice: &'static str },
-    /// It refused.
-    #[error("{address} refused: {name}: {message}")]
-    Refused { address: String, name: String, message: String },
+#[error("{line}")]
+pub(crate) struct NoTarget {
+    line: String,
+    is_limit_here: bool,
 }
 
 impl NoTarget {
     /// Returns true if this machine has no more open files or local ports: the target is not at fault.
     pub(crate) fn is_limit_here(&self) -> bool {
-        use rustix::io::Errno;
-        let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
-        let Self::Unreachable { reason, .. } = self else { return false };
-        reason.raw_os_error().is_some_and(|code| limits.contains(&code))
+        self.is_limit_here
     }
 
-    fn no_answer(address: &str, error: &io::Error) -> Self {
-        let address = address.to_owned();
-        if let Some(reason) = tls::explain(error) {
-            return Self::Unusable { address, reason };
-        }
-        match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Self::Silent { address },
-            _ => Self::Closed { address },
-        }
+    fn new(line: String) -> Self {
+        Self { line, is_limit_here: false }
+    }
+
+    fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Self {
+        let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+        let is_limit_here = reason.raw_os_error().is_some_and(|code| limits.contains(&code));
+        Self { line: format!("cannot connect to {endpoint}: {reason}"), is_limit_here }
     }
 }
 
@@ -78,12 +54,8 @@ pub(crate) fn greet(access: &Access) -> Result<(Info, Owner), NoTarget> {
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
-    let address = access.endpoint.to_string();
-    let other = |reason: String| NoTarget::OtherProtocol { address: address.clone(), reason };
-    while conversation.next_reply(|reply| collector.add(&reply).map_err(|bad| other(bad.to_string())))?
-        == Progress::More
-    {}
-    let mut info = collector.finish().map_err(|bad| other(bad.to_string()))?;
+    while conversation.next_reply(|reply| collector.add(reply))? == Progress::More {}
+    let mut info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
     info.version = info.version.map(|version| printable(&version));
     Ok((info, conversation.owner()))
 }

@@ -15,7 +15,7 @@ use crate::frontend::{self, Row, TokenPlace};
 use crate::judge::Latency;
 use crate::scenario::{Drive, Protocol, Scenario};
 use crate::schedule::Arrivals;
-use crate::target::{Metrics, MetricsUrl, Token};
+use crate::target::{Metrics, Token};
 use crate::units::counted;
 use crate::value::{Mix, Time};
 
@@ -59,7 +59,7 @@ pub(super) struct Load {
     /// The daemon's metrics, as http://host:9660/metrics: for the processor time and memory of a daemon on another machine;
     /// once for each --address
     #[arg(long, value_name = "URL", requires = "address")]
-    metrics: Vec<MetricsUrl>,
+    metrics: Vec<Metrics>,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
     #[arg(long, value_name = "FILE", requires = "address")]
     token_file: Option<PathBuf>,
@@ -176,7 +176,7 @@ impl Load {
             metrics,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
-            protocol: self.front_ends.protocol(),
+            protocol: self.front_ends.chosen.0.map_or(Protocol::Snowbank, Protocol::FrontEnd),
             tls,
             info: self.front_ends.info.clone(),
             drive,
@@ -202,9 +202,10 @@ impl Load {
                 )));
             }
         }
-        let endpoints = self.metrics.iter().map(|url| &url.endpoint);
+        let mut metrics = self.metrics.clone();
+        let endpoints = metrics.iter().map(|metrics| &metrics.access.endpoint);
         let tls = self.tls.connector(self.address.iter().chain(&self.front_ends.info).chain(endpoints))?;
-        let metrics = self.metrics.iter().map(|url| Metrics::new(url, tls.clone())).collect();
+        metrics.iter_mut().for_each(|metrics| metrics.access.tls.clone_from(&tls));
         Ok((tls, metrics))
     }
 
@@ -237,12 +238,6 @@ impl TlsOptions {
             files = files.server_name(name);
         }
         files.read().map(Some).map_err(Failure::usage)
-    }
-}
-
-impl FrontEnds {
-    fn protocol(&self) -> Protocol {
-        self.chosen.0.map_or(Protocol::Snowbank, Protocol::FrontEnd)
     }
 }
 

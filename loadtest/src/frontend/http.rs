@@ -12,8 +12,13 @@ use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, code_of, nu
 use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR};
 use crate::units::printable;
 
-pub(crate) static ROW: Row =
-    Row { name: "http", help: "By HTTP: GET /v1/ids", token: TokenPlace::EachRequest, meet };
+pub(crate) static ROW: Row = Row {
+    name: "http",
+    help: "By HTTP: GET /v1/ids",
+    protocol: "HTTP",
+    token: TokenPlace::EachRequest,
+    meet,
+};
 
 /// The longest head of a reply.
 const MAX_HEAD_SIZE: usize = 16 * 1024;
@@ -36,32 +41,29 @@ struct Reply<'a> {
 }
 
 /// Reads the sources of Snowbank.
-fn meet(conversation: &mut Conversation, access: &Access, source: Option<&str>) -> Result<Met, NoTarget> {
-    let headers = headers(access);
-    let (status, body) = get(conversation, "/v1/sources", &headers)?;
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+    let (status, body) = get(conversation, "/v1/sources")?;
     if matches!(status, 401 | 403 | 429 | 503) {
-        let refusal = refusal(status, &body);
-        return Err(conversation.refused(refusal.code, &refusal.words));
+        return Err(conversation.refused(&refusal(status, &body)));
     }
     let info = Info::from_json(&body).ok().filter(|_| status == 200);
-    let Some(info) = info else { return Err(conversation.not_that("HTTP with /v1/sources", &body)) };
-    let named = source
-        .or_else(|| info.sources.iter().find(|source| source.index == 0).map(|source| source.name.as_str()));
-    let named = named.map(|name| format!("&source={}", in_query(name))).unwrap_or_default();
-    let front_end = Http::of("GET /v1/ids?count=", &named, &headers);
+    let Some(info) = info else { return Err(conversation.answered(&body)) };
+    let first = || info.sources.iter().find(|source| source.index == 0).map(|source| source.name.as_str());
+    let source = source.or_else(first);
+    let query = source.map(|name| form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>());
+    let query = query.map(|name| format!("&source={name}")).unwrap_or_default();
+    let front_end = Http::of("GET /v1/ids?count=", &query, &headers(conversation.access));
     let version = info.version.clone();
     Ok(Met { front_end: Arc::new(front_end), info: Some(info), version })
 }
 
-pub(super) fn get(
-    conversation: &mut Conversation,
-    path: &str,
-    headers: &[u8],
-) -> Result<(u64, Vec<u8>), NoTarget> {
-    conversation.send(|out| {
-        out.extend_from_slice(format!("GET {path}").as_bytes());
-        out.extend_from_slice(headers);
-    })?;
+/// Gets a path. Returns the status and the body.
+///
+/// # Errors
+/// [`NoTarget`] if the answer is no HTTP, or does not come.
+pub(crate) fn get(conversation: &mut Conversation<'_>, path: &str) -> Result<(u64, Vec<u8>), NoTarget> {
+    let headers = headers(conversation.access);
+    conversation.send(|out| out.extend([b"GET ", path.as_bytes(), &headers].concat()))?;
     conversation.next(|bytes| {
         let found = reply(bytes)?;
         Ok(found.map(|(reply, size)| ((reply.status, reply.body.into_owned()), size)))
@@ -69,7 +71,7 @@ pub(super) fn get(
 }
 
 /// Returns the end of a request's first line, and its headers.
-pub(super) fn headers(access: &Access) -> Vec<u8> {
+fn headers(access: &Access) -> Vec<u8> {
     let host = match &access.endpoint {
         Endpoint::Unix(_) => "localhost".to_owned(),
         Endpoint::Tcp { .. } | Endpoint::Tls { .. } => {
@@ -84,15 +86,6 @@ pub(super) fn headers(access: &Access) -> Vec<u8> {
     }
     headers.extend_from_slice(b"\r\n");
     headers
-}
-
-/// Encodes a name for a query.
-fn in_query(name: &str) -> String {
-    let each = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    name.bytes().map(each).collect()
 }
 
 impl Http {

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use snowbank_client::layout::Run;
 
 use super::{
-    At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, line, number, push, refusal_in, unreadable,
+    At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, line, next_line, number, push, refusal_in,
+    unreadable,
 };
 use crate::measure::Fault;
-use crate::target::{Access, Conversation, NoTarget};
+use crate::target::{Conversation, NoTarget};
 use crate::units::printable;
 
 pub(super) static ROW: Row = Row {
     name: "memcached",
     help: "By memcached's text protocol: a get of as many keys as IDs",
+    protocol: "memcached's text protocol",
     token: TokenPlace::Nowhere,
     meet,
 };
@@ -24,8 +26,6 @@ const MAX_GET_SIZE: usize = 64 * 1024;
 /// The key for a target that ignores keys.
 const ANY_KEY: &str = "id";
 
-const PROTOCOL: &str = "memcached's text protocol";
-
 /// The key that is asked for.
 #[derive(Debug)]
 pub(super) struct Memcached {
@@ -33,18 +33,18 @@ pub(super) struct Memcached {
 }
 
 /// Asks for an ID: a key that was never set has a value.
-fn meet(conversation: &mut Conversation, _: &Access, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
     let answer = ask(conversation, &format!("get {key}"))?;
     if let Some(refusal) = refusal(&answer) {
-        return Err(conversation.refused(refusal.code, &refusal.words));
+        return Err(conversation.refused(&refusal));
     }
     if !answer.starts_with(b"VALUE ") {
-        return Err(conversation.not_that(PROTOCOL, &answer));
+        return Err(conversation.answered(&answer));
     }
     // Its digits, and END.
     for _ in 0..2 {
-        conversation.next(|bytes| Ok(line(bytes).map(|(_, size)| ((), size))))?;
+        next_line(conversation)?;
     }
     let version = ask(conversation, "version")?;
     let version = version.strip_prefix(b"VERSION ").map(|name| printable(&String::from_utf8_lossy(name)));
@@ -52,9 +52,9 @@ fn meet(conversation: &mut Conversation, _: &Access, source: Option<&str>) -> Re
 }
 
 /// Sends a command and returns the first line of its answer.
-fn ask(conversation: &mut Conversation, command: &str) -> Result<Vec<u8>, NoTarget> {
+fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, NoTarget> {
     conversation.send(|out| out.extend_from_slice(format!("{command}\r\n").as_bytes()))?;
-    conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
+    next_line(conversation)
 }
 
 /// Returns the refusal in a line, if it is one.

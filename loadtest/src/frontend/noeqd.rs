@@ -6,11 +6,12 @@ use std::sync::Arc;
 use snowbank_client::layout::Run;
 
 use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, push};
-use crate::target::{Access, Conversation, NoTarget, Token};
+use crate::target::{Conversation, NoTarget, Token};
 
 pub(super) static ROW: Row = Row {
     name: "noeqd",
     help: "By noeqd's protocol: a byte for up to 255 IDs",
+    protocol: "noeqd's protocol",
     token: TokenPlace::First(authorize),
     meet,
 };
@@ -23,7 +24,7 @@ const ID_SIZE: usize = 8;
 pub(super) struct Noeqd;
 
 /// Sends 0, the size of the token and the token, which get no answer.
-fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
+fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), NoTarget> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
         return Err(conversation.cannot("noeqd has no place for a token of more than 255 bytes"));
     };
@@ -34,7 +35,7 @@ fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTar
 }
 
 /// Asks for an ID: nothing else has an answer.
-fn meet(conversation: &mut Conversation, _: &Access, _: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, NoTarget> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
     Ok(Met { front_end: Arc::new(Noeqd), info: None, version: None })

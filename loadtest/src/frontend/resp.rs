@@ -2,10 +2,12 @@
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, line, number, push, refusal_in, unreadable};
+use super::{
+    At, FrontEnd, Met, Part, Read, Row, TokenPlace, line, next_line, number, push, refusal_in, unreadable,
+};
 use crate::check::Violation;
 use crate::measure::Fault;
-use crate::target::{Access, Conversation, NoTarget, Token};
+use crate::target::{Conversation, NoTarget, Token};
 use crate::units::printable;
 
 use std::sync::{Arc, LazyLock};
@@ -13,11 +15,10 @@ use std::sync::{Arc, LazyLock};
 pub(super) static ROW: Row = Row {
     name: "resp",
     help: "By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a key of the run's own",
+    protocol: "the RESP of Snowbank or Redis",
     token: TokenPlace::First(authorize),
     meet,
 };
-
-const PROTOCOL: &str = "the RESP of Snowbank or Redis";
 
 /// The key of a Redis that this process counts with, in all its runs. No other client uses it.
 static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
@@ -37,63 +38,49 @@ pub(super) enum Resp {
     Counter(&'static str),
 }
 
-fn authorize(conversation: &mut Conversation, token: &Token) -> Result<(), NoTarget> {
-    conversation.send(|out| command(out, &[b"AUTH", token.bytes()]))?;
-    expect_line(conversation, b"+OK")
+fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), NoTarget> {
+    expect(conversation, &[b"AUTH", token.bytes()], b"+OK")
 }
 
 /// Knows Snowbank and Redis by their INFO.
-fn meet(conversation: &mut Conversation, _: &Access, source: Option<&str>) -> Result<Met, NoTarget> {
-    conversation.send(|out| command(out, &[b"INFO", b"server"]))?;
-    let text = conversation.next(|bytes| match bytes.first() {
-        None => Ok(None),
-        Some(b'$' | b'=') => Ok(bulk(bytes).map(|(text, size)| (text.to_vec(), size))),
-        Some(_) => Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))),
-    })?;
-    if let Some(words) = text.strip_prefix(b"-") {
-        return Err(refusal(conversation, words));
-    }
-    let text = String::from_utf8_lossy(&text).into_owned();
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+    let head = ask(conversation, &[b"INFO", b"server"])?;
+    let length = head.strip_prefix(b"$").or(head.strip_prefix(b"=")).and_then(number);
+    let Some(length) = length else { return Err(conversation.answered(&head)) };
+    let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
+    let text = conversation.next(|bytes| Ok(bytes.get(..size).map(|text| (text.to_vec(), size))))?;
+    let text = String::from_utf8_lossy(&text);
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let (front_end, version) = match (value("snowbank_version:"), value("redis_version:")) {
         (Some(version), _) => (Resp::Source(source.map(str::to_owned)), printable(version)),
         (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", printable(version))),
-        (None, None) => return Err(conversation.not_that(PROTOCOL, text.as_bytes())),
+        (None, None) => return Err(conversation.answered(text.as_bytes())),
     };
     Ok(Met { front_end: Arc::new(front_end), info: None, version: Some(version) })
 }
 
 /// Makes the key, or keeps its number, and has Redis remove it later.
-fn make_counter(conversation: &mut Conversation) -> Result<Resp, NoTarget> {
-    conversation.send(|out| command(out, &[b"SET", KEY.as_bytes(), b"0", b"NX"]))?;
+fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, NoTarget> {
     // Null if it was there.
-    let made = answer(conversation)?;
-    if let Some(words) = made.strip_prefix(b"-") {
-        return Err(refusal(conversation, words));
-    }
-    conversation.send(|out| command(out, &[b"EXPIRE", KEY.as_bytes(), KEY_SECONDS]))?;
-    expect_line(conversation, b":1")?;
+    ask(conversation, &[b"SET", KEY.as_bytes(), b"0", b"NX"])?;
+    expect(conversation, &[b"EXPIRE", KEY.as_bytes(), KEY_SECONDS], b":1")?;
     Ok(Resp::Counter(KEY.as_str()))
 }
 
-/// Waits for this line.
-fn expect_line(conversation: &mut Conversation, expected: &[u8]) -> Result<(), NoTarget> {
-    let found = answer(conversation)?;
-    match found.strip_prefix(b"-") {
-        _ if found == expected => Ok(()),
-        Some(words) => Err(refusal(conversation, words)),
-        None => Err(conversation.not_that(PROTOCOL, &found)),
+/// Sends a command, and waits for this line.
+fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8]) -> Result<(), NoTarget> {
+    let found = ask(conversation, words)?;
+    if found == expected { Ok(()) } else { Err(conversation.answered(&found)) }
+}
+
+/// Sends a command, and returns the first line of its answer. An error is a refusal.
+fn ask(conversation: &mut Conversation<'_>, words: &[&[u8]]) -> Result<Vec<u8>, NoTarget> {
+    conversation.send(|out| command(out, words))?;
+    let answer = next_line(conversation)?;
+    match answer.strip_prefix(b"-") {
+        Some(words) => Err(conversation.refused(&refusal_in(words))),
+        None => Ok(answer),
     }
-}
-
-/// Returns the next line.
-fn answer(conversation: &mut Conversation) -> Result<Vec<u8>, NoTarget> {
-    conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
-}
-
-fn refusal(conversation: &Conversation, words: &[u8]) -> NoTarget {
-    let refusal = refusal_in(words);
-    conversation.refused(refusal.code, &refusal.words)
 }
 
 impl FrontEnd for Resp {

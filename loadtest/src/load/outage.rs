@@ -97,7 +97,6 @@ fn replace(epoll: &OwnedFd, place: &mut Connection, index: usize, stream: Stream
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -106,13 +105,13 @@ mod tests {
     fn a_connection_that_cannot_be_watched_takes_no_place() {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
         let (first, second) = UnixStream::pair().expect("a connection");
-        let mut place = Connection::new(Stream::Unix(first), 0);
+        let mut place = Connection::new(Stream::plain(first), 0);
         // The kernel watches no file.
         let file = tempfile::tempfile().expect("a file");
-        let unwatchable = Stream::Tcp(TcpStream::from(OwnedFd::from(file)));
+        let unwatchable = Stream::plain(OwnedFd::from(file));
         replace(&epoll, &mut place, 0, unwatchable).expect_err("no socket");
         assert!(!place.is_reopened);
-        replace(&epoll, &mut place, 0, Stream::Unix(second)).expect("a socket");
+        replace(&epoll, &mut place, 0, Stream::plain(second)).expect("a socket");
         assert!(place.is_reopened);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn approach(
             check_distinct((&targets[index], &one.promise), (address, &other.promise))?;
         }
     }
-    scenario.metrics.iter().try_for_each(|metrics| metrics.read().map(|_| ()))?;
+    scenario.metrics.iter().try_for_each(|metrics| metrics.check())?;
     Ok((greeted, connect_all(targets, scenario)?))
 }
 
@@ -104,7 +104,7 @@ fn greet_front_end(
     let mut promise = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     let named = promise.as_ref().map(|promise| promise.source_name.clone());
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
-    let met = (row.meet)(&mut conversation, access, named.as_deref().or(source))?;
+    let met = (row.meet)(&mut conversation, named.as_deref().or(source))?;
     if promise.is_none() {
         promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     }

@@ -1,17 +1,19 @@
 //! Opens a connection to a target: connects, makes the handshake of TLS, and sends the token.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
+use snowbank_client::protocol::collect::BadReply;
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
-use snowbank_client::tls::Connector;
+use snowbank_client::tls::{self, Connector};
 
 use super::{NoTarget, Stream, code_name};
-use crate::frontend::{Row, TokenPlace};
+use crate::frontend::{Refusal, Row, TokenPlace};
 use crate::machine::owner::Owner;
 use crate::scenario::Protocol;
 use crate::units::printable;
@@ -88,24 +90,22 @@ impl Access {
 }
 
 /// Blocking requests and replies on a new connection, all before one deadline.
-pub(crate) struct Conversation {
-    pub(super) stream: Stream,
-    address: String,
-    has_token: bool,
+pub(crate) struct Conversation<'a> {
+    stream: Stream,
+    pub(crate) access: &'a Access,
+    timeout: Duration,
     deadline: Instant,
     /// Bytes received and not parsed yet.
     input: Vec<u8>,
 }
 
-impl Conversation {
+impl<'a> Conversation<'a> {
     /// Connects and sends the token if there is one.
-    pub(crate) fn begin(access: &Access, timeout: Duration) -> Result<Self, NoTarget> {
-        let address = access.endpoint.to_string();
+    pub(crate) fn begin(access: &'a Access, timeout: Duration) -> Result<Self, NoTarget> {
         let deadline = Instant::now() + timeout;
-        let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout)
-            .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
-        let has_token = access.token.is_some();
-        let mut conversation = Self { stream, address, has_token, deadline, input: Vec::new() };
+        let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout);
+        let stream = stream.map_err(|reason| NoTarget::unreachable(&access.endpoint, &reason))?;
+        let mut conversation = Self { stream, access, timeout, deadline, input: Vec::new() };
         if let Some(token) = &access.token {
             match access.protocol {
                 Protocol::Snowbank => conversation.authorize(token)?,
@@ -124,8 +124,7 @@ impl Conversation {
             let encoded = request::encode_auth(out, 0, token.bytes());
             debug_assert!(encoded.is_ok(), "its size was checked when it was read");
         })?;
-        let other = self.other("something else than an answer to AUTH came");
-        self.next_reply(|reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(other) })
+        self.next_reply(|reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
     }
 
     /// Returns the process at the other end.
@@ -137,7 +136,7 @@ impl Conversation {
         let mut bytes = Vec::new();
         encode(&mut bytes);
         self.limit_wait()?;
-        self.stream.write_all(&bytes).map_err(|error| NoTarget::no_answer(&self.address, &error))
+        self.stream.write_all(&bytes).map_err(|error| self.no_answer(&error))
     }
 
     /// Waits until `take` finds something in the bytes received, and drops as many as it takes.
@@ -152,50 +151,48 @@ impl Conversation {
                     return Ok(taken);
                 }
                 Ok(None) if self.input.len() > MAX_GREETING_SIZE => {
-                    return Err(self.cannot("it answered without end"));
+                    return Err(self.other("it answered without end"));
                 }
                 Ok(None) => self.read_more()?,
-                Err(reason) => return Err(self.cannot(&format!("it answered with {reason}"))),
+                Err(reason) => return Err(self.other(&format!("it answered with {reason}"))),
             }
         }
     }
 
-    /// Waits for the next reply; an error reply is an error.
+    /// Waits for the next reply in Snowbank's own protocol; an error reply is an error.
     pub(super) fn next_reply<T>(
         &mut self,
-        take: impl FnOnce(Reply<'_>) -> Result<T, NoTarget>,
+        mut take: impl FnMut(&Reply<'_>) -> Result<T, BadReply>,
     ) -> Result<T, NoTarget> {
-        loop {
-            match reply::parse(&self.input) {
-                Parsed::Incomplete => self.read_more()?,
-                Parsed::BadLength(length) => {
-                    return Err(self.other(&format!("a frame of {length} bytes came")));
+        let taken = self.next(|bytes| match reply::parse(bytes) {
+            Parsed::Incomplete => Ok(None),
+            Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),
+            Parsed::Frame { content, consumed, .. } => match content.map_err(|fault| fault.to_string())? {
+                Reply::Error(error) => {
+                    let words = Cow::Owned(error.message.to_vec());
+                    Ok(Some((Err(Refusal { code: error.code, words }), consumed)))
                 }
-                Parsed::Frame { content: Err(fault), .. } => return Err(self.other(&fault.to_string())),
-                Parsed::Frame { content: Ok(Reply::Error(error)), .. } => {
-                    return Err(self.refused(error.code, error.message));
+                reply => {
+                    let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
+                    Ok(Some((Ok(taken), consumed)))
                 }
-                Parsed::Frame { content: Ok(reply), consumed, .. } => {
-                    let taken = take(reply);
-                    self.input.drain(..consumed);
-                    return taken;
-                }
-            }
-        }
+            },
+        })?;
+        taken.map_err(|refusal| self.refused(&refusal))
     }
 
     fn read_more(&mut self) -> Result<(), NoTarget> {
         let mut chunk = [0; 4_096];
         self.limit_wait()?;
         match self.stream.read(&mut chunk) {
-            Ok(0) if self.input.is_empty() => Err(NoTarget::Closed { address: self.address.clone() }),
-            Ok(0) => Err(self.other("it closed the connection within a frame")),
+            Ok(0) if self.input.is_empty() => Err(self.no_answer(&ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(self.other("it closed the connection within an answer")),
             Ok(size) => {
                 self.input.extend_from_slice(&chunk[..size]);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(NoTarget::no_answer(&self.address, &error)),
+            Err(error) => Err(self.no_answer(&error)),
         }
     }
 
@@ -204,37 +201,58 @@ impl Conversation {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =
             if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { self.stream.set_timeout(left) };
-        limited.map_err(|error| NoTarget::no_answer(&self.address, &error))
+        limited.map_err(|error| self.no_answer(&error))
     }
 
-    pub(super) fn other(&self, reason: &str) -> NoTarget {
-        NoTarget::OtherProtocol { address: self.address.clone(), reason: reason.to_owned() }
+    fn no_answer(&self, error: &io::Error) -> NoTarget {
+        if let Some(reason) = tls::explain(error) {
+            return self.cannot(&reason);
+        }
+        let address = &self.access.endpoint;
+        NoTarget::new(match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                format!("{address} did not answer within {:?}: another protocol, or it hangs", self.timeout)
+            }
+            _ => format!(
+                "{address} closed the connection without an answer: another protocol, a token that it asks for, or a \
+                 connection limit"
+            ),
+        })
     }
 
     /// Returns the error of a target that cannot be loaded.
     pub(crate) fn cannot(&self, reason: &str) -> NoTarget {
-        NoTarget::Unusable { address: self.address.clone(), reason: reason.to_owned() }
+        NoTarget::new(format!("{}: {reason}", self.access.endpoint))
+    }
+
+    /// Returns the error of a target that speaks another protocol.
+    pub(super) fn other(&self, reason: &str) -> NoTarget {
+        let protocol = match self.access.protocol {
+            Protocol::Snowbank | Protocol::Echo => "snowbank's protocol, version 1",
+            Protocol::FrontEnd(row) => row.protocol,
+        };
+        NoTarget::new(format!("{} does not speak {protocol}: {reason}", self.access.endpoint))
     }
 
     /// Returns the error of a target that speaks another protocol, with the start of its answer.
-    pub(crate) fn not_that(&self, protocol: &str, answer: &[u8]) -> NoTarget {
+    pub(crate) fn answered(&self, answer: &[u8]) -> NoTarget {
         let line = answer.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let begin = printable(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));
-        self.cannot(&format!("it does not speak {protocol}: it answered {begin:?}"))
+        self.other(&format!("it answered {begin:?}"))
     }
 
     /// Returns the error of a refusal, with advice if the token is the reason.
-    pub(crate) fn refused(&self, code: u16, words: &[u8]) -> NoTarget {
-        let address = self.address.clone();
-        let message = printable(&String::from_utf8_lossy(words));
-        if code != ErrorCode::Unauthorized.to_u16() {
-            return NoTarget::Refused { address, name: code_name(code), message };
+    pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> NoTarget {
+        let (address, words) = (&self.access.endpoint, printable(&String::from_utf8_lossy(&refusal.words)));
+        if refusal.code != ErrorCode::Unauthorized.to_u16() {
+            return NoTarget::new(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }
-        let advice = match self.has_token {
-            true => "name the file of another token",
-            false => "give its token with --token-file",
+        let advice = if self.access.token.is_some() {
+            "name the file of another token"
+        } else {
+            "give its token with --token-file"
         };
-        NoTarget::Unauthorized { address, message, advice }
+        NoTarget::new(format!("{address} refused: {words}; {advice}"))
     }
 }
 

@@ -5,33 +5,25 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
-use snowbank_client::tls::Connector;
 
-use super::{Access, Conversation, NoTarget};
+use super::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
 use crate::frontend;
 use crate::scenario::Protocol;
 
 /// The path if the URL has none.
 const PATH: &str = "/metrics";
 
-/// The time limit of an answer: a figure that comes later belongs to another second.
+/// The time limit of an answer under load: a figure that comes later belongs to another second.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The names that Prometheus' own clients use, too.
 const CPU: &str = "process_cpu_seconds_total";
 const MEMORY: &str = "process_resident_memory_bytes";
 
-/// The place of a daemon's metrics. Written `http://host:9660/metrics`, `https://…`, or as an address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MetricsUrl {
-    pub(crate) endpoint: Endpoint,
-    path: String,
-}
-
-/// A daemon's metrics, and the way to them.
+/// A daemon's metrics, and the way to them. Written `http://host:9660/metrics`, `https://…`, or as an address.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
-    access: Access,
+    pub(crate) access: Access,
     path: String,
 }
 
@@ -44,7 +36,7 @@ pub(crate) struct Used {
     pub(crate) memory: Option<u64>,
 }
 
-impl FromStr for MetricsUrl {
+impl FromStr for Metrics {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -53,7 +45,7 @@ impl FromStr for MetricsUrl {
             (_, Some(rest)) => (rest, "tls:", ":443"),
             _ => {
                 let endpoint = Endpoint::of_admin(text).map_err(|error| error.to_string())?;
-                return Ok(Self { endpoint, path: PATH.to_owned() });
+                return Ok(Self::at(endpoint, PATH));
             }
         };
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -62,32 +54,43 @@ impl FromStr for MetricsUrl {
         let endpoint = Endpoint::parse_remote(&host).map_err(|error| error.to_string())?;
         let is_path = path.bytes().all(|byte| byte.is_ascii_graphic());
         let path = if path.len() > 1 { path } else { PATH };
-        is_path.then(|| Self { endpoint, path: path.to_owned() }).ok_or_else(|| {
+        is_path.then(|| Self::at(endpoint, path)).ok_or_else(|| {
             format!("{text:?} is not a URL: found a blank or another character that a URL has not")
         })
     }
 }
 
-impl fmt::Display for MetricsUrl {
+impl fmt::Display for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.endpoint, self.path)
+        write!(f, "{}{}", self.access.endpoint, self.path)
     }
 }
 
 impl Metrics {
-    pub(crate) fn new(url: &MetricsUrl, tls: Option<Connector>) -> Self {
+    fn at(endpoint: Endpoint, path: &str) -> Self {
         let protocol = Protocol::FrontEnd(&frontend::HTTP);
-        let access = Access { endpoint: url.endpoint.clone(), protocol, tls, token: None };
-        Self { access, path: url.path.clone() }
+        Self { access: Access { endpoint, protocol, tls: None, token: None }, path: path.to_owned() }
     }
 
-    /// Reads them once.
+    /// Checks that they can be read.
     ///
     /// # Errors
     /// [`NoTarget`] if they cannot be read, or do not have the processor time.
+    pub(crate) fn check(&self) -> Result<(), NoTarget> {
+        self.read_within(GREETING_TIMEOUT).map(drop)
+    }
+
+    /// Reads them once under load.
+    ///
+    /// # Errors
+    /// [`NoTarget`] if they cannot be read.
     pub(crate) fn read(&self) -> Result<Used, NoTarget> {
-        let mut conversation = Conversation::begin(&self.access, TIMEOUT)?;
-        let (status, body) = frontend::get(&mut conversation, &self.access, &self.path)?;
+        self.read_within(TIMEOUT)
+    }
+
+    fn read_within(&self, timeout: Duration) -> Result<Used, NoTarget> {
+        let mut conversation = Conversation::begin(&self.access, timeout)?;
+        let (status, body) = frontend::get(&mut conversation, &self.path)?;
         if status != 200 {
             return Err(conversation.cannot(&format!("GET {} was answered with status {status}", self.path)));
         }
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_url_names_an_address_and_a_path() {
-        let of = |text: &str| text.parse::<MetricsUrl>().map(|url| url.to_string());
+        let of = |text: &str| text.parse::<Metrics>().map(|metrics| metrics.to_string());
         for (text, found) in [
             ("http://ids-1:9660/metrics", "ids-1:9660/metrics"),
             ("http://ids-1:9660", "ids-1:9660/metrics"),

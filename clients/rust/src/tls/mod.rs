@@ -15,7 +15,7 @@ use rustls::crypto::CryptoProvider;
 pub use client::{ClientFiles, Connector};
 pub use fault::explain;
 pub use files::{FileFault, PemFile};
-pub use rustls::{ClientConnection, StreamOwned};
+pub use rustls::ClientConnection;
 
 /// Returns the cryptography of both sides.
 #[doc(hidden)]
