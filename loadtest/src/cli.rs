@@ -196,18 +196,13 @@ impl Arguments {
     }
 
     fn outage(&self) -> Result<Option<Outage>, Failure> {
-        let outage = match (self.restart_daemon_at, self.kill_daemon_at) {
-            (Some(at), _) => Outage { at: at.0, ending: Ending::Stop },
-            (None, Some(at)) => Outage { at: at.0, ending: Ending::Kill },
-            (None, None) => return Ok(None),
-        };
-        if outage.at >= self.length.0 {
-            let (at, length) = (Time(outage.at), self.length);
-            return Err(Failure::usage(format!(
-                "the outage at {at} is not within the measurement of {length}"
-            )));
+        let ending = if self.kill_daemon_at.is_some() { Ending::Kill } else { Ending::Stop };
+        let Some(at) = self.restart_daemon_at.or(self.kill_daemon_at) else { return Ok(None) };
+        if at >= self.length {
+            let reason = format!("the outage at {at} is not within the measurement of {}", self.length);
+            return Err(Failure::usage(reason));
         }
-        Ok(Some(outage))
+        Ok(Some(Outage { at: at.0, ending }))
     }
 
     fn objectives(&self) -> Objectives {
@@ -261,10 +256,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 /// Writes a file if its path was given.
 fn write_file(path: Option<&PathBuf>, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
-    let written = match is_stdout(path) {
-        true => io::stdout().write_all(&bytes()),
-        false => fs::write(path, bytes()),
-    };
+    let written = if is_stdout(path) { io::stdout().write_all(&bytes()) } else { fs::write(path, bytes()) };
     written.map_err(|error| cannot_write(path, &error))
 }
 

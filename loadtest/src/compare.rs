@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::report::figure::{Figure, Unit};
+use crate::report::figure::{UNKNOWN, Unit};
 use crate::report::json::{FORMAT, Run};
 use crate::report::{IDS, LATENCIES, LOAD, ORIGIN, PROCESSOR, TARGET};
 use spread::Interval;
@@ -47,9 +47,8 @@ const COMPARED: [Compared; 8] = [
     compared(PROCESSOR, "target's CPU per request", "more CPU", "less CPU"),
 ];
 
-/// The figures that all runs should have in common, by row and name. An empty name is every figure of the row.
-const ALIKE: [(&str, &str); 9] = [
-    (LOAD, ""),
+/// The figures that all runs should have in common, by row and name, besides those of the load.
+const ALIKE: [(&str, &str); 8] = [
     ("outage", "cause"),
     ("outage", "at"),
     (TARGET, "protocol"),
@@ -197,30 +196,18 @@ fn summary(verdict: Call, rows: &[Row]) -> String {
 
 /// Returns the differences between the runs besides the target, one line each.
 fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
-    let texts = |runs: &[Run], row: &str, name: &str| -> BTreeSet<String> {
-        runs.iter().map(|run| run.figures.text(row, name)).collect()
-    };
     let of = |side: BTreeSet<String>| side.into_iter().collect::<Vec<_>>().join(" and ");
-    let (a_loops, b_loops) = (texts(a, LOAD, "loop"), texts(b, LOAD, "loop"));
+    let [a_loops, b_loops] = [a, b].map(|runs| texts(runs, LOAD, "loop"));
     if a_loops != b_loops || a_loops.len() != 1 {
         let (a, b) = (of(a_loops), of(b_loops));
         return Err(format!("A is {a}, B is {b}: the times of one are not those of the other"));
     }
     let runs = || a.iter().chain(b);
-    let figures = |row| runs().flat_map(move |run| run.figures.of_row(row));
-    let is_alike = |figure: &&Figure| {
-        ALIKE.iter().any(|(row, name)| *row == figure.row && (name.is_empty() || *name == figure.name))
-    };
-    let rows = [LOAD, "outage", TARGET, ORIGIN];
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for figure in rows.into_iter().flat_map(figures).filter(is_alike) {
-        if !names.contains(&(&figure.row, &figure.name)) {
-            names.push((&figure.row, &figure.name));
-        }
-    }
+    let loads = runs().flat_map(|run| run.figures.of_row(LOAD)).map(|figure| figure.name.as_str());
+    let loads: BTreeSet<&str> = loads.collect();
     let mut warnings = Vec::new();
-    for (row, name) in names {
-        let (a_texts, b_texts) = (texts(a, row, name), texts(b, row, name));
+    for (row, name) in loads.into_iter().map(|name| (LOAD, name)).chain(ALIKE) {
+        let [a_texts, b_texts] = [a, b].map(|runs| texts(runs, row, name));
         if a_texts != b_texts || a_texts.len() != 1 {
             warnings.push(format!("{row}, {name}: A {}; B {}", of(a_texts), of(b_texts)));
         }
@@ -238,12 +225,14 @@ fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     Ok(warnings)
 }
 
+/// Returns the texts that a figure has in several runs.
+fn texts(runs: &[Run], row: &str, name: &str) -> BTreeSet<String> {
+    runs.iter().map(|run| run.figures.text(row, name)).collect()
+}
+
 /// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts as text.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
-    let started = |runs: &[Run]| -> BTreeSet<String> {
-        runs.iter().map(|run| run.figures.text(ORIGIN, "started")).collect()
-    };
-    let (a, b) = (started(a), started(b));
+    let [a, b] = [a, b].map(|runs| texts(runs, ORIGIN, "started"));
     a.last() > b.first() && b.last() > a.first()
 }
 
@@ -267,14 +256,12 @@ pub(crate) fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<
     }
     writeln!(out, "{:<37}{:>16}{:>16}{:>7}  interval     B is", "", "A", "B", "B/A")?;
     for row in &comparison.rows {
-        let [a, b] = [row.a, row.b].map(|value| {
-            Figure { row: String::new(), name: String::new(), unit: row.unit, value: value.into() }.text()
-        });
+        let [a, b] = [row.a, row.b].map(|number| row.unit.text(number));
         let (ratio, interval) = match row.interval {
             Some(Interval { low, ratio, high }) => {
                 (factor(ratio), format!("{}–{}", factor(low), factor(high)))
             }
-            None => ("–".to_owned(), "–".to_owned()),
+            None => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
         };
         writeln!(out, "{:<37}{a:>16}{b:>16}{ratio:>7}  {interval:<11}  {}", row.name, row.words)?;
     }

@@ -72,11 +72,9 @@ impl FromStr for Time {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        const UNITS: [(&str, f64); 7] =
-            [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3_600e9)];
-        let ns = scaled(text, &UNITS).filter(|&ns| ns >= 1.0 && ns <= MAX_TIME.as_nanos() as f64);
-        let wanted = "a time above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h";
-        or_bad(ns.map(|ns| Self(Duration::from_nanos(ns as u64))), text, wanted)
+        let time = text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
+        let time = time.filter(|time| !time.is_zero() && *time <= MAX_TIME);
+        or_bad(time.map(Self), text, "a time above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h")
     }
 }
 

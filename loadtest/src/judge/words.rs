@@ -4,7 +4,7 @@ use super::{Evidence, Latency, MIN_RATE_SHARE, Objectives};
 use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram};
 use crate::promise::Promise;
 use crate::target::code_name;
-use crate::units::{count, counted, grouped, limit, percent, rate, short_ms, stood_still};
+use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
 
 /// Names the generator as the reason of something.
 pub(super) fn by_generator(reason: &str) -> String {
@@ -51,8 +51,8 @@ fn codes(refused: &RefusalsByCode) -> String {
 
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
-    let at = |times: &TimeHistogram| short_ms(times.at(latency.quantile).as_secs_f64() * 1e6);
-    let (name, limit) = (latency.name(), limit(latency.limit));
+    let at = |times: &TimeHistogram| short_ms(times.at(latency.quantile));
+    let (name, limit) = (latency.name(), short_ms(latency.limit));
     let (found, certain) = (at(&counts.response), at(&counts.settling.certain));
     format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
 }
@@ -64,7 +64,7 @@ pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
     let stood = stood_still(evidence.stalls.total, evidence.elapsed);
     // The thread that found a stall, and the one that sends, are not woken at the same instant.
     if slip > latency.limit / 2 && evidence.stalls.total < slip / 2 {
-        let slip = short_ms(slip.as_secs_f64() * 1e6);
+        let slip = short_ms(slip);
         return by_generator(&format!(
             "requests left late by {slip} at {}; try --threads or another machine",
             latency.name()
@@ -75,7 +75,7 @@ pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
 
 /// Describes a quota that held up the load test.
 pub(super) fn held_up(evidence: &Evidence<'_>) -> String {
-    let held_up = short_ms(evidence.held_up.as_secs_f64() * 1e6);
+    let held_up = short_ms(evidence.held_up);
     by_generator(&format!("the CPU quota of its control group held it up for {held_up}; raise the quota"))
 }
 
@@ -83,7 +83,7 @@ pub(super) fn held_up(evidence: &Evidence<'_>) -> String {
 pub(super) fn missed_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> String {
     match (evidence.planned, objectives.rate) {
         (None, Some(wanted)) => {
-            format!("{} IDs/s (objective {})", rate(evidence.ids_per_s), rate(wanted.per_s()))
+            format!("{} (objective {})", ids_per_s(evidence.ids_per_s), grouped(wanted.per_s()))
         }
         _ => {
             let share = got_share(evidence);

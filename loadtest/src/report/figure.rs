@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::units::{grouped, percent, rate, time};
+use crate::units::{grouped, ids_per_s, percent, time};
 
 /// The text of a figure that is not known.
 pub(crate) const UNKNOWN: &str = "–";
@@ -43,21 +43,27 @@ pub(crate) enum Unit {
 #[serde(transparent)]
 pub(crate) struct Figures(Vec<Figure>);
 
+impl Unit {
+    /// Returns a number with this unit, as a person reads it.
+    pub(crate) fn text(self, number: f64) -> String {
+        match self {
+            Self::None => grouped(number),
+            Self::IdsPerS => ids_per_s(number),
+            Self::Us => time(number),
+            Self::S => time(number * 1e6),
+            Self::Share => percent(number),
+            Self::Bytes => format!("{} MiB", grouped(number / f64::from(1 << 20))),
+        }
+    }
+}
+
 impl Figure {
     /// Returns its value with its unit, as a person reads it.
     pub(crate) fn text(&self) -> String {
         if let Value::String(words) = &self.value {
             return words.clone();
         }
-        let Some(number) = self.value.as_f64() else { return UNKNOWN.to_owned() };
-        match self.unit {
-            Unit::None => grouped(number),
-            Unit::IdsPerS => format!("{} IDs/s", rate(number)),
-            Unit::Us => time(number),
-            Unit::S => time(number * 1e6),
-            Unit::Share => percent(number),
-            Unit::Bytes => format!("{} MiB", grouped(number / f64::from(1 << 20))),
-        }
+        self.value.as_f64().map_or_else(|| UNKNOWN.to_owned(), |number| self.unit.text(number))
     }
 }
 

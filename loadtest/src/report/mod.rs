@@ -22,7 +22,7 @@ use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
 use crate::measure::TimeHistogram;
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
-use crate::units::{limit, rate, short_ms, stood_still};
+use crate::units::{ids_per_s, short_ms, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -110,17 +110,17 @@ impl<'a> Report<'a> {
             return format!("{verdict}  nothing was measured");
         }
         let at_least = if self.evidence().is_lower_bound() { "≥ " } else { "" };
-        let at = |quantile| short_ms(counts.response.at(quantile).as_secs_f64() * 1e6);
+        let at = |quantile| short_ms(counts.response.at(quantile));
         let latencies = &self.objectives.latencies;
         let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
         let found = match missed.or(latencies.first()) {
             Some(latency) => {
-                format!("{} {} (limit {})", latency.name(), at(latency.quantile), limit(latency.limit))
+                format!("{} {} (limit {})", latency.name(), at(latency.quantile), short_ms(latency.limit))
             }
             None => format!("p99.9 {}", at(0.999)),
         };
         let stood = stood_still(self.outcome.stalls.total, self.outcome.elapsed);
-        format!("{verdict}  {at_least}{} IDs/s  {found}  machine stood still {stood}", rate(self.ids_per_s()))
+        format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(self.ids_per_s()))
     }
 }
 

@@ -6,7 +6,6 @@ use super::figure::UNKNOWN;
 use super::json::Run;
 use super::{ECHO, LATENCIES, QUANTILES, ROWS};
 use crate::judge::quantile_name;
-use crate::units::fixed;
 
 /// Words that go on beyond this column go on below.
 const WIDTH: usize = 100;
@@ -43,7 +42,7 @@ pub(crate) fn quantiles(run: &Run) -> Vec<(&'static str, [String; QUANTILES.len(
     let rows = LATENCIES.into_iter().chain(has_echo.then_some(ECHO));
     let at = |row, quantile| {
         let found = run.figures.number(row, &quantile_name(quantile));
-        found.map_or(UNKNOWN.to_owned(), |us| fixed(us / 1e3, 3))
+        found.map_or(UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3))
     };
     rows.map(|row| (row, QUANTILES.map(|quantile| at(row, quantile)))).collect()
 }

@@ -9,7 +9,7 @@ use super::table;
 use crate::report::print;
 use crate::report::progress::Bar;
 use crate::run::Progress;
-use crate::units::rate;
+use crate::units::grouped;
 
 /// Rows on standard output, or on standard error beside JSON, and the bar on a terminal's standard error.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Live {
     }
 
     pub(super) fn progress(&self, number: usize, asked: f64, phase: Phase, progress: Progress<'_>) {
-        self.bar.show(&format!("step {number}, {} {}/s, ", phase.name(), rate(asked)), progress);
+        self.bar.show(&format!("step {number}, {} {}/s, ", phase.name(), grouped(asked)), progress);
     }
 
     pub(super) fn step(&self, step: &Step) {

@@ -9,7 +9,7 @@ use crate::judge::Latency;
 use crate::report::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
-use crate::units::rate;
+use crate::units::grouped;
 use crate::value::Time;
 
 /// A column of the table of steps, on the terminal and on the page.
@@ -57,7 +57,7 @@ pub(super) fn begin(
     bounds: super::search::Bounds,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (from, to) = (rate(bounds.start), rate(bounds.limit));
+    let (from, to) = (grouped(bounds.start), grouped(bounds.limit));
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
     line("steps", &format!("from {from} to {to} IDs/s, {} each", settings.search.length), out)?;
     writeln!(out)?;
@@ -101,7 +101,7 @@ pub(crate) fn verdict(step: &Step) -> String {
 pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{}", sweep.summary)?;
     if let Some(step) = sweep.at_miss() {
-        line("missed", &format!("at {} IDs/s: {}", rate(step.rate()), step.run.reasons.join("; ")), out)?;
+        line("missed", &format!("at {} IDs/s: {}", grouped(step.rate()), step.run.reasons.join("; ")), out)?;
     }
     let Some(step) = sweep.at_saturation().or(sweep.steps.last()) else { return Ok(()) };
     for row in [PROCESSOR, NOTE, TARGET, LOAD, ORIGIN] {
@@ -113,7 +113,7 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 /// Returns the line of the result: the saturation point, or why there is none.
 pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
     let so_far = match sweep.saturation {
-        Some(saturation) => format!("held up to {} IDs/s, not confirmed", rate(saturation)),
+        Some(saturation) => format!("held up to {} IDs/s, not confirmed", grouped(saturation)),
         None => "held at no rate".to_owned(),
     };
     match (&sweep.ended, sweep.saturation) {
@@ -128,7 +128,7 @@ pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
             let limit = sweep.limit.map_or("none up to --limit", Limit::name);
             format!(
                 "saturation point: {bound}{} IDs/s with {objective}, confirmed; limit: {limit}",
-                rate(saturation)
+                grouped(saturation)
             )
         }
         (Ended::Searched, _) => format!("no saturation point: {}", why_none(sweep, objective)),
@@ -137,7 +137,7 @@ pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
 
 fn why_none(sweep: &Sweep, objective: &str) -> String {
     let reasons = sweep.at_miss().map(|step| step.run.reasons.join("; ")).unwrap_or_default();
-    let start = rate(sweep.search.start);
+    let start = grouped(sweep.search.start);
     if sweep.steps.iter().any(|step| step.holds) {
         return format!(
             "{objective} held at some rates once, and at none a second time, down to {start} IDs/s"

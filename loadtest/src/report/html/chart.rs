@@ -129,7 +129,7 @@ impl Axis {
     }
 
     /// Returns the number of its labels.
-    fn labels(&self, (low, high): (f64, f64)) -> usize {
+    fn labels(&self, low: f64, high: f64) -> usize {
         if self.is_log { (high - low) as usize + 1 } else { 8 }
     }
 }
@@ -195,8 +195,8 @@ impl Chart {
             .label_style(words.clone())
             .axis_desc_style(words.clone())
             .x_desc(self.x.label)
-            .x_labels(self.x.labels(x))
-            .y_labels(self.y.labels(y))
+            .x_labels(self.x.labels(x.0, x.1))
+            .y_labels(self.y.labels(y.0, y.1))
             .x_label_formatter(&|place| self.x.words_at(*place))
             .y_label_formatter(&|place| self.y.words_at(*place))
             .draw()
@@ -245,7 +245,7 @@ mod tests {
         let log = Axis::logarithmic(|us| us.to_string());
         assert_eq!(log.range([47.0, 900.0, 0.0].into_iter()), (1.0, 3.0));
         assert_eq!(log.range([100.0].into_iter()), (2.0, 3.0));
-        assert_eq!((log.labels((1.0, 3.0)), log.words_at(2.0)), (3, "100".to_owned()));
+        assert_eq!((log.labels(1.0, 3.0), log.words_at(2.0)), (3, "100".to_owned()));
         let linear = Axis::linear(|share| share.to_string());
         assert_eq!(linear.range([0.0].into_iter()), (0.0, 1.0));
         let (low, high) = linear.range([5.0, -1.0].into_iter());

@@ -5,15 +5,19 @@ use maud::{Markup, html};
 use super::chart::{Axis, Chart, Ink, Series};
 use super::{figures, page, quantiles};
 use crate::measure::SecondFigures;
-use crate::report::json::{Curve, Run};
-use crate::report::{ECHO, LATENCIES, LOAD};
+use crate::report::LOAD;
+use crate::report::json::{Objective, Run};
 use crate::units::{grouped, percent, short_rate, time};
 
 /// The most points of a line.
 const MAX_POINTS: usize = 300;
 
-/// A figure of each second, if it is known.
-type OfSecond = fn(&SecondFigures) -> Option<f64>;
+/// A line of a chart.
+struct Line {
+    name: &'static str,
+    /// The figure of a second, if it is known.
+    of: fn(&SecondFigures) -> Option<f64>,
+}
 
 /// Returns the page's text.
 pub(crate) fn render(run: &Run) -> String {
@@ -61,14 +65,10 @@ fn share_at(nines: f64) -> String {
 
 /// Draws the curves up to the last quantile before the maximum.
 fn curves(run: &Run) -> Chart {
-    let finite = |curve: &Curve| -> Vec<(f64, f64)> {
+    let series = run.curves.iter().zip(Ink::LINES).map(|(curve, ink)| {
         let points = curve.points.iter().filter(|(quantile, us)| *quantile < 1.0 && *us > 0.0);
-        points.map(|&(quantile, us)| (nines(quantile), us)).collect()
-    };
-    let inks = [(LATENCIES[0], Ink::First), (LATENCIES[1], Ink::Second), (ECHO, Ink::Third)];
-    let series = run.curves.iter().map(|curve| {
-        let ink = inks.iter().find(|(row, _)| *row == curve.row).map_or(Ink::Third, |(_, ink)| *ink);
-        Series { name: curve.row.clone(), ink, points: finite(curve) }
+        let points = points.map(|&(quantile, us)| (nines(quantile), us)).collect();
+        Series { name: curve.row.clone(), ink, points }
     });
     Chart {
         name: "Latency by percentile; the table below has the figures.".to_owned(),
@@ -82,27 +82,33 @@ fn curves(run: &Run) -> Chart {
 
 /// Returns the objectives as lines across.
 pub(super) fn limits(run: &Run) -> Vec<(f64, String)> {
-    let objectives = run.objectives.iter();
-    let name = |objective: &crate::report::json::Objective| {
-        format!("objective: {} at most {}", objective.quantile, time(objective.limit_us))
+    let limit = |Objective { quantile, limit_us, .. }: &Objective| {
+        (*limit_us, format!("objective: {quantile} at most {}", time(*limit_us)))
     };
-    objectives.map(|objective| (objective.limit_us, name(objective))).collect()
+    run.objectives.iter().map(limit).collect()
+}
+
+fn mib(second: &SecondFigures) -> Option<f64> {
+    second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
 fn of_seconds(run: &Run) -> Vec<Chart> {
-    const TIMES: [(&str, OfSecond); 3] =
-        [("p50", |it| Some(it.p50_us)), ("p99", |it| Some(it.p99_us)), ("longest", |it| Some(it.max_us))];
-    const MIB: f64 = (1 << 20) as f64;
-    let chart = |name: &str, y: Axis, lines: &[(&str, OfSecond)]| Chart {
+    const TIMES: [Line; 3] = [
+        Line { name: "p50", of: |it| Some(it.p50_us) },
+        Line { name: "p99", of: |it| Some(it.p99_us) },
+        Line { name: "longest", of: |it| Some(it.max_us) },
+    ];
+    let chart = |name: &str, y: Axis, lines: &[Line]| Chart {
         name: name.to_owned(),
         x: Axis::linear(grouped).labelled("seconds of the measurement"),
         y,
-        series: lines.iter().zip(Ink::LINES).map(|(line, ink)| series(run, *line, ink, f64::max)).collect(),
+        series: lines.iter().zip(Ink::LINES).map(|(line, ink)| series(run, line, ink, f64::max)).collect(),
         limits: Vec::new(),
         mark: None,
     };
     let mut rates = chart("IDs per second", Axis::linear(short_rate), &[]);
-    rates.series.push(series(run, ("received", |it| Some(it.ids as f64)), Ink::First, f64::min));
+    let received = Line { name: "received", of: |it| Some(it.ids as f64) };
+    rates.series.push(series(run, &received, Ink::First, f64::min));
     let offered = run.figures.number(LOAD, "offered");
     rates.limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
     let mut times = chart("Response time", Axis::logarithmic(time), &TIMES);
@@ -110,27 +116,27 @@ fn of_seconds(run: &Run) -> Vec<Chart> {
     let refused = chart(
         "Requests refused",
         Axis::linear(grouped),
-        &[("refused", |it| (it.refused > 0).then_some(it.refused as f64))],
+        &[Line { name: "refused", of: |it| (it.refused > 0).then_some(it.refused as f64) }],
     );
     let cpu = chart(
         "The target’s processor time, of one core",
         Axis::linear(percent),
-        &[("target’s CPU", |it| it.target_cpu_share)],
+        &[Line { name: "target’s CPU", of: |it| it.target_cpu_share }],
     );
-    let mib = |it: &SecondFigures| it.target_memory_bytes.map(|bytes| bytes as f64 / MIB);
-    let memory = chart("The target’s memory in MiB", Axis::linear(grouped), &[("target’s memory", mib)]);
+    let memory = Line { name: "target’s memory", of: mib };
+    let memory = chart("The target’s memory in MiB", Axis::linear(grouped), &[memory]);
     let all = [rates, times, refused, cpu, memory];
     all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
 }
 
 /// Returns a line of what is known of each second; in a long run, of the worst second of several.
-fn series(run: &Run, (name, value): (&str, OfSecond), ink: Ink, worse: fn(f64, f64) -> f64) -> Series {
+fn series(run: &Run, line: &Line, ink: Ink, worse: fn(f64, f64) -> f64) -> Series {
     let seconds = run.whole_seconds();
     let each = seconds.len().div_ceil(MAX_POINTS).max(1);
     let points = seconds.chunks(each).filter_map(|chunk| {
         let middle = chunk.first()?.second as f64 + chunk.len() as f64 / 2.0;
-        let worst = chunk.iter().filter_map(|second| value(second)).reduce(worse)?;
+        let worst = chunk.iter().filter_map(|second| (line.of)(second)).reduce(worse)?;
         Some((middle, worst))
     });
-    Series { name: name.to_owned(), ink, points: points.collect() }
+    Series { name: line.name.to_owned(), ink, points: points.collect() }
 }

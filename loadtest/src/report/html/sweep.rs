@@ -9,7 +9,7 @@ use crate::report::LATENCIES;
 use crate::sweep::Sweep;
 use crate::sweep::step::Step;
 use crate::sweep::table::{COLUMNS, verdict};
-use crate::units::{grouped, short_rate, time};
+use crate::units::{ids_per_s, short_rate, time};
 
 /// Returns the page's text.
 pub(crate) fn render(sweep: &Sweep) -> String {
@@ -59,6 +59,6 @@ fn chart(sweep: &Sweep) -> Option<Chart> {
         limits: limits(&steps.first()?.run),
         mark: sweep
             .saturation
-            .map(|saturation| (saturation, format!("saturation point: {} IDs/s", grouped(saturation)))),
+            .map(|saturation| (saturation, format!("saturation point: {}", ids_per_s(saturation)))),
     })
 }
