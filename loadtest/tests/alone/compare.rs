@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::alone;
-use crate::support::target;
+use crate::support::scripted::{slow_target, sound_target};
 use crate::support::{Ran, Running, command, start};
 
 /// Writes the figures of runs to files for `compare`.
@@ -69,7 +69,7 @@ const STEADY: Duration = Duration::from_millis(20);
 fn equal_targets_are_equal_and_a_slower_one_is_slower() {
     let _alone = alone();
     let files = Files::new();
-    let (one, other, quick) = (target::slow(STEADY), target::slow(STEADY), target::sound());
+    let (one, other, quick) = (slow_target(STEADY), slow_target(STEADY), sound_target());
     let [a, b] = pairs(&files, [&one.name(), &other.name()]);
     let same = compare(&a, &b);
     assert_ne!(same.code, 1, "{same:?}");
@@ -86,7 +86,7 @@ fn equal_targets_are_equal_and_a_slower_one_is_slower() {
 #[test]
 fn runs_that_measured_different_things_are_refused() {
     let files = Files::new();
-    let target = target::sound();
+    let target = sound_target();
     let address = target.name();
     let open = start(&["--address", &address, "--rate", "100", "--for", "1s", "--p99.9", "900ms"]).wait();
     let closed = start(&["--address", &address, "--closed", "--for", "1s"]).wait();

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
-use crate::support::{Ran, figure, loadtest, until_seen};
+use crate::support::{Ran, command, loadtest, until};
 use serde_json::Value;
 
 /// The share of a core that the metrics below report.
@@ -55,27 +55,23 @@ fn metrics_give_cpu_time_and_memory_for_each_second() {
     let directory = tempfile::tempdir().expect("a directory");
     let csv = directory.path().join("seconds.csv");
     let file = csv.to_str().expect("UTF-8");
-    let loaded = || load(&sound_target().name(), &["--metrics", &sound_admin(), "--csv", file]);
-    let ran = until_seen(loaded, |run| {
-        let shares = of_seconds(run, "target_cpu_share");
-        let memory = of_seconds(run, "target_memory_bytes");
-        is_near(&figure(run, "CPU, memory", "target's CPU"))
+    let is_seen = |ran: &Ran| {
+        let run = ran.json();
+        let shares = of_seconds(&run, "target_cpu_share");
+        let memory = of_seconds(&run, "target_memory_bytes");
+        is_near(&ran.figure("CPU, memory", "target's CPU"))
             && shares.len() == 3
             && is_near(shares[1])
             && memory.iter().all(|bytes| bytes.is_number())
             && memory[0].as_u64() < memory[2].as_u64()
-    });
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let run = ran.json();
-    assert!(is_near(&ran.figure("CPU, memory", "target's CPU")), "{ran:?}");
-    let seconds = run["seconds"].as_array().expect("seconds");
-    let memory: Vec<_> = seconds.iter().map(|second| second["target_memory_bytes"].as_u64()).collect();
-    assert!(memory.len() >= 3 && memory[0] < memory[2], "{memory:?}");
-    assert!(is_near(&seconds[1]["target_cpu_share"]), "{seconds:?}");
+    };
+    let loaded = || load(&sound_target().name(), &["--metrics", &sound_admin(), "--csv", file]);
+    let ran = until(loaded, |ran| ran.code == 0 && is_seen(ran));
+    assert!(ran.code == 0 && is_seen(&ran), "{ran:?}: {}", ran.json()["seconds"]);
     assert!(ran.words().contains(" MiB, generator"), "{ran:?}");
     let text = std::fs::read_to_string(&csv).expect("a file");
     let columns: Vec<&str> = text.lines().nth(2).expect("a second").split(',').collect();
-    assert_eq!(columns[10].parse().ok(), memory[1], "{text}");
+    assert_eq!(columns[10], of_seconds(&ran.json(), "target_memory_bytes")[1].to_string(), "{text}");
 }
 
 #[test]
@@ -88,15 +84,7 @@ fn unusable_metrics_are_reported_in_one_line() {
         (&["--metrics", "http://host/a b"], "is not a URL"),
         (&["--metrics", "9660", "--metrics", "9661"], "one --metrics for each --address"),
     ] {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-        let ran = command.args(["--address", &target.name()]).args(options).output().expect("it runs");
-        let stderr = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(
-            (ran.status.code(), stderr.lines().count(), ran.stdout.len()),
-            (Some(2), 1, 0),
-            "{stderr}"
-        );
-        assert!(stderr.contains(reason), "{reason}: {stderr}");
+        command(&[&["--address", &target.name()], options].concat()).assert_refused(2, reason);
     }
 }
 
@@ -109,11 +97,10 @@ fn the_difference_of_the_clocks_is_measured() {
         *next_id = first + u64::from(next.count);
         peer.send_run(tag, first, next.count)
     });
-    let is_seen = |run: &Value| {
-        let apart = figure(run, "clocks", "furthest apart").as_f64();
-        apart.is_some_and(|us| (30_000.0..60_000.0).contains(&us))
+    let is_seen = |ran: &Ran| {
+        let apart = ran.figure("clocks", "furthest apart").as_f64();
+        ran.code == 0 && apart.is_some_and(|us| (30_000.0..60_000.0).contains(&us))
     };
-    let ran = until_seen(|| load(&ahead.name(), &[]), is_seen);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(is_seen(&ran.json()), "{ran:?}");
+    let ran = until(|| load(&ahead.name(), &[]), is_seen);
+    assert!(is_seen(&ran), "{ran:?}");
 }

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::net::TcpListener;
 
-use crate::support::loadtest;
 use crate::support::scripted::{sound_target, target};
+use crate::support::{CLOSED, command, loadtest};
 
 /// A server that greets as ssh does, whatever comes.
 fn ssh() -> String {
@@ -51,6 +51,12 @@ fn bad_input_is_refused_in_one_line() {
         (&["--closed", "--count", "5", "--for", "1s"], "cannot be used with"),
         (&["--threads", "9"], "each thread needs a connection"),
         (&["--resp", "--http"], "cannot be used with"),
+        (&["--info", "127.0.0.1:1", "--address", "127.0.0.1:2"], "required"),
+        (
+            &["--http", "--address", "127.0.0.1:1", "--info=127.0.0.1:2", "--info=127.0.0.1:3"],
+            "one --info for each",
+        ),
+        (&["--memcached", "--address", "127.0.0.1:1", "--token-file", "/dev/null"], "cannot be used with"),
         (&["--kill-daemon-at", "1s", "--address", &sound], "cannot be used with"),
         (&["--restart-daemon-at", "1s", "--kill-daemon-at", "1s"], "cannot be used with"),
         (&["--restart-daemon-at", "10s"], "is not within the measurement"),
@@ -68,11 +74,20 @@ fn bad_input_is_refused_in_one_line() {
         (&["--address", &sound, "--hgrm", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
         (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
+        // A sweep has its own.
+        (&["sweep", "--factor", "1"], "is not a factor"),
+        (&["sweep", "--factor", "inf"], "is not a factor"),
+        (&["sweep", "--resolution", "5"], "not a share"),
+        (&["sweep", "--start", "0"], "not a rate"),
+        (&["sweep", "--limit", "-1"], "not a rate"),
+        (&["sweep", "--rate", "5"], "unexpected argument"),
+        (&["sweep", "--closed"], "unexpected argument"),
+        (
+            &["sweep", "--address", &sound, "--start", "200", "--limit", "100"],
+            "--start 200/s is above 100, where --limit ends the sweep",
+        ),
     ] {
-        let ran = loadtest(options);
-        assert_eq!(ran.code, 2, "{options:?}: {ran:?}");
-        assert!(ran.stderr.contains(reason), "{options:?}: {ran:?}");
-        assert_eq!((ran.stderr.lines().count(), ran.stdout.len()), (1, 0), "{options:?}: {ran:?}");
+        loadtest(options).assert_refused(2, reason);
     }
 }
 
@@ -80,14 +95,10 @@ fn bad_input_is_refused_in_one_line() {
 fn figures_go_to_standard_output_on_demand() {
     let target = sound_target();
     let address = target.name();
-    let options =
-        ["--address", &address, "--rate", "500", "--for", "500ms", "--warm-up", "100ms", "--p99.9", "5s"];
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let output = command.args(options).args(["--runs", "1", "--json", "-"]).output().expect("it runs");
-    let run: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let ran = command(&[&CLOSED[..], &["--address", &address, "--json", "-"]].concat());
+    let run: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON and nothing else");
     assert_eq!(run["kind"], "run");
-    let table = String::from_utf8_lossy(&output.stderr);
-    assert!(table.contains("requests 250, answered 250"), "{table}");
+    assert!(ran.stderr.contains("requests 1,000, answered 1,000"), "{ran:?}");
 }
 
 #[test]
@@ -95,7 +106,7 @@ fn a_closed_loop_measures_a_number_of_requests() {
     let target = sound_target();
     let load = ["--closed", "--count", "1001", "--batch", "3", "--threads", "2", "--warm-up", "100ms"];
     let ran = loadtest(&[&load[..], &["--address", &target.name()]].concat());
-    assert_ne!(ran.code, 1, "{ran:?}");
+    assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.figure("load", "requests in all"), 1001.0, "{ran:?}");
     assert_eq!(ran.figure("IDs", "requests"), 1001.0, "{ran:?}");
     assert_eq!(ran.figure("IDs", "answered"), 1001.0, "{ran:?}");

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::support::browser::{View, has_browser, open};
-use crate::support::target;
-use crate::support::{Ran, has_daemon, loadtest};
+use crate::support::scripted::sound_target;
+use crate::support::{Ran, command, has_daemon, loadtest};
 
 const VIEWS: [View; 4] = [
     View { width: 1_200, dark: false },
@@ -55,9 +55,8 @@ fn a_page_opens_in_a_browser_light_and_dark_wide_and_narrow() {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let target = target::sound();
+    let target = sound_target();
     let (ran, page) = short_run(directory.path(), &["--address", &target.name()]);
-    assert!(ran.code != 1, "{ran:?}");
     let seen = open(&page, VIEWS[0]);
     assert_eq!(seen.console, Vec::<String>::new());
     let verdict = ran.json()["verdict"].as_str().expect("a word").to_owned();
@@ -91,9 +90,7 @@ fn a_file_that_is_no_load_test_result_is_refused_in_one_line() {
         if let Some(content) = content {
             std::fs::write(&file, content).expect("a file");
         }
-        let ran = crate::support::command(&["compare", path(&file), "--with", path(&file)]);
-        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
-        assert!(ran.stderr.contains(reason), "{reason}: {ran:?}");
+        command(&["compare", path(&file), "--with", path(&file)]).assert_refused(2, reason);
     }
 }
 
@@ -109,7 +106,7 @@ fn held_to_schema(figures: &serde_json::Value) {
 #[test]
 fn the_json_matches_its_schema() {
     let directory = tempfile::tempdir().expect("a directory");
-    let target = target::sound();
+    let target = sound_target();
     let address = target.name();
     for more in [&[][..], &["--poisson", "--batch", "1:9,10:1"], &["--max", "900ms", "--p50", "1ns"]] {
         let (ran, _) = short_run(directory.path(), &[&["--address", &address], more].concat());
@@ -125,14 +122,13 @@ fn the_json_matches_its_schema() {
 #[test]
 fn a_sweep_has_a_page_and_its_json_matches_the_schema() {
     let directory = tempfile::tempdir().expect("a directory");
-    let target = target::sound();
+    let target = sound_target();
     let file = |name: &str| directory.path().join(name);
     let (figures, page) = (file("sweep.json"), file("sweep.html"));
     let options =
         ["sweep", "--start", "100", "--limit", "200", "--for", "1s", "--warm-up", "100ms", "--p99", "5s"];
     let files = ["--address", &target.name(), "--json", path(&figures), "--html", path(&page)];
-    let ran = crate::support::command(&[&options[..], &files[..]].concat());
-    assert!(ran.code != 1, "{ran:?}");
+    command(&[&options[..], &files[..]].concat());
     let read = |page: &Path| std::fs::read_to_string(page).expect("a file");
     held_to_schema(&serde_json::from_str(&read(&figures)).expect("JSON"));
     if has_browser() {
@@ -149,13 +145,13 @@ fn a_sweep_has_a_page_and_its_json_matches_the_schema() {
 #[test]
 fn the_json_of_a_comparison_matches_the_schema() {
     let directory = tempfile::tempdir().expect("a directory");
-    let target = target::sound();
+    let target = sound_target();
     let (run, out) = (directory.path().join("run.json"), directory.path().join("out.json"));
     let ran = short_run(directory.path(), &["--address", &target.name()]).0;
     std::fs::write(&run, ran.json_text()).expect("a file");
     for b in [&[path(&run)][..], &[path(&run), path(&run)]] {
         let options = ["compare", path(&run), "--json", path(&out), "--with"];
-        let compared = crate::support::command(&[&options[..], b].concat());
+        let compared = command(&[&options[..], b].concat());
         assert_eq!(compared.code, 0, "{compared:?}");
         let text = std::fs::read_to_string(&out).expect("a file");
         held_to_schema(&serde_json::from_str(&text).expect("JSON"));
@@ -164,7 +160,7 @@ fn the_json_of_a_comparison_matches_the_schema() {
 
 #[test]
 fn the_schema_refuses_unknown_fields() {
-    let target = target::sound();
+    let target = sound_target();
     let directory = tempfile::tempdir().expect("a directory");
     let figures = short_run(directory.path(), &["--address", &target.name()]).0.json();
     let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");

@@ -1,21 +1,11 @@
 //! The same load on a Redis, if one is installed.
 
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::support::port::Port;
-use crate::support::{loadtest, until_judged};
-
-/// Ends with the test, when this is dropped.
-struct Redis(Child);
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::support::{Server, loadtest, until_in_time};
 
 #[test]
 fn a_redis_is_loaded_and_checked_like_a_daemon() {
@@ -27,7 +17,7 @@ fn a_redis_is_loaded_and_checked_like_a_daemon() {
     let Ok(child) = command.arg("--dir").arg(directory.path()).stdout(Stdio::null()).spawn() else {
         return crate::support::skip("redis-server is not installed");
     };
-    let _redis = Redis(child);
+    let _redis = Server(child);
     for _ in 0..6_000 {
         if TcpStream::connect(address).is_ok() {
             break;
@@ -37,7 +27,7 @@ fn a_redis_is_loaded_and_checked_like_a_daemon() {
     let address = address.to_string();
     for load in [&["--rate", "1000", "--for", "1s", "--p99.9", "5s"][..], &["--closed", "--count", "1000"]] {
         let target = ["--resp", "--address", &address, "--batch", "1:9,50:1"];
-        let ran = until_judged(|| loadtest(&[&target[..], load].concat()));
+        let ran = until_in_time(|| loadtest(&[&target[..], load].concat()));
         assert_eq!(ran.code, 0, "{ran:?}");
         let of = |name: &str| ran.figure("IDs", name).as_f64();
         assert!(of("IDs checked") > of("requests"), "{ran:?}");

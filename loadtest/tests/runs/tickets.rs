@@ -1,7 +1,7 @@
 //! Ticket counters: their order, uniqueness and gaps. Time is not checked.
 
 use crate::support::served::{Served, directory, prepare, serve};
-use crate::support::{Ran, has_daemon, loadtest, until_judged};
+use crate::support::{CLOSED, Ran, has_daemon, loadtest};
 
 /// Serves every second number from `offset` on.
 fn counter(offset: &str) -> Served {
@@ -15,8 +15,7 @@ fn counter(offset: &str) -> Served {
 }
 
 fn load(more: &[&str]) -> Ran {
-    let options = ["--rate=2000", "--for=1s", "--warm-up=200ms", "--p99.9=5s", "--batch=1:5,20:5"];
-    loadtest(&[&options, more].concat())
+    loadtest(&[&CLOSED[..], &["--batch=1:5,20:5"], more].concat())
 }
 
 #[test]
@@ -25,14 +24,13 @@ fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
         return;
     }
     for front_end in [false, true] {
-        let ran = until_judged(|| {
-            let daemon = counter("1");
-            let (native, resp) = (daemon.address("listening"), daemon.address("resp"));
-            match front_end {
-                true => load(&["--resp", "--address", &resp, "--info", &native]),
-                false => load(&["--address", &native]),
-            }
-        });
+        let daemon = counter("1");
+        let (native, resp) = (daemon.address("listening"), daemon.address("resp"));
+        let ran = if front_end {
+            load(&["--resp", "--address", &resp, "--info", &native])
+        } else {
+            load(&["--address", &native])
+        };
         assert_eq!(ran.code, 0, "{ran:?}");
         assert_eq!(ran.figure("target", "layout"), "tickets, increment 2", "{ran:?}");
         assert!(ran.words().contains("gaps 0, numbers left out 0"), "{ran:?}");
@@ -44,17 +42,12 @@ fn odd_and_even_counters_are_loaded_together_and_equal_ones_are_refused() {
     if !has_daemon() {
         return;
     }
-    let ran = until_judged(|| {
-        let (odd, even) = (counter("1"), counter("2"));
-        load(&pair(&odd, &even).each_ref().map(String::as_str))
-    });
+    let pair = |offsets: [&str; 2]| {
+        let daemons = offsets.map(counter);
+        let addresses = daemons.each_ref().map(|daemon| format!("--address={}", daemon.address("listening")));
+        load(&addresses.each_ref().map(String::as_str))
+    };
+    let ran = pair(["1", "2"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let (one, other) = (counter("1"), counter("1"));
-    let ran = load(&pair(&one, &other).each_ref().map(String::as_str));
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.contains("count the same tickets"), "{ran:?}");
-}
-
-fn pair(one: &Served, other: &Served) -> [String; 2] {
-    [one, other].map(|daemon| format!("--address={}", daemon.address("listening")))
+    pair(["1", "1"]).assert_refused(1, "count the same tickets");
 }

@@ -5,7 +5,7 @@ pub(crate) mod fake_daemon;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fake_daemon::{Asked, FakeDaemon, Peer};
 use snowbank_client::protocol::Next;
@@ -61,5 +61,13 @@ pub(crate) fn target(
 
 /// Runs a target that makes no mistake.
 pub(crate) fn sound_target() -> FakeDaemon {
-    target(INFO, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
+    slow_target(Duration::ZERO)
+}
+
+/// Runs a target that makes no mistake, and waits before each answer.
+pub(crate) fn slow_target(wait: Duration) -> FakeDaemon {
+    target(INFO, move |_, ids, peer, next, tag| {
+        std::thread::sleep(wait);
+        peer.send_run(tag, ids.take(next.count), next.count)
+    })
 }

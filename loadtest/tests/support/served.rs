@@ -2,22 +2,16 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
+use super::Server;
 use tempfile::TempDir;
 
 /// A daemon that ends when this is dropped.
 pub(crate) struct Served {
-    child: Child,
+    server: Server,
     lines: Vec<String>,
     directory: TempDir,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn snowbank() -> Command {
@@ -47,17 +41,17 @@ pub(crate) fn serve(directory: TempDir, listeners: usize) -> Served {
     command.arg("serve").arg("--config").arg(directory.path().join("snowbank.toml"));
     command.arg("--state-dir").arg(directory.path().join("state"));
     command.arg("--lock-dir").arg(directory.path().join("locks"));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
-    let stdout = BufReader::new(child.stdout.take().expect("piped"));
+    let mut server = Server(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts"));
+    let stdout = BufReader::new(server.0.stdout.take().expect("piped"));
     let lines: Vec<String> = stdout.lines().map_while(Result::ok).take(listeners).collect();
     assert_eq!(lines.len(), listeners, "it listens");
-    Served { child, lines, directory }
+    Served { server, lines, directory }
 }
 
 impl Served {
     /// Returns the number of its process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.server.0.id()
     }
 
     /// Returns the address that follows this text.
