@@ -1,6 +1,6 @@
 //! "Did you mean": the known name that is most like an unknown one.
 
-use snowbank_client::layout::{Layout, LayoutError, PRESETS};
+use snowbank_client::layout::{Layout, PRESETS};
 
 /// The likeness of an unknown key and a known one (1: equal) from which a message suggests the known one.
 const LIKENESS_MIN: f64 = 0.6;
@@ -12,12 +12,12 @@ const LIKENESS_MIN: f64 = 0.6;
 pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     Layout::resolve(text).map_err(|error| {
         let presets = PRESETS.iter().map(|preset| (preset.name, preset.name.to_owned()));
-        let lower = text.to_ascii_lowercase();
-        match (&error, nearest(&lower, presets)) {
-            (LayoutError::UnknownPreset { .. }, Some(meant)) => {
+        let is_spec = text.contains([':', ',', ';', '=']);
+        match nearest(&text.to_ascii_lowercase(), presets).filter(|_| !is_spec) {
+            Some(meant) => {
                 format!("no layout is called {text:?}; did you mean {meant}? `snowbank layout` lists all")
             }
-            _ => error.to_string(),
+            None => error.to_string(),
         }
     })
 }

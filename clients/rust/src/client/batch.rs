@@ -85,7 +85,10 @@ impl Batch {
         if let Some(index) = ids.windows(2).position(|pair| pair[0] >= pair[1]) {
             let mut found = self.iter().skip(index);
             let (id, next) = (found.next().unwrap_or(0), found.next().unwrap_or(0));
-            return Err(LayoutError::NotDistinct { id, next, name: name.to_owned() });
+            return Err(LayoutError::new(format!(
+                "the IDs {id} and {next} are not of this layout: they differ in nothing but {name}; use their source's \
+                 layout"
+            )));
         }
         Ok(Batch { collected: Collected::List(ids), count: self.count, endpoint: Arc::clone(&self.endpoint) })
     }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::base::Base;
+use super::error::excerpt;
 use super::ff1::{KEY_BYTES, Permutation};
 use super::{FormatError, LARGEST_ID};
 
@@ -15,6 +16,8 @@ use super::{FormatError, LARGEST_ID};
 const DIGITS: usize = 11;
 
 const SHAPE: &str = "a key version, a hyphen and 11 digits of base62, as in 1-7n42DGM5Tfl";
+
+const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal digits";
 
 /// The keys of aliases, each with its version.
 ///
@@ -45,15 +48,19 @@ impl AliasKeys {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            let key = Key::parse(text).map_err(|found| FormatError::AliasKey { line, found })?;
+            let key = Key::parse(text)
+                .map_err(|found| FormatError::new(format!("line {line} has {found}; allowed: {KEY_LINE}")))?;
             if keys.iter().any(|known| known.version == key.version) {
-                return Err(FormatError::AliasKeyTwice { line, version: key.version });
+                let version = key.version;
+                return Err(FormatError::new(format!(
+                    "line {line} has version {version} again; give each key its own version"
+                )));
             }
             keys.push(key);
         }
         keys.sort_by_key(|key| key.version);
         if keys.is_empty() {
-            return Err(FormatError::NoAliasKey);
+            return Err(FormatError::new(format!("there is no key; allowed: lines of {KEY_LINE}")));
         }
         Ok(AliasKeys { keys: keys.into(), digits: Base::base62() })
     }
@@ -79,7 +86,10 @@ impl AliasKeys {
         debug_assert!(number <= LARGEST_ID);
         let Some(key) = self.keys.iter().find(|key| key.version == version) else {
             let known: Vec<String> = self.keys.iter().map(|key| key.version.to_string()).collect();
-            return Err(FormatError::alias_version(text, version, known.join(", ")));
+            let (text, known) = (excerpt(text), known.join(", "));
+            return Err(FormatError::new(format!(
+                "{text:?} is under key version {version}, and the keys have {known}; add the key of that version"
+            )));
         };
         Ok(key.permutation.decrypt(number))
     }

@@ -45,17 +45,24 @@ impl Base {
     /// # Errors
     /// Returns an error unless there are 2 to 94 distinct printable characters of ASCII, without the space.
     pub fn of(characters: &str) -> Result<Self, FormatError> {
-        let dictionary = || excerpt(characters);
+        let dictionary = excerpt(characters);
         if let Some(found) = characters.chars().find(|c| !c.is_ascii_graphic()) {
-            return Err(FormatError::DictionaryCharacter { dictionary: dictionary(), found });
+            return Err(FormatError::new(format!(
+                "the dictionary {dictionary:?} has the character {found:?}; allowed: printable characters of ASCII, \
+                 without the space"
+            )));
         }
         let digits = characters.as_bytes();
         if let Some(twice) = (1..digits.len()).find(|&index| digits[..index].contains(&digits[index])) {
             let found = char::from(digits[twice]);
-            return Err(FormatError::DictionaryTwice { dictionary: dictionary(), found });
+            return Err(FormatError::new(format!(
+                "the dictionary {dictionary:?} has {found:?} twice; allowed: 2 to {BASE_MAX} distinct characters"
+            )));
         }
         if digits.len() < 2 {
-            return Err(FormatError::DictionaryTooShort { dictionary: dictionary() });
+            return Err(FormatError::new(format!(
+                "the dictionary {dictionary:?} is too short; allowed: 2 to {BASE_MAX} distinct characters"
+            )));
         }
         Ok(Base::new(DICTIONARY, digits))
     }
@@ -122,8 +129,7 @@ impl Base {
 
     /// Returns the error for a character that is not in the dictionary.
     fn stranger(&self, text: &str, found: char) -> FormatError {
-        let digits = String::from_utf8_lossy(&self.digits).into_owned();
-        FormatError::character(text, found, &self.to_string(), digits)
+        FormatError::character(text, found, &self.to_string(), &String::from_utf8_lossy(&self.digits))
     }
 }
 
@@ -140,7 +146,7 @@ pub(super) fn read_digits(
     value_of: impl Fn(char) -> Result<u8, FormatError>,
 ) -> Result<u64, FormatError> {
     if text.is_empty() {
-        return Err(FormatError::Empty { format: format.to_string() });
+        return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {format}")));
     }
     // A wrong character is named even in a text that is too long.
     let mut number = Some(0_u64);
@@ -157,7 +163,7 @@ pub(super) fn read_digits(
 pub(super) fn read_decimal(text: &str) -> Result<u64, FormatError> {
     read_digits(text, &"decimal", 10, |found| match found {
         '0'..='9' => Ok(found as u8 - b'0'),
-        _ => Err(FormatError::character(text, found, "decimal", "0123456789".to_owned())),
+        _ => Err(FormatError::character(text, found, "decimal", "0123456789")),
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::FormatError;
 use super::base::read_digits;
+use super::error::excerpt;
 
 /// The 32 digits, and the five further symbols that only a check can be.
 const SYMBOLS: &[u8; 37] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
@@ -31,17 +32,18 @@ pub(super) fn read(text: &str, check: bool) -> Result<u64, FormatError> {
         Some((end, last)) if check => (&symbols[..end], Some(last)),
         _ => (symbols.as_str(), None),
     };
-    let stranger = |found| {
-        let allowed = String::from_utf8_lossy(&SYMBOLS[..32]).into_owned();
-        FormatError::character(text, found, format, allowed)
-    };
+    let stranger =
+        |found| FormatError::character(text, found, format, &String::from_utf8_lossy(&SYMBOLS[..32]));
     let id = read_digits(digits, &format, 32, |found| {
         value_of(found).filter(|&value| value < 32).ok_or_else(|| stranger(found))
     })?;
     match last {
         Some(last) if value_of(last).map(u64::from) != Some(id % CHECK) => {
             let wanted = char::from(SYMBOLS[(id % CHECK) as usize]);
-            Err(FormatError::check(text, last, wanted))
+            let text = excerpt(text);
+            Err(FormatError::new(format!(
+                "{text:?} ends with the check symbol {last:?}, and its other symbols need {wanted:?}; compare the text"
+            )))
         }
         _ => Ok(id),
     }

@@ -112,13 +112,16 @@ impl Format {
     /// Makes the codec for the IDs of one source.
     ///
     /// # Errors
-    /// Returns [`FormatError::NoTime`] if the format needs a layout and the source has none, and
-    /// [`FormatError::NoAliasKeys`] if it needs keys.
+    /// Returns an error if the format needs a layout and the source has none, or if it needs keys.
     pub fn codec(&self, context: Context<'_>) -> Result<Codec, FormatError> {
         let layout = || {
-            let no_time =
-                || FormatError::NoTime { format: self.to_string(), name: context.source.to_owned() };
-            context.layout.cloned().ok_or_else(no_time)
+            context.layout.cloned().ok_or_else(|| {
+                FormatError::new(format!(
+                    "{self} carries the time of an ID, and the numbers of {:?} have none: choose a format without a \
+                     time, such as uuidv8",
+                    context.source
+                ))
+            })
         };
         Ok(Codec(match self {
             Format::Decimal => Kind::Decimal,
@@ -128,7 +131,12 @@ impl Format {
             Format::UuidV7 => Kind::Uuid(Version::seven(layout()?, context.source)),
             Format::UuidV8 => Kind::Uuid(Version::eight(context.source)),
             #[cfg(feature = "alias")]
-            Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or(FormatError::NoAliasKeys)?),
+            Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or_else(|| {
+                FormatError::new(
+                    "alias needs keys, and none are given; name a file of them: for each version a line with its \
+                     number, a blank and 64 hexadecimal digits",
+                )
+            })?),
         }))
     }
 }
@@ -151,7 +159,12 @@ impl FromStr for Format {
             "alias" => Format::Alias,
             _ => match name.strip_prefix(base::DICTIONARY) {
                 Some(characters) => Format::Base(Base::of(characters)?),
-                None => return Err(FormatError::unknown(name)),
+                None => {
+                    let name = error::excerpt(name);
+                    return Err(FormatError::new(format!(
+                        "no format is called {name:?}; the formats are {NAMES}"
+                    )));
+                }
             },
         })
     }
@@ -228,7 +241,7 @@ impl Codec {
     /// instant does not fit the format.
     pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         if id > LARGEST_ID {
-            return Err(FormatError::IdTooLarge { id });
+            return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LARGEST_ID}")));
         }
         match &self.0 {
             Kind::Decimal => write_decimal(id, text),

@@ -36,12 +36,9 @@ pub(super) fn read(layout: &Layout, text: &str) -> Result<u64, FormatError> {
 
 /// Returns the Unix seconds of an ID.
 fn seconds_of(layout: &Layout, id: u64) -> Result<u32, FormatError> {
-    let instant = layout.instant_of(id).map_err(FormatError::Layout)?;
-    u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| FormatError::OutsideTime {
-        id,
-        instant: layout.rfc3339(instant),
-        format: FORMAT,
-        holds: "1970-01-01 to 2106-02-07",
+    let instant = layout.instant_of(id)?;
+    u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| {
+        FormatError::outside_time(id, &layout.rfc3339(instant), FORMAT, "1970-01-01 to 2106-02-07")
     })
 }
 

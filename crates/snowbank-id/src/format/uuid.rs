@@ -81,17 +81,13 @@ impl Version {
         let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
         let version = uuid >> 76 & 15;
         if version != self.number() || uuid & VARIANT_MASK != VARIANT {
-            let found = match version == self.number() {
-                true => String::from("its variant is not that of RFC 9562"),
-                false => {
-                    format!(
-                        "it is of version {version}, and {} is of version {}",
-                        self.format(),
-                        self.number()
-                    )
-                }
+            let (format, own) = (self.format(), self.number());
+            let found = if version == own {
+                String::from("its variant is not that of RFC 9562")
+            } else {
+                format!("it is of version {version}, and {format} is of version {own}")
             };
-            return Err(FormatError::other_maker(text, self.format(), found));
+            return Err(FormatError::other_maker(text, format, &found));
         }
         let id = self.id(uuid);
         match self.uuid(id) {
@@ -129,13 +125,10 @@ impl Version {
 
 /// Returns the milliseconds of an ID, in the 48 bits that version 7 has for them.
 fn unix_ms(layout: &Layout, id: u64) -> Result<u128, FormatError> {
-    let instant = layout.instant_of(id).map_err(FormatError::Layout)?;
+    let instant = layout.instant_of(id)?;
     // No layout outlasts the year 9999, and 48 bits last until 10889.
-    u128::try_from(instant.unix_ms()).map_err(|_| FormatError::OutsideTime {
-        id,
-        instant: layout.rfc3339(instant),
-        format: "uuidv7",
-        holds: "1970-01-01 to 10889-08-02",
+    u128::try_from(instant.unix_ms()).map_err(|_| {
+        FormatError::outside_time(id, &layout.rfc3339(instant), "uuidv7", "1970-01-01 to 10889-08-02")
     })
 }
 

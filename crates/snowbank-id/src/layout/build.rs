@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
-use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS};
-use super::{InstantError, Layout, LayoutError, UnixMicros, preset};
+use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS, out_of_range};
+use super::{Layout, LayoutError, preset};
 
 /// The limit of IDs, exclusive. They fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
@@ -28,10 +28,11 @@ impl Layout {
         check_names(&fields)?;
         check_roles(&fields)?;
         if !(1..=MAX_TICK_MS).contains(&tick_ms) {
-            return Err(LayoutError::Tick { found: format!("{tick_ms}ms") });
+            return Err(not_a_tick(&format!("{tick_ms}ms")));
         }
         if !(MIN_UNIX_MS..=MAX_UNIX_MS).contains(&epoch_unix_ms) {
-            return Err(InstantError::OutOfRange { found: epoch_unix_ms.to_string() }.into());
+            let reason = out_of_range(&epoch_unix_ms.to_string());
+            return Err(LayoutError::new(format!("epoch: {reason}")));
         }
         let fields = weigh(fields, tick_ms)?;
         let time = &fields[0];
@@ -70,10 +71,13 @@ fn check_names(fields: &[FieldSpec]) -> Result<(), LayoutError> {
         let spelled = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
         let begun = name.starts_with(|first: char| first.is_ascii_lowercase());
         if !spelled || !begun || name.len() > MAX_FIELD_NAME_LEN {
-            return Err(LayoutError::FieldName { name: name.clone() });
+            return Err(LayoutError::new(format!(
+                "{name:?} is not a field name: a lower-case letter, then lower-case letters, digits and _, at most \
+                 {MAX_FIELD_NAME_LEN} in all"
+            )));
         }
         if !names.insert(name) {
-            return Err(LayoutError::FieldTwice { name: name.clone() });
+            return Err(LayoutError::new(format!("two fields are called {name:?}; give each its own name")));
         }
     }
     Ok(())
@@ -86,22 +90,32 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
             reserved => field.role == reserved,
         };
         if !fits {
-            return Err(LayoutError::ReservedName { name: field.name.clone() });
+            return Err(LayoutError::new(format!(
+                "the name {:?} does not go with its role: time and sequence are the names of those two fields, which \
+                 are neither constant nor random; choose another",
+                field.name
+            )));
         }
     }
-    match fields.first() {
-        Some(first) if first.role == Role::Time => {}
-        Some(first) => return Err(LayoutError::TimeNotFirst { found: format!("{:?}", first.name) }),
-        None => return Err(LayoutError::TimeNotFirst { found: "missing".to_owned() }),
+    let first = fields.first();
+    if first.is_none_or(|first| first.role != Role::Time) {
+        let found = first.map_or("missing".to_owned(), |first| format!("{:?}", first.name));
+        return Err(LayoutError::new(format!(
+            "the first field is {found}; it must be time, or IDs would not sort by time"
+        )));
     }
     if !fields.iter().any(|field| field.role == Role::Sequence) {
-        return Err(LayoutError::NoSequence);
+        return Err(LayoutError::new(
+            "there is no sequence field; add one, such as sequence:12, or one tick could hold one ID only",
+        ));
     }
     if let Some(index) = fields.iter().position(|field| field.role == Role::Random) {
         let keeps_order = |field: &&FieldSpec| matches!(field.role, Role::Sequence | Role::Node);
         if let Some(below) = fields[index..].iter().find(keeps_order) {
-            let random = fields[index].name.clone();
-            return Err(LayoutError::RandomAbove { random, below: below.name.clone() });
+            return Err(LayoutError::new(format!(
+                "random field {:?} stands above {:?}; move it below, or IDs would not be in order",
+                fields[index].name, below.name
+            )));
         }
     }
     Ok(())
@@ -111,14 +125,12 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
 fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
     let mut fields = Vec::with_capacity(specs.len());
     for spec in &specs {
-        let values = spec
-            .size
-            .values()
-            .ok_or_else(|| LayoutError::Size { name: spec.name.clone(), size: spec.size.to_string() })?;
+        let values = spec.size.values().ok_or_else(|| not_a_size(&spec.name, &spec.size.to_string()))?;
         if let Role::Constant(value) = spec.role
             && value >= values
         {
-            return Err(LayoutError::Constant { name: spec.name.clone(), value, values });
+            let (name, most) = (&spec.name, values - 1);
+            return Err(LayoutError::new(format!("{name:?} holds 0 to {most}, not the constant {value}")));
         }
         fields.push(Field { spec: spec.clone(), values, weight: 0 });
     }
@@ -155,12 +167,10 @@ fn too_large(specs: &[FieldSpec], tick_ms: u64) -> LayoutError {
         Some(preset) => format!("; the preset {} fits: {}", preset.name, preset.spec),
         None => "; make fields smaller".to_owned(),
     };
-    LayoutError::TooLarge {
-        sum,
-        room,
-        life: format!("its {time_size} of {} would last {life}", tick_text(tick_ms)),
-        advice,
-    }
+    let tick = tick_text(tick_ms);
+    LayoutError::new(format!(
+        "{sum}, but an ID holds {room}; its {time_size} of {tick} would last {life}{advice}"
+    ))
 }
 
 /// Describes the sum of the sizes, and the room in an ID, both in the unit of the sizes.
@@ -206,13 +216,15 @@ pub(super) fn tick_text(tick_ms: u64) -> String {
     if tick_ms.is_multiple_of(1000) { format!("{}s", tick_ms / 1000) } else { format!("{tick_ms}ms") }
 }
 
-impl UnixMicros {
-    /// Returns this instant as an epoch in Unix ms.
-    pub(super) fn as_epoch(self, found: &str) -> Result<i64, LayoutError> {
-        if self.0.rem_euclid(1000) == 0 {
-            Ok(self.unix_ms())
-        } else {
-            Err(LayoutError::EpochFraction { found: found.to_owned() })
-        }
-    }
+pub(super) fn not_a_tick(found: &str) -> LayoutError {
+    LayoutError::new(format!(
+        "a tick of {found} is not allowed: whole ms or s, such as 1ms, 10ms or 1s, up to 86400s"
+    ))
+}
+
+pub(super) fn not_a_size(name: &str, size: &str) -> LayoutError {
+    LayoutError::new(format!(
+        "{size:?} is not a size for {name:?}: 1 to 63 bits (12), 1 to 19 decimal digits (3d), or a count of at least 2 \
+         (=1000)"
+    ))
 }

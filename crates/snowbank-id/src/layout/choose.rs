@@ -1,5 +1,6 @@
 //! Random fields with a value that the caller chooses, such as the table suffix of a clearing house's IDs.
 
+use super::decode::too_large;
 use super::{Field, Layout, LayoutError, Role};
 
 /// A value for a random field of a layout. A random field carries no uniqueness, so an application may choose it.
@@ -17,14 +18,13 @@ impl ChosenField {
     /// # Errors
     /// Returns an error if the ID is above the layout's last, and so of another layout.
     pub fn set(&self, id: u64) -> Result<u64, LayoutError> {
-        let too_large = || LayoutError::IdTooLarge { id: id.to_string(), last: self.last_id };
         if id > self.last_id {
-            return Err(too_large());
+            return Err(too_large(id, self.last_id));
         }
         let random = id / self.weight % self.values;
         // Below 2^63 + 2^63.
         let set = id - random * self.weight + self.value * self.weight;
-        Some(set).filter(|&set| set <= self.last_id).ok_or_else(too_large)
+        Some(set).filter(|&set| set <= self.last_id).ok_or_else(|| too_large(id, self.last_id))
     }
 }
 
@@ -38,18 +38,21 @@ impl Layout {
             self.fields().iter().filter(|field| field.role() == Role::Random).map(Field::name).collect();
         let allowed = if random.is_empty() { "none".to_owned() } else { random.join(", ") };
         let Some(field) = self.fields().iter().find(|field| field.name() == name) else {
-            return Err(LayoutError::UnknownField { name: name.to_owned(), allowed });
+            return Err(LayoutError::new(format!(
+                "the layout has no field {name:?}; the fields that may be chosen: {allowed}"
+            )));
         };
         if field.role() != Role::Random {
-            return Err(LayoutError::NotRandom {
-                name: name.to_owned(),
-                role: meaning(field.role()),
-                allowed,
-            });
+            return Err(LayoutError::new(format!(
+                "{name} is {}, which keeps IDs distinct; only random fields may be chosen: {allowed}",
+                meaning(field.role())
+            )));
         }
         if value >= field.values() {
             let most = field.values() - 1;
-            return Err(LayoutError::FieldValue { name: name.to_owned(), value, most });
+            return Err(LayoutError::new(format!(
+                "found {name}={value}, and {name} is a number from 0 to {most}"
+            )));
         }
         Ok(ChosenField { value, values: field.values(), weight: field.weight(), last_id: self.last_id() })
     }

@@ -1,5 +1,6 @@
 //! IDs and instants back to fields: decoding, ranges, and the rest of a layout's life.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::build::ID_LIMIT;
@@ -51,14 +52,10 @@ impl Layout {
     /// Returns an error if the text is not an ID, or is above [`last_id`](Layout::last_id).
     pub fn parse_id(&self, text: &str) -> Result<u64, LayoutError> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(LayoutError::NotAnId { found: text.to_owned() });
+            return Err(LayoutError::new(format!("{text:?} is not an ID: IDs are decimal numbers from 0")));
         }
         let id = text.parse().ok().filter(|&id| id <= self.last_id());
-        id.ok_or_else(|| self.too_large(text))
-    }
-
-    fn too_large(&self, id: impl ToString) -> LayoutError {
-        LayoutError::IdTooLarge { id: id.to_string(), last: self.last_id() }
+        id.ok_or_else(|| too_large(text, self.last_id()))
     }
 
     /// Splits an ID into its fields.
@@ -68,7 +65,7 @@ impl Layout {
     /// constants.
     pub fn decode(&self, id: u64) -> Result<Decoded<'_>, LayoutError> {
         if id > self.last_id() {
-            return Err(self.too_large(id));
+            return Err(too_large(id, self.last_id()));
         }
         let mut worker = 0;
         let mut sequence = 0;
@@ -81,8 +78,10 @@ impl Layout {
                 Role::Node => worker = worker * field.values() + value,
                 Role::Constant(constant) if constant == value => {}
                 Role::Constant(constant) => {
-                    let name = field.name().to_owned();
-                    return Err(LayoutError::OtherConstant { id, name, found: value, constant });
+                    return Err(LayoutError::new(format!(
+                        "ID {id} is not of this layout: its {} is {value}, the layout's is always {constant}",
+                        field.name()
+                    )));
                 }
             }
             fields.push((field.name(), value));
@@ -97,7 +96,7 @@ impl Layout {
     /// Returns an error if the ID is above [`last_id`](Layout::last_id).
     pub fn instant_of(&self, id: u64) -> Result<UnixMicros, LayoutError> {
         if id > self.last_id() {
-            return Err(self.too_large(id));
+            return Err(too_large(id, self.last_id()));
         }
         Ok(self.start_of(Tick(id / self.tick_weight())))
     }
@@ -112,12 +111,16 @@ impl Layout {
     /// Returns an error if `from` is after `to`, or no tick is within the range.
     pub fn range(&self, from: UnixMicros, to: UnixMicros) -> Result<(u64, u64), LayoutError> {
         if from > to {
-            return Err(LayoutError::RangeBackwards { from, to });
+            return Err(LayoutError::new(format!(
+                "the range ends at {to}, before it begins at {from}; swap them"
+            )));
         }
         let last_tick = self.ticks - 1;
         let (Some(from_tick), Some(to_tick)) = (self.tick_before_end(from), self.tick_since_epoch(to)) else {
             let (first, last) = (self.first(), self.last());
-            return Err(LayoutError::OutsideLife { from, to, first, last });
+            return Err(LayoutError::new(format!(
+                "no ID of this layout lies between {from} and {to}: it has IDs from {first} until {last}"
+            )));
         };
         let first = from_tick * self.tick_weight() + self.constants;
         // At most one tick over the limit, as in `last_id`.
@@ -166,4 +169,9 @@ impl Layout {
         };
         self.fields.iter().map(top).sum()
     }
+}
+
+/// Returns the error of an ID above a layout's last.
+pub(super) fn too_large(id: impl fmt::Display, last: u64) -> LayoutError {
+    LayoutError::new(format!("ID {id} is above this layout's last, {last}; is it another layout's?"))
 }

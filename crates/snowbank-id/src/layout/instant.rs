@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use super::LayoutError;
+
 /// The first instant that RFC 3339 can write, 0000-01-01T00:00:00Z, in Unix milliseconds.
 pub(super) const MIN_UNIX_MS: i64 = -62_167_219_200_000;
 
@@ -74,44 +76,15 @@ impl fmt::Display for UnixMicros {
     }
 }
 
-/// The error for a text that is not a time.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum InstantError {
-    /// The text has none of the three forms, or is an RFC 3339 time beyond what jiff can hold.
-    #[error(
-        "{found:?} is not a time: write RFC 3339 (2026-01-31T12:00:00Z), a date (2026-01-31) or Unix milliseconds \
-         (1769860800000)"
-    )]
-    NotATime {
-        /// The text.
-        found: String,
-    },
-    /// The date and time have no offset from UTC.
-    #[error("{found:?} has no offset from UTC: write {found}Z for UTC, or an offset such as {found}+08:00")]
-    NoOffset {
-        /// The text.
-        found: String,
-    },
-    /// The time is before 0000-01-01 or after 9999-12-30T22:00:00Z.
-    #[error("{found:?} is not between 0000-01-01 and 9999-12-30T22:00:00Z")]
-    OutOfRange {
-        /// The text.
-        found: String,
-    },
-}
-
 impl FromStr for UnixMicros {
-    type Err = InstantError;
+    type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = || text.to_owned();
         let instant = if let Some(digits) = unix_ms_digits(text) {
-            let unix_ms: i64 = digits.parse().map_err(|_| InstantError::OutOfRange { found: found() })?;
-            UnixMicros::from_unix_ms(unix_ms)
+            UnixMicros::from_unix_ms(digits.parse().map_err(|_| out_of_range(text))?)
         } else if text.len() == "2026-01-31".len() {
-            let date: Date = text.parse().map_err(|_| InstantError::NotATime { found: found() })?;
-            let midnight =
-                date.to_zoned(TimeZone::UTC).map_err(|_| InstantError::OutOfRange { found: found() })?;
+            let date: Date = text.parse().map_err(|_| not_a_time(text))?;
+            let midnight = date.to_zoned(TimeZone::UTC).map_err(|_| out_of_range(text))?;
             UnixMicros::from_timestamp(midnight.timestamp())
         } else {
             UnixMicros::from_timestamp(rfc3339_timestamp(text)?)
@@ -119,9 +92,20 @@ impl FromStr for UnixMicros {
         if (MIN_UNIX_MS..=MAX_UNIX_MS).contains(&instant.unix_ms()) {
             Ok(instant)
         } else {
-            Err(InstantError::OutOfRange { found: found() })
+            Err(out_of_range(text))
         }
     }
+}
+
+fn not_a_time(found: &str) -> LayoutError {
+    LayoutError::new(format!(
+        "{found:?} is not a time: write RFC 3339 (2026-01-31T12:00:00Z), a date (2026-01-31) or Unix milliseconds \
+         (1769860800000)"
+    ))
+}
+
+pub(super) fn out_of_range(found: &str) -> LayoutError {
+    LayoutError::new(format!("{found:?} is not between 0000-01-01 and 9999-12-30T22:00:00Z"))
 }
 
 /// Returns the text if it is an integer, with or without a minus.
@@ -130,16 +114,17 @@ fn unix_ms_digits(text: &str) -> Option<&str> {
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
-fn rfc3339_timestamp(text: &str) -> Result<Timestamp, InstantError> {
-    let found = || text.to_owned();
+fn rfc3339_timestamp(text: &str) -> Result<Timestamp, LayoutError> {
     // The parser accepts more than RFC 3339: annotations in brackets, and a date alone.
     let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
     match text.parse() {
         Ok(timestamp) if shaped => Ok(timestamp),
         Err(_) if shaped && format!("{text}Z").parse::<Timestamp>().is_ok() => {
-            Err(InstantError::NoOffset { found: found() })
+            Err(LayoutError::new(format!(
+                "{text:?} has no offset from UTC: write {text}Z for UTC, or an offset such as {text}+08:00"
+            )))
         }
-        _ => Err(InstantError::NotATime { found: found() }),
+        _ => Err(not_a_time(text)),
     }
 }
 
@@ -178,7 +163,7 @@ mod tests {
             "-001000-01-01T00:00:00Z",
         ] {
             let refused = beyond.parse::<UnixMicros>().unwrap_err();
-            assert_eq!(refused, InstantError::OutOfRange { found: beyond.to_owned() });
+            assert_eq!(refused, out_of_range(beyond));
         }
     }
 
@@ -198,10 +183,10 @@ mod tests {
             "ééééé",
         ] {
             let refused = wrong.parse::<UnixMicros>().unwrap_err();
-            assert_eq!(refused, InstantError::NotATime { found: wrong.to_owned() });
+            assert_eq!(refused, not_a_time(wrong));
         }
         let refused = "2026-01-31T12:00:00".parse::<UnixMicros>().unwrap_err();
-        assert!(matches!(refused, InstantError::NoOffset { .. }), "{refused}");
+        assert!(refused.to_string().contains("has no offset from UTC"), "{refused}");
     }
 
     #[test]

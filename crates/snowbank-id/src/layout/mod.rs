@@ -41,7 +41,7 @@ pub use choose::ChosenField;
 pub use decode::{Decoded, Life};
 pub use error::LayoutError;
 pub use field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
-pub use instant::{InstantError, Tick, UnixMicros};
+pub use instant::{Tick, UnixMicros};
 #[doc(hidden)]
 pub use numbering::Numbering;
 pub use preset::{PRESETS, Preset, find as find_preset};

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::build::tick_text;
+use super::build::{not_a_size, not_a_tick, tick_text};
 use super::field::{FieldSize, FieldSpec, Role};
 use super::{Layout, LayoutError, UnixMicros, preset};
 
@@ -25,7 +25,11 @@ impl Layout {
         match preset::find(name_or_spec) {
             Some(preset) => preset.spec.parse(),
             None if name_or_spec.contains([':', ',', ';', '=']) => name_or_spec.parse(),
-            None => Err(LayoutError::UnknownPreset { name: name_or_spec.to_owned() }),
+            None => Err(LayoutError::new(format!(
+                "no layout is called {name_or_spec:?}; the presets are {}; or write one, such as \
+                 time:41,worker:10,sequence:12;epoch=2026-01-01",
+                preset::names()
+            ))),
         }
     }
 }
@@ -44,8 +48,9 @@ impl FromStr for Layout {
                 Some(("tick", value)) => set(&mut tick_ms, "tick", parse_tick(value)?)?,
                 Some(("epoch", value)) => set(&mut epoch_unix_ms, "epoch", parse_epoch(value)?)?,
                 _ => {
-                    let wanted = "a setting: tick=1ms, or epoch=2026-01-01T00:00:00Z";
-                    return Err(LayoutError::Syntax { found: setting.to_owned(), wanted });
+                    return Err(LayoutError::new(format!(
+                        "{setting:?} is not a setting: tick=1ms, or epoch=2026-01-01T00:00:00Z"
+                    )));
                 }
             }
         }
@@ -60,14 +65,14 @@ impl FromStr for Layout {
 fn set<T>(setting: &mut Option<T>, name: &'static str, value: T) -> Result<(), LayoutError> {
     match setting.replace(value) {
         None => Ok(()),
-        Some(_) => Err(LayoutError::SettingTwice { name }),
+        Some(_) => Err(LayoutError::new(format!("{name} is set twice; set it once"))),
     }
 }
 
 fn parse_field(text: &str) -> Result<FieldSpec, LayoutError> {
-    let not_a_field = || LayoutError::Syntax {
-        found: text.to_owned(),
-        wanted: "a field: name:size, name:size:random or name:size:constant(N)",
+    let not_a_field = || {
+        let allowed = "name:size, name:size:random or name:size:constant(N)";
+        LayoutError::new(format!("{text:?} is not a field: {allowed}"))
     };
     let mut pieces = text.split(':').map(str::trim);
     let (Some(name), Some(size), role, None) = (pieces.next(), pieces.next(), pieces.next(), pieces.next())
@@ -79,8 +84,7 @@ fn parse_field(text: &str) -> Result<FieldSpec, LayoutError> {
         Some("random") => Role::Random,
         Some(suffix) => Role::Constant(parse_constant(suffix).ok_or_else(not_a_field)?),
     };
-    let size =
-        parse_size(size).ok_or_else(|| LayoutError::Size { name: name.to_owned(), size: size.to_owned() })?;
+    let size = parse_size(size).ok_or_else(|| not_a_size(name, size))?;
     Ok(FieldSpec { name: name.to_owned(), size, role })
 }
 
@@ -112,12 +116,18 @@ pub(super) fn parse_tick(text: &str) -> Result<u64, LayoutError> {
     } else {
         text.strip_suffix('s').and_then(number::<u64>).and_then(|seconds| seconds.checked_mul(1000))
     };
-    tick_ms.ok_or_else(|| LayoutError::Tick { found: format!("{text:?}") })
+    tick_ms.ok_or_else(|| not_a_tick(&format!("{text:?}")))
 }
 
 /// Parses Unix ms, RFC 3339 or a date to Unix ms.
 pub(super) fn parse_epoch(text: &str) -> Result<i64, LayoutError> {
-    text.parse::<UnixMicros>()?.as_epoch(text)
+    let epoch: UnixMicros = text.parse().map_err(|error| LayoutError::new(format!("epoch: {error}")))?;
+    if epoch.0.rem_euclid(1000) != 0 {
+        return Err(LayoutError::new(format!(
+            "epoch {text:?} has a fraction of a millisecond; round it to milliseconds"
+        )));
+    }
+    Ok(epoch.unix_ms())
 }
 
 /// Writes the canonical text form: sizes as they were given, and always tick and epoch. It parses to an equal

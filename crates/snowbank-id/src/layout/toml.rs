@@ -92,13 +92,21 @@ impl FieldForm {
             (Some(bits), None, None) => FieldSize::Bits(bits),
             (None, Some(digits), None) => FieldSize::Digits(digits),
             (None, None, Some(count)) => FieldSize::Count(count),
-            _ => return Err(LayoutError::SizeCount { name, found: self.sizes_found() }),
+            _ => {
+                let found = self.sizes_found();
+                return Err(LayoutError::new(format!(
+                    "field {name:?} has {found}; give it exactly one of bits, digits and count"
+                )));
+            }
         };
         let role = match (self.random, self.constant) {
             (false, None) => FieldSpec::role_of(&name),
             (true, None) => Role::Random,
             (false, Some(value)) => Role::Constant(value),
-            (true, Some(_)) => return Err(LayoutError::ConstantAndRandom { name }),
+            (true, Some(_)) => {
+                let reason = format!("field {name:?} is both constant and random; choose one");
+                return Err(LayoutError::new(reason));
+            }
         };
         Ok(FieldSpec { name, size, role })
     }

@@ -37,14 +37,14 @@ impl WorkerSet {
         // One more than allowed is enough to see that there are too many.
         let mut ids: Vec<u64> = ids.into_iter().take(MAX_WORKER_IDS + 1).collect();
         if ids.len() > MAX_WORKER_IDS {
-            return Err(LayoutError::TooManyWorkerIds);
+            return Err(too_many());
         }
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(LayoutError::WorkerIdTwice { id: pair[0] });
+            return Err(LayoutError::new(format!("worker ID {} is given twice; give each once", pair[0])));
         }
         if ids.is_empty() {
-            return Err(LayoutError::WorkerIds { found: String::new() });
+            return Err(not_a_set(""));
         }
         Ok(WorkerSet { ids: ids.into() })
     }
@@ -67,14 +67,15 @@ impl WorkerSet {
                 }
                 None => part,
             };
-            let index = current.ok_or_else(|| LayoutError::WorkerIds { found: text.to_owned() })?;
+            let index = current.ok_or_else(|| not_a_set(text))?;
             numbers[index].extend(field_range(nodes[index], ranges)?.take(MAX_WORKER_IDS + 1));
         }
         if let Some(missing) = numbers.iter().position(Vec::is_empty) {
-            return Err(LayoutError::NodeMissing {
-                name: nodes[missing].name().to_owned(),
-                nodes: names(&nodes),
-            });
+            return Err(LayoutError::new(format!(
+                "{} is missing; give each node field its numbers: {}",
+                nodes[missing].name(),
+                names(&nodes)
+            )));
         }
         combine(&nodes, &numbers)
     }
@@ -113,7 +114,7 @@ impl FromStr for WorkerSet {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let ranges: Vec<_> = text
             .split(',')
-            .map(|part| worker_range(part).ok_or_else(|| LayoutError::WorkerIds { found: text.to_owned() }))
+            .map(|part| worker_range(part).ok_or_else(|| not_a_set(text)))
             .collect::<Result<_, _>>()?;
         // `from_list` stops at the limit, so `0-18446744073709551615` takes no memory.
         WorkerSet::from_list(ranges.into_iter().flatten())
@@ -122,19 +123,30 @@ impl FromStr for WorkerSet {
 
 /// Returns the index of the node field of that name, which has no numbers yet.
 fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
-    let index = nodes.iter().position(|node| node.name() == name);
-    let index =
-        index.ok_or_else(|| LayoutError::UnknownNode { name: name.to_owned(), nodes: names(nodes) })?;
-    if numbers[index].is_empty() { Ok(index) } else { Err(LayoutError::NodeTwice { name: name.to_owned() }) }
+    let Some(index) = nodes.iter().position(|node| node.name() == name) else {
+        let nodes = names(nodes);
+        return Err(LayoutError::new(format!(
+            "the layout has no node field {name:?}; its node fields are {nodes}"
+        )));
+    };
+    if !numbers[index].is_empty() {
+        return Err(LayoutError::new(format!(
+            "{name} is given twice; give each node field once, with all its numbers"
+        )));
+    }
+    Ok(index)
 }
 
 /// Parses the number or the range of a field, within its limit.
 fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutError> {
     let range = worker_range(text).filter(|range| *range.end() < node.values());
-    range.ok_or_else(|| LayoutError::NodeValue {
-        name: node.name().to_owned(),
-        found: text.trim().chars().take(EXCERPT_CHARS_MAX).flat_map(char::escape_debug).collect(),
-        most: node.values() - 1,
+    range.ok_or_else(|| {
+        let (name, most) = (node.name(), node.values() - 1);
+        let found: String =
+            text.trim().chars().take(EXCERPT_CHARS_MAX).flat_map(char::escape_debug).collect();
+        LayoutError::new(format!(
+            "found {name}={found}, and {name} is a number from 0 to {most}, a range or a list of them"
+        ))
     })
 }
 
@@ -143,7 +155,7 @@ fn combine(nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<WorkerSet, LayoutEr
     let combinations =
         numbers.iter().fold(1_usize, |product, of_field| product.saturating_mul(of_field.len()));
     if combinations > MAX_WORKER_IDS {
-        return Err(LayoutError::TooManyWorkerIds);
+        return Err(too_many());
     }
     let mut ids = vec![0];
     for (node, of_field) in nodes.iter().zip(numbers) {
@@ -153,6 +165,17 @@ fn combine(nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<WorkerSet, LayoutEr
             .collect();
     }
     WorkerSet::from_list(ids)
+}
+
+fn not_a_set(found: &str) -> LayoutError {
+    LayoutError::new(format!(
+        "{found:?} is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8, or each node field \
+         with its numbers, such as datacenter=1,worker=0-3"
+    ))
+}
+
+fn too_many() -> LayoutError {
+    LayoutError::new(format!("a daemon holds at most {MAX_WORKER_IDS} worker IDs; give fewer"))
 }
 
 fn names(nodes: &[&Field]) -> String {
@@ -257,7 +280,7 @@ mod tests {
             assert!(refusal(text).contains(part), "{text}: {}", refusal(text));
         }
         let kubernetes = Layout::resolve("kubernetes").unwrap();
-        assert_eq!(WorkerSet::by_field("node=0-16777215", &kubernetes), Err(LayoutError::TooManyWorkerIds));
+        assert_eq!(WorkerSet::by_field("node=0-16777215", &kubernetes), Err(too_many()));
         let alone = Layout::resolve("time:41,sequence:22").unwrap();
         let error = WorkerSet::by_field("worker=1", &alone).unwrap_err().to_string();
         assert!(error.contains("its node fields are none"), "{error}");
@@ -268,13 +291,13 @@ mod tests {
         for wrong in
             ["", ",", "0,", "-1", "3-0", "a", "0-", "+1", "0x1", "1.5", "1-2-3", "18446744073709551616"]
         {
-            assert_eq!(set(wrong), Err(LayoutError::WorkerIds { found: wrong.to_owned() }), "{wrong:?}");
+            assert_eq!(set(wrong), Err(not_a_set(wrong)), "{wrong:?}");
         }
-        assert_eq!(set("0-3,2"), Err(LayoutError::WorkerIdTwice { id: 2 }));
-        assert_eq!(set("0-4096"), Err(LayoutError::TooManyWorkerIds));
-        assert_eq!(set("0-18446744073709551615"), Err(LayoutError::TooManyWorkerIds));
-        assert_eq!(set("0-4095,0-4095"), Err(LayoutError::TooManyWorkerIds));
-        assert_eq!(WorkerSet::from_list([]), Err(LayoutError::WorkerIds { found: String::new() }));
-        assert_eq!(WorkerSet::from_list(0..5000), Err(LayoutError::TooManyWorkerIds));
+        assert!(set("0-3,2").unwrap_err().to_string().starts_with("worker ID 2 is given twice"));
+        assert_eq!(set("0-4096"), Err(too_many()));
+        assert_eq!(set("0-18446744073709551615"), Err(too_many()));
+        assert_eq!(set("0-4095,0-4095"), Err(too_many()));
+        assert_eq!(WorkerSet::from_list([]), Err(not_a_set("")));
+        assert_eq!(WorkerSet::from_list(0..5000), Err(too_many()));
     }
 }

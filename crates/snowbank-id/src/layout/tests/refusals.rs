@@ -72,8 +72,11 @@ fn roles() {
     layout("time:41,sequence:3,a:2:random,c:1:constant(0)");
     refused("time:41,region:2:constant(4),sequence:12", &["\"region\" holds 0 to 3, not the constant 4"]);
     let misnamed = FieldSpec { name: "clock".to_owned(), size: FieldSize::Bits(41), role: Role::Time };
-    assert!(matches!(Layout::new(vec![misnamed], 1, 0), Err(LayoutError::ReservedName { .. })));
-    assert!(matches!(Layout::new(vec![], 1, 0), Err(LayoutError::TimeNotFirst { .. })));
+    for (fields, reason) in
+        [(vec![misnamed], "\"clock\" does not go with its role"), (vec![], "the first field is missing")]
+    {
+        assert!(Layout::new(fields, 1, 0).unwrap_err().to_string().contains(reason));
+    }
 }
 
 #[test]
@@ -141,28 +144,27 @@ fn ticks_and_epochs() {
     refused("time:41,sequence:12;epoch=now", &["epoch: \"now\" is not a time"]);
     refused("time:41,sequence:12;epoch=99999999999999999", &["epoch: ", "9999-12-30T22:00:00Z"]);
     refused("time:41,sequence:12;epoch=2010-11-04T01:42:54.6575Z", &["fraction of a millisecond"]);
-    assert!(matches!(
-        Layout::new(layout("twitter").fields().iter().map(|f| f.spec.clone()).collect(), 1, i64::MAX),
-        Err(LayoutError::Epoch { .. })
-    ));
+    let fields = layout("twitter").fields().iter().map(|field| field.spec.clone()).collect();
+    let refusal = Layout::new(fields, 1, i64::MAX).unwrap_err().to_string();
+    assert!(refusal.starts_with("epoch: \"9223372036854775807\" is not between"), "{refusal}");
 }
 
 #[test]
 fn ids() {
     let layout = layout("time:41,region:2:constant(1),sequence:12");
-    assert_eq!(
-        layout.decode(1 << 55),
-        Err(LayoutError::IdTooLarge { id: (1_u64 << 55).to_string(), last: (1 << 55) - 1 })
-    );
+    let above = layout.decode(1 << 55).unwrap_err().to_string();
+    assert!(above.contains("ID 36028797018963968 is above this layout's last, 36028797018963967"), "{above}");
     let other = layout.decode(2 << 12).unwrap_err().to_string();
     assert!(other.contains("its region is 2, the layout's is always 1"), "{other}");
     for not_an_id in ["", "-1", "+1", "0x10", "1 ", "1.0", "١"] {
-        assert_eq!(layout.parse_id(not_an_id), Err(LayoutError::NotAnId { found: not_an_id.to_owned() }));
+        let refusal = layout.parse_id(not_an_id).unwrap_err().to_string();
+        assert!(refusal.starts_with(&format!("{not_an_id:?} is not an ID")), "{refusal}");
     }
     for too_large in
         ["36028797018963968", "18446744073709551616", "99999999999999999999999999999999999999999"]
     {
-        assert!(matches!(layout.parse_id(too_large), Err(LayoutError::IdTooLarge { .. })));
+        let refusal = layout.parse_id(too_large).unwrap_err().to_string();
+        assert!(refusal.starts_with(&format!("ID {too_large} is above")), "{refusal}");
     }
 }
 
