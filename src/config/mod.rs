@@ -26,7 +26,6 @@ mod findings;
 mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod gone;
 mod identities;
 mod listeners;
 mod log;

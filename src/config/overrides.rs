@@ -11,10 +11,9 @@ use toml::de::{DeArray, DeValue};
 use super::LogSettings;
 use super::daemon::rows;
 use super::findings::Input;
-use super::gone::{GONE, Gone};
 use super::machine::IPV4_VARIABLE;
 use super::reader::Reader;
-use super::setting::{Row, variable};
+use super::setting::Row;
 use super::suggest::nearest;
 use super::value::Value;
 use crate::frontends::Protocol;
@@ -126,7 +125,6 @@ fn help(key: &str, help: &str) -> String {
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = rows()
         .map(Row::variable)
-        .chain(GONE.iter().map(|gone| variable(&gone.full_key())))
         .chain(["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS", IPV4_VARIABLE].map(String::from))
         .collect();
     let unknown = names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known.contains(name));
@@ -150,8 +148,8 @@ impl Overrides {
 
     /// Adds an override by the variable of a setting. An empty variable counts as not set, because many tools cannot unset
     /// one.
-    fn add_variable(&mut self, key: String) -> Result<(), clap::Error> {
-        let origin = variable(&key);
+    fn add_variable(&mut self, row: &Row) -> Result<(), clap::Error> {
+        let (key, origin) = (row.full_key(None), row.variable());
         let Some(text) = std::env::var_os(&origin).filter(|text| !text.is_empty()) else { return Ok(()) };
         let text = text.into_string().map_err(|_| {
             clap::Error::raw(ErrorKind::InvalidUtf8, format!("{origin}: found text that is not UTF-8\n"))
@@ -198,11 +196,10 @@ impl clap::FromArgMatches for Overrides {
                     let (texts, origin) = (texts.cloned().collect(), format!("--{option}"));
                     self.0.push(Override { key, texts, origin });
                 }
-                None => self.add_variable(key)?,
+                None => self.add_variable(row)?,
             }
         }
-        // Each of them is a mistake: who set it counts on it.
-        GONE.iter().map(Gone::full_key).try_for_each(|key| self.add_variable(key))
+        Ok(())
     }
 }
 
@@ -211,12 +208,7 @@ impl Reader {
     pub(super) fn read_overrides(&mut self, overrides: &Overrides) {
         for Override { key, texts, origin } in &overrides.0 {
             let input = Input::Override(origin);
-            let Some(row) = row_of(key) else {
-                if let Some(gone) = GONE.iter().find(|gone| gone.full_key() == *key) {
-                    self.findings.mistake(input.origin(&(0..0)), key, gone.explain());
-                }
-                continue;
-            };
+            let Some(row) = row_of(key) else { continue };
             let text = |text: &String| Spanned::new(0..0, DeValue::String(Cow::Owned(text.clone())));
             let value = match &texts[..] {
                 [only] => text(only),

@@ -10,7 +10,6 @@ use super::Settings;
 use super::daemon::{TlsSettings, rows_of_file, tables};
 use super::file_ref::FileRef;
 use super::findings::{Findings, Input};
-use super::gone::GONE;
 use super::identities::{IDENTITIES_MAX, IdentitySettings};
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
@@ -243,10 +242,6 @@ struct Listed<'v> {
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));
-    let gone = GONE.iter().find(|gone| gone.key == name && here.contains(&gone.section) && !is_section);
-    if let Some(gone) = gone {
-        return gone.explain();
-    }
     let places: Vec<String> =
         rows_of_file().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();
     if !places.is_empty() {

@@ -73,27 +73,15 @@ impl Row {
         match (source, self.section) {
             (Some(index), Section::Identity) => format!("identities[{index}].{}", self.key),
             (Some(index), _) => format!("sources[{index}].{}", self.key),
-            (None, section) => full_key(section, self.key),
+            (None, Section::Table(table)) => format!("{table}.{}", self.key),
+            (None, _) => self.key.to_owned(),
         }
     }
 
-    /// Returns the name of its environment variable.
+    /// Returns the name of its environment variable: `SNOWBANK_`, its section and its key in capitals.
     pub(crate) fn variable(&self) -> String {
-        variable(&self.full_key(None))
+        format!("SNOWBANK_{}", self.full_key(None).replace('.', "_").to_uppercase())
     }
-}
-
-/// Returns a key with its section.
-pub(crate) fn full_key(section: Section, key: &str) -> String {
-    match section {
-        Section::Table(table) => format!("{table}.{key}"),
-        _ => key.to_owned(),
-    }
-}
-
-/// Returns the environment variable of a key with its section: `SNOWBANK_`, its section and its key in capitals.
-pub(crate) fn variable(full_key: &str) -> String {
-    format!("SNOWBANK_{}", full_key.replace('.', "_").to_uppercase())
 }
 
 /// Defines a struct of settings and its table of rows: for each field its meaning, type, default, when a change takes

@@ -151,8 +151,7 @@ fn a_pipe_is_refused_and_not_waited_for() {
 
 #[test]
 fn mistakes_are_reported_under_the_options_or_variables_name() {
-    let variables =
-        [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h"), ("SNOWBANK_WORKER_COUNT", "4")];
+    let variables = [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h")];
     let (code, out, err) = run("", &["--worker-id", "1024"], &variables);
     assert_eq!(code, Some(1));
     assert_eq!(
@@ -160,10 +159,9 @@ fn mistakes_are_reported_under_the_options_or_variables_name() {
         "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023\n\
          SNOWBANK_LIMITS_MAX_WAIT: found \"2h\", allowed: a duration from \"0\" to \"1h\", with its unit (ms, s, m or \
          h)\n\
-         SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n\
-         SNOWBANK_WORKER_COUNT: no setting any more: set worker_id_from = \"coordinator:COUNT\"\n"
+         SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n"
     );
-    assert_eq!(err, "snowbank: snowbank.toml: 4 mistakes\n");
+    assert_eq!(err, "snowbank: snowbank.toml: 3 mistakes\n");
 }
 
 #[test]

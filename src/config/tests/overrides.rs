@@ -72,7 +72,6 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
         ("worker_ids", &["1024"], "--worker-id"),
         ("shards", &["0"], "SNOWBANK_SHARDS"),
         ("listen", &["10.0.0.1"], "--listen"),
-        ("unix_mode", &["0600"], "SNOWBANK_UNIX_MODE"),
     ]);
     let mistakes = load_text("order = 1", &overrides).unwrap_err();
     assert_eq!(
@@ -82,13 +81,11 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
             "--listen: \"10.0.0.1\" is not an address: the port is missing; write 10.0.0.1:7660",
             "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023",
             "SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"",
-            "SNOWBANK_UNIX_MODE: no setting any more: socket files have mode 0660; let systemd make one with another \
-             (SocketMode=)",
         ]
     );
     assert_eq!(
         mistakes.first_line(),
-        "/etc/snowbank.toml:1: order: found 1, allowed: \"relaxed\" or \"strict\" (and 4 more mistakes; `snowbank \
+        "/etc/snowbank.toml:1: order: found 1, allowed: \"relaxed\" or \"strict\" (and 3 more mistakes; `snowbank \
          check` names them all)"
     );
 }
