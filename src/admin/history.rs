@@ -51,9 +51,9 @@ impl Counters {
         let sum = |of: fn(&super::SourceStatus) -> u64| status.sources.iter().map(of).sum();
         Counters {
             uptime_s: status.uptime_s,
-            ids: status.sources.iter().map(|source| source.ids).collect(),
-            requests: sum(|source| source.requests),
-            refused: sum(|source| source.refused),
+            ids: status.sources.iter().map(|source| source.counts.ids).collect(),
+            requests: sum(|source| source.counts.requests),
+            refused: sum(|source| source.counts.refused),
             latency: status.latency.clone(),
         }
     }
@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn an_hour_is_kept_in_points_of_half_a_minute_and_no_more() {
         let (mut history, mut status) = (History::default(), healthy());
-        (status.sources[0].ids, status.sources[0].requests) = (0, 0);
+        (status.sources[0].counts.ids, status.sources[0].counts.requests) = (0, 0);
         for second in 1..=7_200 {
             status.uptime_s = f64::from(second);
-            status.sources[0].ids += 50;
-            status.sources[0].requests += 10;
-            status.sources[0].refused += u64::from(second > 7_100) * 4;
+            status.sources[0].counts.ids += 50;
+            status.sources[0].counts.requests += 10;
+            status.sources[0].counts.refused += u64::from(second > 7_100) * 4;
             status.latency.counts[7] += 10;
             history.observe(&status);
         }

@@ -13,17 +13,18 @@ use prometheus_client::registry::{Registry, Unit};
 use self::Samples::{Daemon, Durations, Families, Identity, Process as OfProcess, Protocol, Source};
 use super::finding::{OF_DAEMON, OF_SOURCE, Severity};
 use super::process::Process;
+use super::source_counts::SOURCE_METRICS;
 use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
 
 /// A row: the name and the meaning of a metric, and its samples.
-struct Metric {
+pub(super) struct Metric {
     name: &'static str,
     means: &'static str,
     samples: Samples,
 }
 
 /// The origin of the samples of a metric. A value of `None` is left out.
-enum Samples {
+pub(super) enum Samples {
     Daemon(fn(&Status) -> Option<Value>),
     Source(fn(&SourceStatus) -> Option<Value>),
     Protocol(fn(&ProtocolStatus) -> Option<Value>),
@@ -37,22 +38,22 @@ enum Samples {
 
 /// A value: a whole number, or a measure with a fraction.
 #[derive(Clone, Copy)]
-enum Value {
+pub(super) enum Value {
     Whole(u64),
     Measure(f64),
 }
 
 /// The values of a sample's labels, and its value.
-struct Sample {
+pub(super) struct Sample {
     labels: Vec<String>,
     value: Value,
 }
 
-const fn row(name: &'static str, means: &'static str, samples: Samples) -> Metric {
+pub(super) const fn row(name: &'static str, means: &'static str, samples: Samples) -> Metric {
     Metric { name, means, samples }
 }
 
-fn whole(value: u64) -> Option<Value> {
+pub(super) fn whole(value: u64) -> Option<Value> {
     Some(Value::Whole(value))
 }
 
@@ -60,16 +61,11 @@ fn measure(value: f64) -> Option<Value> {
     Some(Value::Measure(value))
 }
 
-/// All metrics, in the order of the table.
+/// All metrics but those of sources' counters, in the order of the table.
 #[rustfmt::skip]
 const METRICS: &[Metric] = &[
     row("snowbank_finding", "2: requests are refused for it, or soon will be; 1: an operator should look; 0: nothing was found", Families(&["finding", "source"], findings)),
     row("snowbank_ready", "1 while `/readyz` answers 200", Daemon(|of| whole(of.ready.into()))),
-    row("snowbank_ids_issued_total", "IDs handed out", Source(|of| whole(of.ids))),
-    row("snowbank_requests_total", "requests for IDs that were answered, with IDs or a refusal of the source", Source(|of| whole(of.requests))),
-    row("snowbank_refusals_total", "requests refused with `exhausted`, `clock_behind`, `no_ceiling` or `shutting_down`", Source(|of| whole(of.refused))),
-    row("snowbank_exhausted_total", "requests refused because the IDs were not available within the wait", Source(|of| whole(of.exhausted))),
-    row("snowbank_waits_total", "waits of requests for their IDs", Source(|of| whole(of.waits))),
     row("snowbank_waiting_requests", "requests that wait now", Source(|of| whole(of.waiting_requests))),
     row("snowbank_waiting_ids", "IDs that they wait for", Source(|of| whole(of.waiting_ids))),
     row("snowbank_errors_total", "requests answered with an error, and connections answered with `too_busy`", Families(&["code"], errors)),
@@ -133,6 +129,11 @@ const METRICS: &[Metric] = &[
     row("process_open_fds", "files open, sockets among them", OfProcess(|of| whole(of.open_files?))),
     row("process_max_fds", "files that may be open", OfProcess(|of| whole(of.max_files?))),
 ];
+
+/// Returns all metrics, in the order of the table.
+fn metrics() -> impl Iterator<Item = &'static Metric> {
+    SOURCE_METRICS.iter().chain(METRICS)
+}
 
 fn off_by(status: &Status, state: ClockState) -> Option<Value> {
     measure(if status.clock.state == state { status.clock.by_s } else { 0.0 })
@@ -270,7 +271,7 @@ struct Exposition(Status, Process);
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Exposition(status, process) = self;
-        for metric in METRICS {
+        for metric in metrics() {
             let (stem, unit) = metric.stem();
             let samples = metric.samples(status, process);
             if samples.is_empty() && !matches!(metric.samples, Durations) {
@@ -318,7 +319,7 @@ mod tests {
     /// Returns the table of docs/monitoring.md as the rows have it.
     fn table() -> String {
         let mut table = String::from("| metric | type | labels | means |\n|---|---|---|---|\n");
-        for metric in METRICS {
+        for metric in metrics() {
             let labels = metric.labels().iter().map(|label| format!("`{label}`"));
             let labels = labels.collect::<Vec<_>>().join(", ");
             let kind = metric.kind();

@@ -4,7 +4,7 @@
 //!   words.
 //! - `history`: the last hour, for the page.
 //! - `recent`: clients' experience of the last minute: refusals, latency, connections.
-//! - `metrics`: a row for each metric, and the status in OpenMetrics text. `process`: the system's figures of the process.
+//! - `metrics`: a row for each metric (those of sources' counters in `source_counts`), and the status in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
 //! - `same_site`: which requests come from web pages of other sites. The HTTP front end asks it too.
 //! - `fetch`: asks another daemon for its status.
@@ -21,16 +21,18 @@ mod metrics;
 mod process;
 mod recent;
 mod same_site;
+mod source_counts;
 mod status;
 mod words;
 
 pub(crate) use fetch::Target;
-pub(crate) use finding::{Finding, Severity, seconds};
+pub(crate) use finding::{Effect, Finding, Severity, seconds};
 pub(crate) use history::History;
 pub(crate) use http::{Beats, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site, Via};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use same_site::{SiteHeaders, is_local_name};
+pub(crate) use source_counts::{SourceCounters, SourceCounts};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus,
     IdentityStatus, LastMinute, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SourceMinute,

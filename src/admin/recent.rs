@@ -158,7 +158,7 @@ mod tests {
     impl Watched {
         fn new() -> Watched {
             let mut status = healthy();
-            (status.uptime_s, status.sources[0].requests) = (0.0, 0);
+            (status.uptime_s, status.sources[0].counts.requests) = (0.0, 0);
             Watched { status, recent: Recent::default() }
         }
 
@@ -185,9 +185,9 @@ mod tests {
     /// A second with requests of which some are refused.
     fn requests(all: u64, refused: u64) -> impl Fn(&mut Status) {
         move |status| {
-            status.sources[0].requests += all;
-            status.sources[0].refused += refused;
-            status.sources[0].exhausted += refused;
+            status.sources[0].counts.requests += all;
+            status.sources[0].counts.refused += refused;
+            status.sources[0].counts.exhausted += refused;
         }
     }
 

@@ -15,6 +15,7 @@ pub(crate) use self::fleet::{FleetStatus, PoolStatus};
 pub(crate) use self::latency::{BOUNDS_US, Latency};
 use super::finding::Finding;
 use super::kind::KindStatus;
+use super::source_counts::SourceCounts;
 use super::words::Fact;
 
 /// The status of a daemon at one moment. Counters count from its start.
@@ -136,14 +137,9 @@ pub(crate) struct SourceStatus {
     /// The numbers of the worker IDs in that space, for the metrics.
     #[serde(skip)]
     pub(crate) numbers_in_space: Arc<[u64]>,
-    pub(crate) ids: u64,
-    pub(crate) requests: u64,
-    /// Requests refused, whatever the code, and those of them with `exhausted`.
-    pub(crate) refused: u64,
-    pub(crate) exhausted: u64,
+    #[serde(flatten)]
+    pub(crate) counts: SourceCounts,
     pub(crate) last_minute: SourceMinute,
-    /// The number of requests that had to wait for their IDs.
-    pub(crate) waits: u64,
     /// The requests that wait now, and the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
@@ -236,7 +232,7 @@ impl CeilingsStatus {
 impl SourceStatus {
     /// Returns the counts since the start, in the form of [`SourceMinute`].
     pub(crate) fn counted(&self) -> SourceMinute {
-        let SourceStatus { requests, refused, exhausted, .. } = *self;
+        let SourceCounts { requests, refused, exhausted, .. } = self.counts;
         SourceMinute { requests, refused, exhausted, refused_share: 0.0 }
     }
 }

@@ -214,9 +214,9 @@ fn describe_source(
     out: &mut String,
 ) -> fmt::Result {
     let per_second = last.map_or_else(String::new, |(last, elapsed_s)| {
-        rate(source.ids.saturating_sub(last.ids), Some(elapsed_s))
+        rate(source.counts.ids.saturating_sub(last.counts.ids), Some(elapsed_s))
     });
-    let (ids, requests) = (counted(source.ids, "ID"), counted(source.requests, "request"));
+    let (ids, requests) = (counted(source.counts.ids, "ID"), counted(source.counts.requests, "request"));
     writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
     source.facts.iter().try_for_each(|fact| writeln!(out, "       {fact}"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::notify::{EXTEND_EVERY, Notifier};
-use crate::admin::Status;
+use crate::admin::{Status, counted};
 use crate::config::Grouped;
 use crate::server::Health;
 
@@ -86,13 +86,10 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
     if !now.ready {
         return format!("not ready: {}", worst.unwrap_or_default());
     }
-    let connections = match now.connections.open {
-        1 => String::from("1 connection"),
-        open => format!("{} connections", Grouped(open)),
-    };
+    let connections = counted(now.connections.open, "connection");
     let (mut ids, mut headroom_s) = (0, None);
     for (source, earlier) in now.sources.iter().zip(before.map_or(&[][..], |before| &before.sources[..])) {
-        let issued = source.ids.saturating_sub(earlier.ids);
+        let issued = source.counts.ids.saturating_sub(earlier.counts.ids);
         ids += issued;
         if let Some(snowflake) = source.snowflake().filter(|_| issued > 0) {
             headroom_s = Some(snowflake.headroom_s.min(headroom_s.unwrap_or(f64::MAX)));

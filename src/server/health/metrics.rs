@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
+use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent, SourceCounters};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
@@ -29,20 +29,6 @@ impl Errors {
     pub(crate) fn get(&self, code: ErrorCode) -> u64 {
         self.0[code as usize - 1].get()
     }
-}
-
-/// The counters of one shard for one source.
-#[derive(Debug, Default)]
-pub(crate) struct SourceCounters {
-    /// Requests for its IDs that were answered with IDs or with its refusal.
-    pub(crate) requests: Counter,
-    /// IDs in those answers.
-    pub(crate) ids: Counter,
-    /// Refusals among those answers, and the refusals with `exhausted`.
-    pub(crate) refused: Counter,
-    pub(crate) exhausted: Counter,
-    /// Requests that had to wait.
-    pub(crate) waits: Counter,
 }
 
 /// The counters of one shard for one protocol.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::rate_limited_log::{PERIOD as LOG_PERIOD, RateLimited};
-use crate::admin::{Finding, Severity, Status, seconds};
+use crate::admin::{Effect, Finding, Severity, Status, seconds};
 use crate::clock::{BootMicros, Reading};
 use crate::config::Grouped;
 use crate::keeper;
@@ -67,21 +67,11 @@ impl Observer {
     }
 }
 
-/// The level of a line, and of a finding. The worst is the least value.
+/// The logged state of a finding, or of readiness. The worst is the least value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
-    Fail,
-    Warn,
+    Found(Effect),
     Ok,
-}
-
-impl Level {
-    fn of(finding: &Finding) -> Level {
-        match finding.effect.severity() {
-            Severity::Page => Level::Fail,
-            Severity::Ticket => Level::Warn,
-        }
-    }
 }
 
 /// A line of the log.
@@ -92,46 +82,10 @@ impl Line {
     fn log(&self) {
         let Line(level, text) = self;
         match level {
-            Level::Fail => tracing::error!("{text}"),
-            Level::Warn => tracing::warn!("{text}"),
+            Level::Found(effect) if effect.severity() == Severity::Page => tracing::error!("{text}"),
+            Level::Found(_) => tracing::warn!("{text}"),
             Level::Ok => tracing::info!("{text}"),
         }
-    }
-}
-
-/// The units of times in messages.
-const UNITS: [&str; 6] = ["µs", "ms", "s", "min", "h", "days"];
-
-/// Returns the words of a message, without numbers and their units, which change with each look.
-fn words_of(message: &str) -> String {
-    let mut words: Vec<&str> = Vec::new();
-    let mut follows_number = false;
-    for word in message.split_whitespace() {
-        let is_number = word.contains(|shown: char| shown.is_ascii_digit());
-        let is_unit = follows_number && UNITS.contains(&word.trim_end_matches([':', ';', ',']));
-        if !is_number && !is_unit {
-            words.push(word);
-        }
-        follows_number = is_number;
-    }
-    words.join(" ")
-}
-
-/// The logged cause of a finding: its message's words, and when they were logged.
-#[derive(Debug)]
-struct LoggedCause {
-    words: String,
-    at: Instant,
-}
-
-impl LoggedCause {
-    fn new(finding: &Finding, at: Instant) -> Self {
-        LoggedCause { words: words_of(&finding.message), at }
-    }
-
-    /// Returns true if the finding has another cause, and the last line about it is a minute old: causes may alternate.
-    fn is_outdated(&self, finding: &Finding, now: Instant) -> bool {
-        now.duration_since(self.at) >= LOG_PERIOD && self.words != words_of(&finding.message)
     }
 }
 
@@ -175,20 +129,18 @@ impl Logged {
 struct Changes {
     /// By the findings' full names. One that is not here was never found.
     findings: BTreeMap<String, Logged>,
-    /// The causes that were logged last, by the findings' full names.
-    causes: BTreeMap<String, LoggedCause>,
-    /// [`Level::Fail`]: not ready.
+    /// [`Effect::Refuses`]: not ready.
     readiness: Logged,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Changes { findings: BTreeMap::new(), causes: BTreeMap::new(), readiness: Logged::OK }
+        Changes { findings: BTreeMap::new(), readiness: Logged::OK }
     }
 }
 
 impl Changes {
-    /// Returns a line for each finding whose level or cause has changed, and for a change of readiness. A stop has a line of its own,
+    /// Returns a line for each finding whose effect has changed, and for a change of readiness. A stop has a line of its own,
     /// and a start none before its first tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
@@ -198,17 +150,10 @@ impl Changes {
         for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
             // Clients can come and go every few seconds.
             let repeat_after = if finding.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
-            let name = finding.full_name();
-            let logged = self.findings.entry(name.clone()).or_insert(Logged::OK);
-            let is_other_level = logged.should_log(Level::of(finding), now, repeat_after);
-            // Load has many causes, and its lines say little of them.
-            let is_other_cause = !finding.is_of_load()
-                && logged.level == Level::of(finding)
-                && self.causes.get(&name).is_some_and(|cause| cause.is_outdated(finding, now));
-            if !is_other_level && !is_other_cause {
+            let logged = self.findings.entry(finding.full_name()).or_insert(Logged::OK);
+            if !logged.should_log(Level::Found(finding.effect), now, repeat_after) {
                 continue;
             }
-            self.causes.insert(name, LoggedCause::new(finding, now));
             let alike = |group: &&mut Vec<&Finding>| {
                 group[0].name == finding.name && group[0].effect == finding.effect
             };
@@ -224,7 +169,7 @@ impl Changes {
                 lines.push(Line(Level::Ok, format!("finding {name} has ended")));
             }
         }
-        let readiness = if status.ready { Level::Ok } else { Level::Fail };
+        let readiness = if status.ready { Level::Ok } else { Level::Found(Effect::Refuses) };
         if self.readiness.should_log(readiness, now, Duration::ZERO) {
             lines.push(readiness_line(status));
         }
@@ -247,7 +192,7 @@ fn line_of(alike: &[&Finding]) -> Line {
         1..=NAMED_MAX => format!(" of {}", sources.join(", ")),
         more => format!(" of {} and {} more", sources[..NAMED_MAX].join(", "), more - NAMED_MAX),
     };
-    Line(Level::of(alike[0]), format!("finding {name}{of}: {message}"))
+    Line(Level::Found(alike[0].effect), format!("finding {name}{of}: {message}"))
 }
 
 fn readiness_line(status: &Status) -> Line {
@@ -259,7 +204,10 @@ fn readiness_line(status: &Status) -> Line {
     };
     match failing.first() {
         None => Line(Level::Ok, String::from("ready again: /readyz answers 200")),
-        Some(first) => Line(Level::Fail, format!("not ready: /readyz answers 503, because of {first}{more}")),
+        Some(first) => {
+            let text = format!("not ready: /readyz answers 503, because of {first}{more}");
+            Line(Level::Found(Effect::Refuses), text)
+        }
     }
 }
 
@@ -287,7 +235,11 @@ impl Refusals {
 
     fn rest(&mut self, status: &Status) -> Option<String> {
         let counts = REFUSALS.map(|code| status.errors.get(code.name()).copied().unwrap_or(0));
-        let served = status.sources.iter().map(|source| source.requests.saturating_sub(source.refused)).sum();
+        let served = status
+            .sources
+            .iter()
+            .map(|source| source.counts.requests.saturating_sub(source.counts.refused))
+            .sum();
         let logged = std::mem::replace(&mut self.logged, counts);
         let served = served - std::mem::replace(&mut self.served, served).min(served);
         let over = seconds(status.uptime_s - std::mem::replace(&mut self.uptime_s, status.uptime_s));

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
+use super::metrics::{Metrics, ProtocolCounters};
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
     KindStatus, LastMinute, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus,
-    SourceMinute, SourceStatus, Status, TicketStatus,
+    SourceCounts, SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
@@ -145,9 +145,8 @@ impl Common {
 
     fn status_of(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> SourceStatus {
         let source = &supply.source;
-        let sum = |of: fn(&SourceCounters) -> u64| -> u64 {
-            self.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
-        };
+        let mut counts = SourceCounts::default();
+        self.metrics.shards.iter().for_each(|shard| counts.add(&shard.sources[index]));
         let (kind, id_space) = match source.numbering() {
             Numbering::Snowflake(numbering) => (
                 KindStatus::Snowflake(snowflake_status(source, numbering, now)),
@@ -163,12 +162,8 @@ impl Common {
             kind,
             id_space,
             numbers_in_space: Arc::clone(&supply.numbers_in_space),
-            ids: sum(|counters| counters.ids.get()),
-            requests: sum(|counters| counters.requests.get()),
-            refused: sum(|counters| counters.refused.get()),
-            exhausted: sum(|counters| counters.exhausted.get()),
+            counts,
             last_minute: SourceMinute::default(),
-            waits: sum(|counters| counters.waits.get()),
             waiting_requests: source.wait_queue().waiting_requests(),
             waiting_ids: source.wait_queue().admitted_ids(),
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),

@@ -41,39 +41,14 @@ fn each_change_of_a_finding_and_of_readiness_is_one_line_with_its_reason_both_wa
     let lines = log.second(|status| status.ceilings.failing = Some(String::from("disk full")));
     assert!(lines.len() == 1 && lines[0].contains("finding ceiling of orders: cannot be raised: disk full"));
     let lines = log.second(reached);
-    assert_eq!(lines, ["not ready: /readyz answers 503, because of ceiling of orders"]);
-    log.quiet_seconds(58, reached);
-    let lines = log.second(reached);
-    assert!(
-        lines.len() == 1 && lines[0].contains("finding ceiling of orders: reached, and cannot"),
-        "{lines:?}"
-    );
+    assert!(lines[0].contains("finding ceiling of orders: reached, and cannot"), "{lines:?}");
+    assert_eq!(lines[1..], ["not ready: /readyz answers 503, because of ceiling of orders"]);
     log.quiet_seconds(100, reached);
     log.quiet_seconds(5, |_| ());
     let lines = log.second(|_| ());
     assert_eq!(lines[0], "finding ceiling of orders has ended");
     assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
     log.quiet_seconds(100, |_| ());
-}
-
-#[test]
-fn another_cause_at_the_same_level_is_a_line_once_a_minute() {
-    let failing = |reason: &'static str, left_s: f64| {
-        move |status: &mut Status| {
-            status.ceilings.failing = Some(String::from(reason));
-            status.first_snowflake().headroom_s = left_s;
-        }
-    };
-    let mut log = Log::new();
-    assert_eq!(log.second(failing("disk full", 2.9)).len(), 1);
-    // The time that is left is no cause.
-    (0..100).for_each(|second| log.quiet_seconds(1, failing("disk full", 0.02 * f64::from(second + 1))));
-    let lines = log.second(failing("Input/output error", 1.0));
-    assert!(lines.len() == 1 && lines[0].contains("Input/output error"), "{lines:?}");
-    // They alternate.
-    log.quiet_seconds(1, failing("disk full", 1.0));
-    log.quiet_seconds(58, failing("Input/output error", 1.0));
-    assert_eq!(log.second(failing("disk full", 1.0)).len(), 1);
 }
 
 #[test]
@@ -139,13 +114,13 @@ fn refusals_are_logged_with_number_and_code_at_most_once_a_minute() {
     let mut log = Log::new();
     let mut lines = Vec::new();
     let mut status = healthy();
-    status.sources[0].requests = 0;
+    status.sources[0].counts.requests = 0;
     for second in 1..=130_u64 {
         log.now += Duration::from_secs(1);
         status.uptime_s = second as f64;
         if (5..100).contains(&second) {
-            status.sources[0].requests += 100;
-            status.sources[0].refused += 31;
+            status.sources[0].counts.requests += 100;
+            status.sources[0].counts.refused += 31;
             *status.errors.entry(String::from("exhausted")).or_default() += 30;
             *status.errors.entry(String::from("no_ceiling")).or_default() += 1;
             *status.errors.entry(String::from("bad_count")).or_default() += 1;
@@ -167,7 +142,7 @@ fn refusals_are_logged_with_number_and_code_at_most_once_a_minute() {
         "refused 1,088 of 3,434 requests in the last 60 s: exhausted 1,020, no_ceiling 34, bad_count 34"
     );
     // A stop refuses requests before it looks at their source.
-    status.sources[0].requests += 3;
+    status.sources[0].counts.requests += 3;
     status.uptime_s += 1.0;
     status.errors.insert(String::from("shutting_down"), 500);
     let last = "refused 500 of 503 requests in the last 6.0 s: shutting_down 500";

@@ -1,0 +1,43 @@
+//! The counters of a source: a row each. Each shard's thread adds to counters of its own, the status has their sums, and the
+//! metrics show these.
+
+use serde::{Deserialize, Serialize};
+
+use super::metrics::{Metric, Samples, row, whole};
+use crate::counter::Counter;
+
+/// Defines the counters, their sums and their metrics: for each counter its field, the name of its metric and its meaning.
+macro_rules! source_counters {
+    ($($field:ident: $metric:literal, $means:literal;)+) => {
+        /// The counters of one shard for one source.
+        #[derive(Debug, Default)]
+        pub(crate) struct SourceCounters {
+            $(#[doc = $means] pub(crate) $field: Counter,)+
+        }
+
+        /// The sums of all shards' counters for one source.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+        pub(crate) struct SourceCounts {
+            $(#[doc = $means] pub(crate) $field: u64,)+
+        }
+
+        impl SourceCounts {
+            /// Adds the counters of one shard.
+            pub(crate) fn add(&mut self, counters: &SourceCounters) {
+                $(self.$field += counters.$field.get();)+
+            }
+        }
+
+        /// The metrics of these counters.
+        pub(super) const SOURCE_METRICS: &[Metric] =
+            &[$(row($metric, $means, Samples::Source(|of| whole(of.counts.$field))),)+];
+    };
+}
+
+source_counters! {
+    ids: "snowbank_ids_issued_total", "IDs handed out";
+    requests: "snowbank_requests_total", "requests for IDs that were answered, with IDs or a refusal of the source";
+    refused: "snowbank_refusals_total", "requests refused with `exhausted`, `clock_behind`, `no_ceiling` or `shutting_down`";
+    exhausted: "snowbank_exhausted_total", "requests refused because the IDs were not available within the wait";
+    waits: "snowbank_waits_total", "waits of requests for their IDs";
+}
