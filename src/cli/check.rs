@@ -7,8 +7,7 @@ use std::thread;
 
 use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, service_user};
-use crate::ceiling::StateError;
-use crate::ceiling::store;
+use crate::ceiling::{Cause, StateError, store};
 use crate::clock;
 use crate::config::{self, Credentials, Machine, Mistakes, NoStateDir, Overrides, StatePlace, Unpicked};
 
@@ -76,7 +75,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             };
             let place = settings.state_dir.place(|name| environment_of_service(path, name));
             let unread = match read_state(&place) {
-                Err(error @ StateError::NotRead { .. }) => Some(error),
+                Err(error) if matches!(error.cause(), Cause::System(_)) => Some(error),
                 Err(error) => {
                     writeln!(out, "{error}")?;
                     return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));

@@ -79,7 +79,7 @@ fn reload(
     let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files);
     // At a start, a file that options or variables override is what was asked for. Who reloads expects the file's values.
     let warnings = warnings.chain(hidden).collect();
-    let reloaded = reloader.reload(settings, secrets).map_err(|error| error.to_string())?;
+    let reloaded = reloader.reload(settings, secrets)?;
     logs.set_level(level);
     Ok((reloaded, warnings))
 }

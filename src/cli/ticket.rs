@@ -101,7 +101,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
     })?;
     let numbering = source.numbering().map_err(Failure::usage)?;
     refuse_last(name, *value, &numbering)?;
-    operator.set_counter(name, *value, (&draw_identity(), "snowbank ticket set"), *lower)?;
+    operator.set_counter(name, *value, &draw_identity(), *lower)?;
     Ok(writeln!(out, "source {name:?} goes on above {value}")?)
 }
 

@@ -179,7 +179,8 @@ impl Counter {
     pub(super) fn step(
         &mut self,
         found: Option<&String>,
-        (count, generation): (u64, u64),
+        count: u64,
+        generation: u64,
         draw: impl FnOnce() -> String,
     ) -> Result<Step, CounterLoss> {
         let Some(key) = self.check(found)? else { return Ok(Step::Verify) };

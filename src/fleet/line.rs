@@ -294,7 +294,7 @@ impl<S: Session> Line<S> {
         let Line { access, runtime, cluster, .. } = self;
         let asked = if access.endpoints.len() > 1 { &access.endpoints[..] } else { &[] };
         let ask = async |endpoint| {
-            let mut session = open_in(cluster.as_ref(), (access, endpoint), CONNECT_TIMEOUT).await?;
+            let mut session = open_in(cluster.as_ref(), access, endpoint, CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
             Ok::<_, Fault>((session, answer))
         };
@@ -323,7 +323,7 @@ impl<S: Session> Line<S> {
             let mut opened = match session.take() {
                 Some(session) => session,
                 None => {
-                    let opened = open(cluster.as_ref(), (access, endpoint), opens_within, patience).await?;
+                    let opened = open(cluster.as_ref(), access, endpoint, opens_within, patience).await?;
                     *count += 1;
                     opened
                 }
@@ -345,12 +345,13 @@ impl<S: Session> Line<S> {
 /// Opens a session. The time that it takes shows how slow the coordinator is.
 async fn open<S: Session>(
     cluster: Option<&Cluster>,
-    (access, endpoint): (&Access, &Endpoint),
+    access: &Access,
+    endpoint: &Endpoint,
     within: Option<Duration>,
     patience: &mut Patience,
 ) -> Result<S, Fault> {
     let began = Instant::now();
-    let opened = open_in(cluster, (access, endpoint), within.unwrap_or(patience.opening()));
+    let opened = open_in(cluster, access, endpoint, within.unwrap_or(patience.opening()));
     let opened = match within {
         None => opened.await,
         Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
@@ -362,7 +363,8 @@ async fn open<S: Session>(
 /// Opens a session, and checks that it belongs to this cluster before it is used.
 async fn open_in<S: Session>(
     cluster: Option<&Cluster>,
-    (access, endpoint): (&Access, &Endpoint),
+    access: &Access,
+    endpoint: &Endpoint,
     within: Duration,
 ) -> Result<S, Fault> {
     let mut session = S::open(access, endpoint, within).await?;

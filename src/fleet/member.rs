@@ -64,6 +64,17 @@ pub struct Member<C> {
     polled: Option<Polled>,
 }
 
+/// The names by which a daemon is known in its fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The fleet's name.
+    pub fleet: &'a str,
+    /// The identity of the daemon's state, to which its numbers belong.
+    pub state: &'a str,
+    /// The daemon's name for people.
+    pub holder: &'a str,
+}
+
 /// The end of a poll, or the beginning of one that has no answer.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
@@ -145,14 +156,9 @@ impl From<Result<(), Stop>> for Raised {
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
-    pub fn new(
-        coordinator: C,
-        name: &str,
-        (state, holder): (&str, &str),
-        notes: Notes,
-        draw: fn() -> String,
-    ) -> Self {
-        let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
+    pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
+        let paths = Paths::of(names.fleet);
+        let (state, holder) = (names.state.to_owned(), names.holder.to_owned());
         let (sources, tried, counters, are_compared, marker, longest_horizon, polled) = Default::default();
         Member {
             coordinator,

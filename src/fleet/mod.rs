@@ -43,7 +43,7 @@ pub use key::{KeyError, Marker, NumberKey, Paths};
 pub use kind::CoordinatorKind;
 pub use line::{Access, User};
 pub use member::{
-    Bound, Clocks, Count, Counted, JoinError, Member, Pool, Raised, Ranged, Taken, Tried, Want,
+    Bound, Clocks, Count, Counted, JoinError, Member, Names, Pool, Raised, Ranged, Taken, Tried, Want,
 };
 pub use notes::{Note, Notes};
 pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};

@@ -54,6 +54,9 @@ pub struct Entry {
     pub until: String,
 }
 
+/// The name, for people, of the command that sets a counter.
+const COUNTER_SETTER: &str = "snowbank ticket set";
+
 /// An operator's wish to free a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Freeing<'a> {
@@ -167,7 +170,7 @@ impl Operator<'_> {
     }
 
     /// Stores the highest number of a shared counter that was handed out: daemons take only later ones. `write` is the
-    /// identity of this write, and `writer` the command's name for people. With `is_lowering`, the operator knows that the key
+    /// identity of this write. With `is_lowering`, the operator knows that the key
     /// has a wrong value.
     ///
     /// # Errors
@@ -176,7 +179,7 @@ impl Operator<'_> {
         &mut self,
         source: &str,
         value: u64,
-        (write, writer): (&str, &str),
+        write: &str,
         is_lowering: bool,
     ) -> Result<(), OperatorError> {
         let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
@@ -201,7 +204,7 @@ impl Operator<'_> {
         // Daemons that took numbers of another counter end when they look.
         let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
         let range = NumberRange { from: value + 1, to: value + 1 };
-        let text = CounterKey::new(identity, range, write, writer).text();
+        let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();
         match self.coordinator.swap(&[Swap::write(key, before, text.clone())])? {
             Swapped::Done => Ok(()),
             // Its answer was lost, and it was tried again.

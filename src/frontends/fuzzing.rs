@@ -43,8 +43,8 @@ fn any_pieces<F: FrontEnd>(
     let piece_size = usize::from(choices.byte()) + 1;
     let facts = facts(asks_token);
     let stream = choices.rest();
-    let whole = serve(&mut make(&facts), [stream], (&facts, draining), check);
-    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), (&facts, draining), check);
+    let whole = serve(&mut make(&facts), [stream], &facts, draining, check);
+    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), &facts, draining, check);
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
     whole.1
 }
@@ -53,7 +53,8 @@ fn any_pieces<F: FrontEnd>(
 fn serve<'a, F: FrontEnd>(
     front: &mut F,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-    (facts, draining): (&Facts, bool),
+    facts: &Facts,
+    draining: bool,
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
     let mut session = Session::new(&facts.access, 0, None);
@@ -70,7 +71,7 @@ fn serve<'a, F: FrontEnd>(
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
-        let mut alike = (0, None);
+        let mut alike = Alike::default();
         loop {
             let (bytes, answered) = (&unread[at..], out.len());
             let had_kept = front.has_kept_requests();
@@ -78,19 +79,17 @@ fn serve<'a, F: FrontEnd>(
             if let Step::Ids { ask, form, .. } = &step {
                 assert!(!conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
-                let reason = Refusal::Exhausted(None).into();
                 let refused = Refused {
-                    reason,
+                    reason: Refusal::Exhausted(None).into(),
                     identity: "anonymous",
                     source: "default",
                     is_ticket: false,
                     longer_wait: None,
                 };
-                let words = in_words(refused);
-                front.refuse(&mut out, *form, &words);
+                front.refuse(&mut out, *form, &in_words(refused));
                 asks.push(*ask);
             }
-            check_alike(&mut alike, front, bytes, &step);
+            alike.check(front, bytes, &step);
             has_token |= check(bytes, &out[answered..], &step, conditions);
             assert!(has_token || !matches!(step, Step::Ids { .. }));
             assert!(!conditions.session.is_authorized() || has_token);
@@ -111,21 +110,26 @@ fn serve<'a, F: FrontEnd>(
     (asks, out)
 }
 
-/// Checks that a message which is served with an earlier one asks the same. `left` is the number of such messages that are
-/// still to come, and `first` is the step of the earlier one.
-fn check_alike<F: FrontEnd>(
-    (left, first): &mut (usize, Option<String>),
-    front: &F,
-    bytes: &[u8],
-    step: &Step<F::Form>,
-) {
-    if *left > 0 {
-        assert_eq!(Some(format!("{step:?}")), *first, "an equal message asks otherwise");
-        *left -= 1;
-    } else if let Step::Ids { consumed, form, ask } = step {
-        *left = front.alike(bytes, *consumed, *form, || usize::MAX);
-        assert!(*left == 0 || ask.count == 1 && !ask.partial);
-        *first = Some(format!("{step:?}"));
+/// Messages that are served with an earlier one, because they are equal.
+#[derive(Default)]
+struct Alike {
+    /// The number of messages that are still to come.
+    left: usize,
+    /// The step of the earlier one.
+    first: Option<String>,
+}
+
+impl Alike {
+    /// Checks that such a message asks the same as the earlier one.
+    fn check<F: FrontEnd>(&mut self, front: &F, bytes: &[u8], step: &Step<F::Form>) {
+        if self.left > 0 {
+            assert_eq!(Some(format!("{step:?}")), self.first, "an equal message asks otherwise");
+            self.left -= 1;
+        } else if let Step::Ids { consumed, form, ask } = step {
+            self.left = front.alike(bytes, *consumed, *form, || usize::MAX);
+            assert!(self.left == 0 || ask.count == 1 && !ask.partial);
+            self.first = Some(format!("{step:?}"));
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub use self::shard_thread::fuzzing;
 pub use self::ceilings::simulated;
 pub use self::ceilings::start_sources::State;
 pub use self::health::handle::{Health, StopTimes};
-pub use self::lifecycle::reload::{ReloadError, Reloaded, Reloader};
+pub use self::lifecycle::reload::{Reloaded, Reloader};
 pub use self::lifecycle::start::{Prepared, Ready, Server};
 pub use self::lifecycle::waiting::{TRY_TIMEOUT, TakenNumbers, Tries, WaitEnd, Waiting};
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use snowbank::clock::Reading;
 use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Clocks, Member, Notes, Raised, Want};
+use snowbank::fleet::{Bound, Clocks, Member, Names, Notes, Raised, Want};
 use snowbank::numbering::Numbering;
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -86,7 +86,8 @@ fn of_two_copies_of_a_memory_exactly_one_continues() {
     let layout = layout();
     let clocks = clocks(world.reading(0));
     let want = want(&layout, clocks);
-    let mut member = Member::new(world.link.clone(), FLEET, ("state", "holder"), Notes::default(), draw);
+    let names = Names { fleet: FLEET, state: "state", holder: "holder" };
+    let mut member = Member::new(world.link.clone(), names, Notes::default(), draw);
     let taken = member.take(want, &WorkerSet::single(0)).expect("it is free");
     let bound = |more| [Bound { source: 0, id_bound: taken.covered + more }];
     world.link.server().is_away = true;

@@ -6,6 +6,7 @@
 mod markdown;
 mod readme;
 mod sabotages;
+mod signatures;
 mod size;
 
 use std::collections::HashSet;
@@ -88,6 +89,17 @@ fn files_and_functions_are_short() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
     let found = size::too_long(&repository.files);
     assert!(found.is_empty(), "too long, cut by subject:\n{}", found.join("\n"));
+}
+
+#[test]
+fn parameters_have_names() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let found = signatures::tuple_parameters(&repository.files);
+    assert!(
+        found.is_empty(),
+        "tuples taken apart, make each a type or plain parameters:\n{}",
+        found.join("\n")
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod ticket;
 
 use std::path::PathBuf;
 
-use super::LockError;
+use super::StateError;
 use super::neighbours::Locks;
 use snowbank_id::numbering::Numbering;
 
@@ -28,13 +28,13 @@ pub(super) trait Kind {
     ///
     /// # Errors
     /// The first held lock that protects such IDs.
-    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, LockError>;
+    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError>;
 
     /// Returns the part of a holder's line that names the IDs of a worker.
     fn holders_line(&self, worker: u64) -> String;
 
     /// Returns the error of a worker ID that another process holds.
-    fn held(&self, worker: u64, holder: String) -> LockError;
+    fn held(&self, worker: u64, holder: String) -> StateError;
 
     /// Returns the key of a source's record.
     fn record_key(&self, source: &str) -> String;

@@ -28,7 +28,7 @@ pub mod system_error;
 mod writers;
 
 pub use container::lock_dir_is_a_containers;
-pub use errors::{LockError, StateError};
+pub use errors::{Cause, StateError};
 pub use identity::{HostIdentity, Owner, draw_identity};
 pub use lock::{WorkerLocks, lock_records, lock_workers, lock_workers_at_once};
 pub use mark::{Fate, Mark, Marked, beyond, compare, instant_of, latest_grant};
@@ -36,40 +36,3 @@ pub use survey::{Seen, survey};
 
 #[doc(hidden)]
 pub use snowbank_core::grant::{CeilingRule, Grant, Left, TakenOver};
-
-use std::fmt;
-use std::io;
-
-use crate::system_error::{Attempt, SystemCause, cause_of};
-
-/// The reason why storage failed, in words for the operator, and its cause.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError {
-    reason: String,
-    cause: SystemCause,
-}
-
-impl StoreError {
-    /// Returns the error of storage that may work on another try.
-    pub fn new(reason: String) -> Self {
-        StoreError { reason, cause: SystemCause::Storage }
-    }
-
-    /// Returns the error for an operation that the system refused. `reason` is the line for the operator.
-    pub(crate) fn of_system(error: &io::Error, reason: String) -> Self {
-        StoreError { reason, cause: cause_of(Attempt::UseFile, error) }
-    }
-
-    /// Returns the cause, which decides the exit code of a start.
-    pub fn cause(&self) -> SystemCause {
-        self.cause
-    }
-}
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for StoreError {}

@@ -20,7 +20,7 @@ use super::mark::{Fate, Mark};
 use super::neighbours::check_neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
-use super::{LockError, Owner, TakenOver};
+use super::{Cause, Owner, StateError, TakenOver};
 use snowbank_id::numbering::Numbering;
 
 /// For this user alone. The package's directory is for root and its group.
@@ -107,7 +107,7 @@ impl WorkerLocks {
     ///
     /// # Errors
     /// A mark cannot be read, so it is unknown how far IDs were granted.
-    pub fn own_marks(&self) -> Result<Vec<Mark>, LockError> {
+    pub fn own_marks(&self) -> Result<Vec<Mark>, StateError> {
         self.files.iter().filter_map(|locked| mark_of(locked).transpose()).collect()
     }
 
@@ -115,7 +115,7 @@ impl WorkerLocks {
     ///
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
-    pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
+    pub fn marks(&self) -> Result<Vec<Mark>, StateError> {
         let mut marks = self.own_marks()?;
         // True for a counter that was moved away under another increment, and has counted under this one since it returned.
         let is_back = |moved: &Mark| {
@@ -146,7 +146,7 @@ impl WorkerLocks {
 ///
 /// # Errors
 /// A worker ID is held by another process, or the directory does not allow locks. A lock is never skipped.
-pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
+pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
     lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
 }
 
@@ -154,7 +154,7 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
 ///
 /// # Errors
 /// As [`lock_workers`].
-pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
+pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
@@ -163,7 +163,7 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
 ///
 /// # Errors
 /// As [`lock_workers`].
-pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, LockError> {
+pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, StateError> {
     let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
     let mut locked = HashSet::new();
@@ -172,7 +172,7 @@ pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLo
         locked.extend(locks.files.iter().map(|file| file.path.clone()));
         Ok((index, locks))
     };
-    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, LockError>>()?;
+    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, StateError>>()?;
     locks.sort_by_key(|&(index, _)| index);
     Ok(locks.into_iter().map(|(_, locks)| locks).collect())
 }
@@ -182,14 +182,14 @@ fn lock_workers_but(
     directory: &Path,
     numbering: &Numbering,
     pause: Duration,
-) -> Result<WorkerLocks, LockError> {
+) -> Result<WorkerLocks, StateError> {
     let (writers, kind) = (make_directory(directory)?, kind_of(numbering));
     let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
     let files = files.map(|(worker, path)| {
         LockedFile::lock(&path, writers, &kind.holders_line(worker), pause).map_err(|error| match error {
             FileLockError::Held { holder } => kind.held(worker, holder),
-            FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
-            FileLockError::Refused(error) => LockError::NotLocked { path, error },
+            FileLockError::Obstructed(error) => StateError::lock_obstructed(&path, &error),
+            FileLockError::Refused(error) => StateError::lock_refused(&path, &error),
         })
     });
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
@@ -205,8 +205,8 @@ fn lock_workers_but(
 }
 
 /// Reads the mark of a lock that no daemon holds. A mark that other users could have written does not count.
-fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, LockError> {
-    let damaged = |error| LockError::MarkDamaged { path: path.clone(), error };
+fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, StateError> {
+    let damaged = |error| StateError::mark_damaged(&path, &error);
     let file = match open_file(&path, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(damaged)?,
@@ -218,9 +218,8 @@ fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>,
 }
 
 /// Makes the directory if it is missing. Returns the users who may write its files.
-fn make_directory(directory: &Path) -> Result<Writers, LockError> {
-    let path = directory.to_owned();
-    let refused = |error| LockError::NotLocked { path: path.clone(), error };
+fn make_directory(directory: &Path) -> Result<Writers, StateError> {
+    let refused = |error| StateError::lock_refused(directory, &error);
     match writers_of(directory) {
         Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {
             directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(refused)?;
@@ -234,9 +233,23 @@ fn make_directory(directory: &Path) -> Result<Writers, LockError> {
     }
     .map_err(|untrusted| match untrusted {
         Untrusted::NotSeen(error) => refused(error),
-        Untrusted::NoDirectory(error) => LockError::NoDirectory { path: path.clone(), error },
-        Untrusted::Foreign(error) => LockError::Obstructed { path: path.clone(), error },
-        Untrusted::Open(mode) => LockError::OpenToAll { path: path.clone(), mode },
+        Untrusted::Foreign(error) => StateError::lock_obstructed(directory, &error),
+        Untrusted::NoDirectory(error) => {
+            let reason = format!(
+                "cannot lock worker IDs at {}: {error}; set lock_dir to a directory that all daemons of this machine share",
+                directory.display()
+            );
+            StateError::new(Cause::Setting, reason)
+        }
+        Untrusted::Open(mode) => {
+            let reason = format!(
+                "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; allowed is writing by \
+                 its owner and its group: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory \
+                 below it, which is made private",
+                directory.display()
+            );
+            StateError::new(Cause::Setting, reason)
+        }
     })
 }
 
@@ -245,8 +258,8 @@ pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
     Writers::of(directory, |_| false)
 }
 
-fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
-    read_mark(&locked.file).map_err(|error| LockError::MarkDamaged { path: locked.path.clone(), error })
+fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
+    read_mark(&locked.file).map_err(|error| StateError::mark_damaged(&locked.path, &error))
 }
 
 /// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks wrote it.

@@ -5,7 +5,7 @@ use std::fs;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
-use super::LockError;
+use super::StateError;
 use super::kind::kind_of;
 use snowbank_id::numbering::Numbering;
 
@@ -22,8 +22,8 @@ pub(super) fn name_of(path: &Path) -> &str {
 
 /// Returns the lock files of all counters of this name that can hand out the same numbers, including its own. Their marks
 /// bind this counter, although they were left under another increment or offset.
-pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, LockError> {
-    let refused = |error| LockError::NotLocked { path: directory.to_owned(), error };
+pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, StateError> {
+    let refused = |error| StateError::lock_refused(directory, &error);
     let mut kin = Vec::new();
     for entry in fs::read_dir(directory).map_err(refused)? {
         let path = entry.map_err(refused)?.path();

@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::LockError;
+use super::errors::{Cause, StateError};
 use super::holder::{holder, line};
 use super::kind::kind_of;
 use super::writers::{is_obstructed, open_file};
@@ -27,7 +27,7 @@ pub(super) fn check_neighbours(
     directory: &Path,
     skip: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
-) -> Result<Vec<PathBuf>, LockError> {
+) -> Result<Vec<PathBuf>, StateError> {
     kind_of(numbering).check_neighbours(neighbours(directory, skip)?)
 }
 
@@ -51,28 +51,37 @@ pub(super) struct Locks {
     pub(super) free: Vec<Free>,
 }
 
-fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, LockError> {
-    let refused = |path: &Path| {
-        let path = path.to_owned();
-        move |error| match is_obstructed(&path, &error) {
-            true => LockError::Obstructed { path, error },
-            false => LockError::NotLocked { path, error },
+fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
+    let refused = |path: &Path, error| {
+        if is_obstructed(path, &error) {
+            StateError::lock_obstructed(path, &error)
+        } else {
+            StateError::lock_refused(path, &error)
         }
     };
     let mut locks = Locks::default();
-    for entry in fs::read_dir(directory).map_err(refused(directory))? {
-        let path = entry.map_err(refused(directory))?.path();
+    for entry in fs::read_dir(directory).map_err(|error| refused(directory, error))? {
+        let path = entry.map_err(|error| refused(directory, error))?.path();
         if !is_lock(&path) || skip(&path) {
             continue;
         }
-        let Some((line, file, is_held)) = read_lock(&path).map_err(refused(&path))? else { continue };
+        let read = read_lock(&path).map_err(|error| refused(&path, error))?;
+        let Some((line, file, is_held)) = read else { continue };
         match (read_line(&line), is_held) {
             (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
             (_, false) => {}
             (Some(ids), true) => locks.held.push((ids, file)),
             // Its holder is writing it at this moment, and reads our locks next.
             (None, true) if !line.contains('\n') => {}
-            (None, true) => return Err(LockError::UnknownHeld { path, holder: holder(&file) }),
+            (None, true) => {
+                let reason = format!(
+                    "{} is held by another daemon of this machine{}, and names that daemon's IDs in a form that this \
+                     release does not know; stop that daemon, or run the same release",
+                    path.display(),
+                    holder(&file)
+                );
+                return Err(StateError::new(Cause::WorkerIdHeld, reason));
+            }
         }
     }
     Ok(locks)

@@ -42,11 +42,12 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directory.path()?;
     let lock_dir = &arguments.locks.lock_dir;
-    let Snapshot { holder, found } = read(&path, lock_dir)?;
+    let Snapshot { holder, records, seen } = read(&path, lock_dir)?;
     let (now, here) = (clock::os::read().wall, HostIdentity::here());
-    let records: Vec<Record> = found.iter().map(|found| found.record.clone()).collect();
-    let shown = found.iter().map(|found| Shown::of(found, &records, now, &here));
-    let sources: Vec<Shown<'_>> = shown.collect();
+    let mut sources = Vec::new();
+    for (record, seen) in records.iter().zip(&seen) {
+        sources.push(Shown::of(record, marks::of(record, seen, &records, now), now, &here));
+    }
     let mut answer = Vec::new();
     if arguments.json {
         let (state_dir, lock_dir) = (path.display().to_string(), lock_dir.display().to_string());
@@ -60,17 +61,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
-/// A record, and the marks of its worker IDs at the same moment.
-struct Found {
-    record: Record,
-    seen: Vec<Seen>,
-}
-
 /// A state at one moment.
 struct Snapshot {
     /// The daemon that uses it, as [`store::holder`] names it.
     holder: Option<String>,
-    found: Vec<Found>,
+    records: Vec<Record>,
+    /// By record, the marks of its worker IDs.
+    seen: Vec<Vec<Seen>>,
 }
 
 /// Reads the records, their marks and the holder at one moment. A mark compared with a ceiling from before its raise would
@@ -82,12 +79,11 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
         if records.is_empty() {
             return Err(no_state(path));
         }
-        let find =
-            |record: &Record| Found { record: record.clone(), seen: survey(lock_dir, &record.numbering) };
-        let found: Vec<Found> = records.iter().map(find).collect();
+        let seen = records.iter().map(|record| survey(lock_dir, &record.numbering)).collect();
         let again = look()?;
         if again == (holder, records) {
-            return Ok(Snapshot { holder: again.0, found });
+            let (holder, records) = again;
+            return Ok(Snapshot { holder, records, seen });
         }
         (holder, records) = again;
     }
@@ -188,9 +184,8 @@ impl MadeOf {
 }
 
 impl<'a> Shown<'a> {
-    fn of(found: &'a Found, records: &[Record], now: UnixMicros, here: &HostIdentity) -> Self {
+    fn of(record: &'a Record, marks: Vec<MarkShown>, now: UnixMicros, here: &HostIdentity) -> Self {
         let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
-        let Found { record, seen } = found;
         Shown {
             name: &record.name,
             made_of: MadeOf::of(record, now),
@@ -208,7 +203,7 @@ impl<'a> Shown<'a> {
             restored: record.restored,
             assigned: record.assigned,
             retired: record.retired,
-            marks: marks::of(record, seen, records, now),
+            marks,
         }
     }
 
@@ -253,8 +248,7 @@ impl<'a> Shown<'a> {
             "  state       {}",
             if self.owner.state.is_empty() { "not known" } else { &self.owner.state }
         )?;
-        let is_set = self.is_set();
-        if !is_set {
+        if !self.is_set() {
             writeln!(out, "  owner       {}", self.owner)?;
             writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
         }

@@ -10,7 +10,7 @@ fn stored(next: u64, write: &str) -> String {
 }
 
 fn step(counter: &mut Counter, found: &String, generation: u64, write: &str) -> Result<Step, CounterLoss> {
-    counter.step(Some(found), (10, generation), || write.to_owned())
+    counter.step(Some(found), 10, generation, || write.to_owned())
 }
 
 fn claim(expected: &str, write: &str, from: u64) -> Step {
@@ -46,7 +46,7 @@ fn a_lost_answer_counts_only_if_the_key_has_its_identity_in_the_same_generation(
 
 #[test]
 fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
-    let gone = counter(0).step(None, (10, 0), || String::from("w1"));
+    let gone = counter(0).step(None, 10, 0, || String::from("w1"));
     assert_eq!(gone, Err(CounterLoss::Gone));
     let mut with_state = counter(101);
     let back = stored(100, "w0");

@@ -33,14 +33,14 @@ pub enum Ranged {
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
-    pub fn add_counter(&mut self, (index, source): (usize, &str), numbering: &Numbering, floor: u64) {
+    pub fn add_counter(&mut self, index: usize, source: &str, numbering: &Numbering, floor: u64) {
         let (key, counter) = (self.paths.counter(source), Counter::new(numbering.clone(), floor));
         self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
     /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
     pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
-        let taken = self.try_take_range(index, (count, generation));
+        let taken = self.try_take_range(index, count, generation);
         if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
             // If the coordinator went back, the numbers show it. That must be noticed before the daemon ends.
             let _ = self.poll_again();
@@ -56,7 +56,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    fn try_take_range(&mut self, index: usize, wanted: (u64, u64)) -> Result<NumberRange, Stop> {
+    fn try_take_range(&mut self, index: usize, count: u64, generation: u64) -> Result<NumberRange, Stop> {
         let Some(at) = self.counters.iter().position(|held| held.index == index) else {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
         };
@@ -69,7 +69,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         for _ in 0..TRIES_MAX {
             self.poll_if_due()?;
-            let swap = match self.step(at, found.as_ref(), wanted)? {
+            let swap = match self.step(at, found.as_ref(), count, generation)? {
                 Step::Ours(range) => return Ok(range),
                 Step::Verify => {
                     found = self.verify(at, found)?;
@@ -115,9 +115,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    fn step(&mut self, at: usize, found: Option<&String>, wanted: (u64, u64)) -> Result<Step, Stop> {
+    fn step(&mut self, at: usize, found: Option<&String>, count: u64, generation: u64) -> Result<Step, Stop> {
         let (held, draw) = (&mut self.counters[at], self.draw);
-        held.counter.step(found, wanted, draw).map_err(|loss| held.lost(&loss))
+        held.counter.step(found, count, generation, draw).map_err(|loss| held.lost(&loss))
     }
 
     /// Checks the keys of all shared counters.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-use super::tests::{HORIZON, WALL, clocks, want};
+use super::tests::{HORIZON, WALL, clocks, names, want};
 use super::*;
 use crate::fleet::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
 use crate::numbering::{Numbering, TicketCounter};
@@ -121,7 +121,7 @@ impl Coordinator for Slow {
 
 /// Returns a member that holds nothing yet.
 fn member(world: &Slow, notes: Notes) -> Member<Slow> {
-    Member::new(world.clone(), "f", ("state", "holder"), notes, || fastrand::u64(..).to_string())
+    Member::new(world.clone(), names("state"), notes, || fastrand::u64(..).to_string())
 }
 
 /// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that the first raise is of that one
@@ -132,7 +132,7 @@ fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
 
 fn add_counter(member: &mut Member<Slow>) {
     let numbering = Numbering::from(TicketCounter::new(COUNTER, 1, 1).unwrap());
-    member.add_counter((SOURCES, COUNTER), &numbering, 0);
+    member.add_counter(SOURCES, COUNTER, &numbering, 0);
 }
 
 /// The pace of a fleet.

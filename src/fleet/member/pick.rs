@@ -12,6 +12,16 @@ use crate::fleet::{Coordinator, NoAnswer};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{LayoutError, UnixMicros, WorkerSet};
 
+/// The worker IDs that one try picks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pick<'a> {
+    pub(super) count: usize,
+    /// Those that the state had before it belonged to a fleet.
+    pub(super) had: Option<&'a WorkerSet>,
+    /// The tries before this one.
+    pub(super) tried: usize,
+}
+
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes this many free worker IDs of those that are allowed, first those that the state had. `lock` locks them on this machine, or returns `false` if
     /// they are in use there.
@@ -30,7 +40,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for tried in 0..TRIES_MAX {
             let place = self.place_for(want)?;
             let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
-            let free = self.free(want, place, had, is_allowed, (count, tried))?;
+            let free = self.free(want, place, Pick { count, had, tried }, is_allowed)?;
             let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
             let refused = |error: LayoutError| JoinError::Refused(error.to_string());
             let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;
@@ -57,17 +67,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         want: Want<'_>,
         place: usize,
-        had: Option<&WorkerSet>,
+        pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
-        (count, tried): (usize, usize),
     ) -> Result<Vec<(u64, Found)>, JoinError> {
-        let mut free = self.own_ready(want, place, had, &allowed, count)?;
-        if free.len() == count {
+        let mut free = self.own_ready(want, place, pick, &allowed)?;
+        if free.len() == pick.count {
             return Ok(free);
         }
         let own: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
-        let (workers, missing) = (want.layout.workers(), count - own.len());
-        let from = self.search_from(workers, tried);
+        let (workers, missing) = (want.layout.workers(), pick.count - own.len());
+        let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
         let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
@@ -76,7 +85,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let found = |id| Found::new(want.layout.number_in_space(id), None);
             free.extend(unused.into_iter().map(|id| (id, found(id))));
         } else {
-            free.extend(self.listed(want, place, ids.filter(is_wanted), (missing, count))?);
+            let (others, busy) = self.listed(want, place, ids.filter(is_wanted), missing)?;
+            free.extend(others);
+            if free.len() < pick.count {
+                return Err(none_left(want, pick.count, busy));
+            }
         }
         Ok(free)
     }
@@ -97,17 +110,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(found.into_iter().map(|at| candidates[at]).collect())
     }
 
-    /// Lists all keys, and returns free ones of these worker IDs: unused ones, then those whose bound passed longest ago.
-    ///
-    /// # Errors
-    /// They are too few. The error names the holders.
+    /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones, then those whose bound
+    /// passed longest ago. If they are fewer, returns those that are not free, too.
     fn listed(
         &mut self,
         want: Want<'_>,
         place: usize,
         ids: impl Iterator<Item = u64> + Clone,
-        (missing, count): (usize, usize),
-    ) -> Result<Vec<(u64, Found)>, JoinError> {
+        count: usize,
+    ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
         let keys = self.keys(place)?;
         let own = self.own_of(want);
         let found = |id: u64| {
@@ -118,16 +129,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, &found(id), &own))
         };
         let is_unused = |id: &u64| !keys.contains_key(&want.layout.number_in_space(*id));
-        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(missing).collect();
-        if free.len() < missing {
+        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(count).collect();
+        let mut busy = BusyHolders::new();
+        if free.len() < count {
             let used: Vec<u64> = ids.filter(|id| !is_unused(id)).collect();
-            let (others, busy) = of_others(&used, judge)?;
-            free.extend(others.into_iter().take(missing - free.len()));
-            if free.len() < missing {
-                return Err(none_left(want, count, busy));
-            }
+            let others;
+            (others, busy) = of_others(&used, judge)?;
+            free.extend(others.into_iter().take(count - free.len()));
         }
-        Ok(free.into_iter().map(|id| (id, found(id))).collect())
+        Ok((free.into_iter().map(|id| (id, found(id))).collect(), busy))
     }
 
     /// Returns the worker ID from which unused ones are searched after this many tries.
@@ -137,17 +147,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if tried == 0 { 0 } else { hasher.finish() % workers }
     }
 
-    /// Returns worker IDs that this state had, at most this many, if they are wanted and can be used at once. Most starts
+    /// Returns worker IDs that this state had, as many as are picked at most, if they are wanted and can be used at once. Most starts
     /// need no others.
     fn own_ready(
         &mut self,
         want: Want<'_>,
         place: usize,
-        had: Option<&WorkerSet>,
+        pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
-        count: usize,
     ) -> Result<Vec<(u64, Found)>, JoinError> {
-        let own = self.own(want).or_else(|| had.cloned());
+        let own = self.own(want).or_else(|| pick.had.cloned());
         let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
         let found = self.found(want, place, &own)?;
         let keys: Vec<Found> = found.iter().map(|(_, found)| found.clone()).collect();
@@ -159,7 +168,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 ready.push((id, found));
             }
         }
-        ready.truncate(count);
+        ready.truncate(pick.count);
         Ok(ready)
     }
 

@@ -254,7 +254,7 @@ fn a_counter_that_was_set_by_a_lost_write_is_set() {
     store.0.lock().unwrap().repeats = true;
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    assert_eq!(operator.set_counter("tickets", 100, ("w1", "operator"), false), Ok(()));
+    assert_eq!(operator.set_counter("tickets", 100, "w1", false), Ok(()));
     let key = operator.counter("tickets").unwrap();
     assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }

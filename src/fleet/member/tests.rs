@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
+use super::pick::Pick;
 use super::*;
 use crate::fleet::Marker;
 use crate::fleet::rules::Proof;
@@ -177,8 +178,13 @@ pub(super) fn want(layout: &Layout, wall: UnixMicros, is_proven: bool) -> Want<'
     Want { index: 0, source: "orders", layout, clocks, proof, max_ahead: MAX_AHEAD, horizon: HORIZON }
 }
 
+/// Returns the names of a daemon of this state, which is its name for people, too.
+pub(super) fn names(state: &str) -> Names<'_> {
+    Names { fleet: "f", state, holder: state }
+}
+
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
-    Member::new(store.clone(), "f", ("state", "holder"), notes, || fastrand::u64(..).to_string())
+    Member::new(store.clone(), names("state"), notes, || fastrand::u64(..).to_string())
 }
 
 /// Takes worker IDs, and waits until nobody else has had them.
@@ -289,9 +295,8 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
     let mut first = member(&store, Notes::default());
     let ours = first.take(want(&layout, WALL, false), &worker_ids).unwrap();
-    let mut other = Member::new(store.clone(), "f", ("other", "other"), Notes::default(), || {
-        fastrand::u64(..).to_string()
-    });
+    let mut other =
+        Member::new(store.clone(), names("other"), Notes::default(), || fastrand::u64(..).to_string());
     let later = UnixMicros(WALL.0 + 400_000_000);
     let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
     assert!(theirs.floor >= ours.covered);
@@ -310,7 +315,7 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let layout = Layout::resolve("twitter").unwrap();
     let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
     let of_state = |state: &str, notes: Notes| {
-        Member::new(store.clone(), "f", (state, state), notes, || fastrand::u64(..).to_string())
+        Member::new(store.clone(), names(state), notes, || fastrand::u64(..).to_string())
     };
     let give_back = |state: &str, notes: Notes| {
         let mut member = of_state(state, notes);
@@ -423,14 +428,14 @@ fn daemons_that_start_together_soon_have_different_numbers() {
     let (store, want) = (store(&layout), want(&layout, WALL, false));
     let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
     let draw = || fastrand::u64(..).to_string();
-    let daemon = |state: &String| Member::new(store.clone(), "f", (state, "holder"), Notes::default(), draw);
+    let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), draw);
     let mut waiting: Vec<_> = states.iter().map(daemon).collect();
     for tried in 0.. {
         assert!(tried < 10, "{} daemons have no number yet", waiting.len());
         // All read the keys before one of them writes.
         let found: Vec<_> = waiting
             .iter_mut()
-            .map(|daemon| daemon.free(want, 0, None, |_| true, (1, tried)).unwrap())
+            .map(|daemon| daemon.free(want, 0, Pick { count: 1, had: None, tried }, |_| true).unwrap())
             .collect();
         let mut found = found.into_iter();
         waiting.retain_mut(|daemon| {

@@ -1,6 +1,6 @@
 //! A coordinator that was restored to an older state, and daemons whose clocks differ by less than `max_ahead`.
 
-use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
+use super::tests::{HORIZON, Store, WALL, clocks, member, names, store, take, want};
 use super::*;
 use crate::fleet::counter::CounterKey;
 use crate::fleet::{Begins, Marker, NumberRange, Operator, Preparing};
@@ -39,7 +39,7 @@ fn keepers_bound(wall: UnixMicros) -> Bound {
 
 fn other(store: &Store) -> Member<Store> {
     let draw = || fastrand::u64(..).to_string();
-    Member::new(store.clone(), "f", ("other", "other"), Notes::default(), draw)
+    Member::new(store.clone(), names("other"), Notes::default(), draw)
 }
 
 /// The first try has no answer, and its grant is lost before the second one.
@@ -76,7 +76,7 @@ fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
     let mut daemon = member(&store, Notes::default());
     take(&mut daemon, want(&layout, WALL, false), &five());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
-    daemon.add_counter((1, "tickets"), &tickets, 0);
+    daemon.add_counter(1, "tickets", &tickets, 0);
     assert_eq!(daemon.look(clocks(WALL)), Raised::Done);
     let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
     let later = at(WALL, 200);

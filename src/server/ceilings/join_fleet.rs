@@ -1,18 +1,18 @@
 //! The start of a daemon in a fleet: takes its worker IDs from the coordinator before anything is handed out.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, refuse_low_maximum, rule_of};
 use crate::ceiling::store::Record;
-use crate::ceiling::{LockError, Mark, beyond, draw_identity, latest_grant, lock_workers};
+use crate::ceiling::{Cause, Mark, beyond, draw_identity, latest_grant, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
 use crate::fleet::{
-    self, Access, Clocks, Coordinator, Member, Notes, NumberRange, Pool, Ranged, Taken, Tried, Want,
+    self, Access, Clocks, Coordinator, Member, Names, Notes, NumberRange, Pool, Ranged, Taken, Tried, Want,
 };
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
@@ -75,9 +75,9 @@ impl Joined {
         let holder = holder(&Machine::here(), &settings.listen);
         let (certificate, pools) = (access.certificate.clone(), pools(&settings.sources));
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
-        let identity = (found.state_identity(), holder.as_str());
-        let member = Member::new(coordinator, &settings.fleet.name, identity, notes, draw_identity);
-        let member = member.after(std::mem::take(tried));
+        let (state, holder) = (found.state_identity(), holder.as_str());
+        let names = Names { fleet: &settings.fleet.name, state, holder };
+        let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
         let (taken, held, ranges, notes) = Default::default();
         let horizon = settings.fleet.horizon;
         let is_silent = false;
@@ -145,7 +145,7 @@ impl Joined {
         for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_shared_counter()) {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;
             let floor = found.counter_floor(&numbering);
-            self.member.add_counter((index, &source.name), &numbering, floor);
+            self.member.add_counter(index, &source.name, &numbering, floor);
             match self.member.take_range(index, FIRST_RANGE, 0) {
                 Ranged::Taken(range) => {
                     // A counter that is at its maximum has ended: the daemon serves its other sources.
@@ -197,8 +197,8 @@ impl Joined {
         for is_assigned in [false, true] {
             // A counter has no worker ID.
             let takes = |it: &SourceSettings| it.is_assigned() == is_assigned && !it.is_ticket();
-            for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
-                let want = want(settings, (index, source), clocks);
+            for (index, _) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
+                let want = want(settings, index, clocks);
                 taken[index] = Some(self.take(settings, want, &taken, here.found)?);
             }
         }
@@ -231,7 +231,10 @@ impl Joined {
             return Ok(resumed);
         }
         let asked = if source.is_assigned() {
-            let lock = |numbering: &Numbering| is_free_here((settings, source), numbering, want.clocks.wall);
+            let lock = |numbering: &Numbering| {
+                let rule = rule_of(source, numbering);
+                is_free_here(numbering, &settings.lock_dir, latest_grant(&rule, want.clocks.wall))
+            };
             self.member.pick(want, source.picks(), own.as_ref(), allowed, lock)
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
@@ -301,7 +304,9 @@ fn holder(machine: &Machine, listen: &[Address]) -> String {
     format!("{}{address} (process {})", machine.host_name, std::process::id())
 }
 
-fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), clocks: Clocks) -> Want<'a> {
+/// Returns what the source of this index wants, without a proof.
+fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
+    let source = &settings.sources[index];
     Want {
         index,
         source: &source.name,
@@ -326,13 +331,9 @@ fn proof(
     match lock_workers(&settings.lock_dir, &numbering) {
         // The start locks them again. Meanwhile only a daemon outside the fleet could take them. Then the start fails.
         Ok(locks) => Ok(found.proof(&numbering, &locks)?),
-        Err(error) if source.is_assigned() && is_held(&error) => Ok(Proof::None),
+        Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok(Proof::None),
         Err(error) => Err(error.into()),
     }
-}
-
-fn is_held(error: &LockError) -> bool {
-    matches!(error, LockError::Held { .. } | LockError::CollidingHeld { .. } | LockError::UnknownHeld { .. })
 }
 
 /// Returns whether a numbering has this worker ID of a layout.
@@ -342,19 +343,15 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
 }
 
 /// Returns whether this machine allows a start with these worker IDs: no other daemon has locked them, none was moved away
-/// from here, and no mark is too far ahead of the clock.
-fn is_free_here(
-    (settings, source): (&Settings, &SourceSettings),
-    numbering: &Numbering,
-    wall: UnixMicros,
-) -> Result<bool, StartError> {
-    match lock_workers(&settings.lock_dir, numbering) {
+/// from here, and no mark is later than the latest grant that the clock explains.
+fn is_free_here(numbering: &Numbering, lock_dir: &Path, latest: UnixMicros) -> Result<bool, StartError> {
+    match lock_workers(lock_dir, numbering) {
         Ok(locks) => {
-            let (marks, latest) = (locks.marks()?, latest_grant(&rule_of(source, numbering), wall));
+            let marks = locks.marks()?;
             let is_beyond = beyond(&marks, numbering, Position(0), latest).is_some();
             Ok(!is_beyond && !marks.iter().any(Mark::is_released))
         }
-        Err(error) if is_held(&error) => Ok(false),
+        Err(error) if error.cause() == Cause::WorkerIdHeld => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

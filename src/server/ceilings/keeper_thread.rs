@@ -14,7 +14,7 @@ use self::worker_ids::WorkerIds;
 use super::fleet_thread::{self, Fleet, InFleet, Raise};
 use super::start_sources::Durable;
 use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::{Left, StoreError, TakenOver};
+use crate::ceiling::{Left, StateError, TakenOver};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
@@ -120,7 +120,7 @@ impl Ceilings {
     ///
     /// # Errors
     /// As [`seal_and_trim`](Ceilings::seal_and_trim).
-    pub(crate) fn run(mut self, common: &Common, stopping: &AtomicBool) -> Result<(), StoreError> {
+    pub(crate) fn run(mut self, common: &Common, stopping: &AtomicBool) -> Result<(), StateError> {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
         let mut observer = Observer::default();
         self.storage.iter().for_each(Storage::wake_this_thread);
@@ -268,7 +268,7 @@ impl Ceilings {
     ///
     /// # Errors
     /// The ceilings could not be trimmed. The next start begins above the old ones.
-    pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
+    pub(crate) fn seal_and_trim(mut self) -> Result<(), StateError> {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last look.
@@ -292,7 +292,7 @@ impl Ceilings {
         let trim = Trim { sources, wall_minus_boot_us, restored };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
-        marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
+        marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
         self.is_trimmed.store(true, Ordering::Release);
         // The fleet is lowered after the state, because the state must never be above the fleet's bound.

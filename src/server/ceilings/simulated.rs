@@ -4,14 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::start_sources::{Durable, Found, FromFleet, State};
+use super::start_sources::{Durable, Found, FromFleet, Locked, State};
 use super::storage_thread::write_ceilings;
 use crate::ceiling::store::DiskStore;
-use crate::ceiling::{StoreError, WorkerLocks, lock_workers_at_once};
+use crate::ceiling::{StateError, WorkerLocks, lock_workers_at_once};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{Keeper, Outcome, Reach, Write};
-use crate::numbering::Numbering;
 use crate::server::shared::start_error::StartError;
 
 /// The state and the machine that a process starts on.
@@ -51,12 +50,16 @@ impl Ceilings {
     ) -> Result<Self, StartError> {
         let mut found = Found::open(State { directory, adopt })?;
         found.here.boot = Some(boot.to_owned());
-        let numberings: Vec<Numbering> = settings.iter().map(numbering).collect();
-        let locks = numberings.iter().map(|numbering| lock_workers_at_once(lock_dir, numbering));
-        let locks = locks.collect::<Result<_, _>>()?;
-        let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
-        let (fleet, now) = (FromFleet::default(), wall.believe(reading));
-        let granted = found.grant(settings, &numberings, locks, fleet, (now, &wall))?;
+        let mut configured = Vec::new();
+        for settings in settings {
+            let numbering = settings.numbering().expect("the settings are checked");
+            let locks = lock_workers_at_once(lock_dir, &numbering)?;
+            configured.push(Locked { settings, numbering, locks });
+        }
+        let numberings = configured.iter().map(|source| &source.numbering);
+        let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
+        let now = wall.believe(reading);
+        let granted = found.grant(configured, FromFleet::default(), &wall, now)?;
         let Durable { mut sources, locks, first_ceilings, store, ranges: _ } = granted.durable;
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
             let id_bound = managed.source().numbering().id_bound(ceiling);
@@ -88,7 +91,7 @@ impl Ceilings {
     ///
     /// # Errors
     /// The ceilings may not be trimmed.
-    pub fn stop(mut self) -> Result<(), StoreError> {
+    pub fn stop(mut self) -> Result<(), StateError> {
         let trims = self.keeper.seal();
         for left in &trims {
             self.locks[left.source].mark_granted(left.id_bound).expect("the lock is ours");
@@ -100,8 +103,4 @@ impl Ceilings {
             store.trim(&trims, wall_minus_boot_us)
         })
     }
-}
-
-fn numbering(settings: &SourceSettings) -> Numbering {
-    settings.numbering().expect("the settings are checked")
 }

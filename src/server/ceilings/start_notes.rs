@@ -24,9 +24,8 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
     ))
 }
 
-/// Returns a note if a source starts below IDs that were granted to other worker IDs.
-pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettings)) -> Option<Note> {
-    let (record, name) = (passed_over.as_ref()?, &source.name);
+/// Returns a note on a source that starts below IDs of this record, which were granted to other worker IDs.
+pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
     let (layout, worker_ids) = record.numbering.snowflake()?;
     let until = layout.rfc3339(record.instant()?);
     Some(Note::Warning(format!(

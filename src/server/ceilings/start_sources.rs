@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
 use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, StateDir};
-use crate::ceiling::{CeilingRule, Grant, HostIdentity, LockError, Owner, WorkerLocks};
+use crate::ceiling::{CeilingRule, Grant, HostIdentity, Owner, StateError, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::fleet::rules::{self, Proof};
@@ -52,6 +52,14 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
         "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
          handed out"
     )))
+}
+
+/// A configured source on its way to its first ceiling.
+pub(crate) struct Locked<'a> {
+    pub(crate) settings: &'a SourceSettings,
+    pub(crate) numbering: Numbering,
+    /// The locks of its worker IDs, or of its counter.
+    pub(crate) locks: WorkerLocks,
 }
 
 /// The result of a start with or without a stored state.
@@ -178,7 +186,7 @@ impl Found {
     }
 
     /// Returns the proof that this state may continue with these worker IDs, as far as this boot of the machine shows.
-    pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, LockError> {
+    pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, StateError> {
         let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
         let records = self.records.iter().filter(covers);
         let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(Proof::None) };
@@ -188,8 +196,8 @@ impl Found {
 
     /// Returns the believed wall clock at a moment when the worker IDs are not known yet.
     pub(crate) fn believed(&self, rule: StepRule, first: Reading) -> UnixMicros {
-        let used: Vec<Numbering> = self.records.iter().map(|record| record.numbering.clone()).collect();
-        Wall::new(rule, first, self.remembered(&used, first)).believe(first).wall
+        let used = self.records.iter().map(|record| &record.numbering);
+        Wall::new(rule, first, self.remembered(used, first)).believe(first).wall
     }
 
     /// Returns the worker IDs that a source of this name and ID space last had, if they were not moved away.
@@ -207,10 +215,13 @@ impl Found {
 
     /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the machine, otherwise how far
     /// ceilings were granted. A clock that was ahead and was corrected counts only for the worker IDs that were used then.
-    pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
+    pub(crate) fn remembered<'a>(
+        &self,
+        numberings: impl Iterator<Item = &'a Numbering> + Clone,
+        first: Reading,
+    ) -> Remembered {
         let is_used = |record: &&Record| {
-            let mut configured = numberings.iter();
-            configured.any(|numbering| record.numbering.shares_ids_with(numbering))
+            numberings.clone().any(|numbering| record.numbering.shares_ids_with(numbering))
         };
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
@@ -230,57 +241,63 @@ impl Found {
     /// Makes the first ceiling of every source durable.
     pub(crate) fn grant(
         self,
-        settings: &[SourceSettings],
-        numberings: &[Numbering],
-        mut locks: Vec<WorkerLocks>,
+        sources: Vec<Locked<'_>>,
         in_fleet: FromFleet<'_>,
-        (now, wall): (Now, &Wall),
+        wall: &Wall,
+        now: Now,
     ) -> Result<Granted, StartError> {
-        let Starts { positions, retired, let_go, mut notes } =
-            self.plan(settings, numberings, &locks, in_fleet, now)?;
+        let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
         // These keep only the order of IDs. The sources' own records hold the bound of what was granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
-        let is_kept = self.directory.is_some();
-        let sources = settings.iter().zip(numberings).zip(&positions);
-        let managed = |(index, ((settings, numbering), &start)): (
-            usize,
-            ((&SourceSettings, &Numbering), &FirstPosition),
-        )| {
+        let mut managed = Vec::with_capacity(sources.len());
+        for (index, (Locked { settings, numbering, .. }, &start)) in
+            sources.iter().zip(&positions).enumerate()
+        {
+            let mut rule = rule_of(settings, numbering);
+            if settings.is_shared_counter() {
+                rule.horizon = in_fleet.horizon;
+            }
             let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
-            let horizon = settings.is_shared_counter().then_some(in_fleet.horizon);
-            let managed =
-                manage((settings, horizon), numbering.clone(), start, is_kept || fleet.is_some(), now);
-            managed.under_fleet(fleet)
-        };
-        let sources: Vec<ManagedSource> = sources.enumerate().map(managed).collect();
-        notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
+            let mut source = new_source(settings, numbering.clone(), start, now);
+            if self.directory.is_none() && fleet.is_none() {
+                // Another start in this tick would catch up from the same position.
+                source = source.begins_with_the_clock();
+            }
+            let source = ManagedSource::new(Arc::new(source), rule, start.position, now);
+            managed.push(source.following(start.id_bound, start.is_clean).under_fleet(fleet));
+        }
+        notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
-            sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
+            managed.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
         let store = match self.directory {
             None => None,
             Some(directory) => {
-                locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
-                let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts = starts
-                    .map(|((source, numbering), start)| start.as_record(source, numbering, &self.records));
+                let starts = sources.iter().zip(&positions);
+                let starts = starts.map(|(source, start)| {
+                    start.as_record(source.settings, &source.numbering, &self.records)
+                });
                 let store = DiskStore::new(directory, starts, retired, &self.owner, &self.here);
                 let mut store = store.letting_go(kept_for_order);
-                let shared = settings.iter().enumerate().filter(|(_, source)| source.is_shared_counter());
+                let shared =
+                    sources.iter().enumerate().filter(|(_, source)| source.settings.is_shared_counter());
                 store.note_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
-                store.note_id_time(keeper::id_minus_boot_us(&sources, wall.carried_us(), now));
+                store.note_id_time(keeper::id_minus_boot_us(&managed, wall.carried_us(), now));
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
                     let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
-                    StartError::of_cause(error.cause(), reason)
+                    StartError::of_state(error.cause(), reason)
                 })?;
                 store.await_names()?;
                 Some(store)
             }
         };
-        let ranges = in_fleet.ranges.to_vec();
-        let durable = Durable { sources, locks, first_ceilings, store, ranges };
-        Ok(Granted { durable, notes })
+        let mut locks: Vec<WorkerLocks> = sources.into_iter().map(|source| source.locks).collect();
+        if store.is_some() {
+            locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
+        }
+        let (sources, ranges) = (managed, in_fleet.ranges.to_vec());
+        Ok(Granted { durable: Durable { sources, locks, first_ceilings, store, ranges }, notes })
     }
 
     fn moment(&self, now: Now) -> Moment<'_> {
@@ -296,44 +313,33 @@ impl Found {
     }
 
     /// Decides where every source starts.
-    fn plan(
-        &self,
-        settings: &[SourceSettings],
-        numberings: &[Numbering],
-        locks: &[WorkerLocks],
-        fleet: FromFleet<'_>,
-        now: Now,
-    ) -> Result<Starts, StartError> {
-        let sources = settings.iter().zip(numberings).enumerate();
-        let claimants = sources.map(|(index, (source, numbering))| Claimant {
-            in_fleet: fleet.taken(index).is_some() || source.is_shared_counter(),
-            ..claimant(source, numbering)
-        });
-        let claimants: Vec<_> = claimants.collect();
-        let plan = store::plan(&self.records, &claimants, self.moment(now));
-        let plan = plan.map_err(|error| error.in_directory(self.directory.as_ref().map(StateDir::path)))?;
-        let Plan { starts, passed_over, mut retired } = plan;
-        let mut notes = self.notes.clone();
-        if self.directory.is_some() {
-            let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
-            notes.extend(fresh.map(|(_, source)| first_time(source)));
+    fn plan(&self, sources: &[Locked<'_>], fleet: FromFleet<'_>, now: Now) -> Result<Starts, StartError> {
+        let mut claimants = Vec::with_capacity(sources.len());
+        for (index, Locked { settings, numbering, .. }) in sources.iter().enumerate() {
+            let in_fleet = fleet.taken(index).is_some() || settings.is_shared_counter();
+            claimants.push(Claimant { in_fleet, state_dir: self.path(), ..claimant(settings, numbering) });
         }
-        notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
+        let Plan { starts, passed_over, mut retired } =
+            store::plan(&self.records, &claimants, self.moment(now))?;
+        let mut notes = self.notes.clone();
+        for ((source, start), passed_over) in sources.iter().zip(&starts).zip(&passed_over) {
+            if self.directory.is_some() && start.is_none() {
+                notes.push(first_time(source.settings));
+            }
+            notes.extend(passed_over.as_ref().and_then(|record| sorts_below(&source.settings.name, record)));
+        }
         let outside = claimants.iter().filter(|claimant| !claimant.in_fleet);
         notes.extend(outside.filter_map(|claimant| left_fleet(claimant, &self.records)));
-        let mut positions = Vec::with_capacity(claimants.len());
-        let sources = claimants.iter().zip(starts).zip(locks).zip(settings).enumerate();
-        for (index, (((claimant, start), locks), settings)) in sources {
-            let rule = rule_of(settings, claimant.numbering);
-            let guard = guard(claimant.numbering, &self.records, now);
-            self.check_maximum(claimant, locks)?;
+        let mut positions = Vec::with_capacity(sources.len());
+        for (index, ((source, claimant), start)) in sources.iter().zip(&claimants).zip(starts).enumerate() {
+            let numbering = &source.numbering;
+            self.check_maximum(claimant, &source.locks)?;
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
-            let floor = claimant.numbering.position_from(floor);
-            let mut start = start.map_or(guard, |start| start.max(guard));
-            start = start.max(floor);
-            let is_assigned = settings.is_assigned();
-            notes.extend(self.start_above_marks((claimant, &rule, is_assigned), &mut start, locks, now)?);
-            positions.push(FirstPosition::of(start, claimant.numbering, &self.records, &locks.marks()?));
+            let start = start.unwrap_or(Position(0)).max(guard(numbering, &self.records, now));
+            let start = start.max(numbering.position_from(floor));
+            let (start, note) = self.start_above_marks(source, claimant, start, now)?;
+            notes.extend(note);
+            positions.push(FirstPosition::of(start, numbering, &self.records, &source.locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         let let_go = retired.extract_if(.., |record| fleet.held.contains(&record.key())).collect();
@@ -346,7 +352,8 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
         OnStepBack::Ride => source.max_ahead,
         OnStepBack::Wait => Duration::ZERO,
     };
-    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up, in_fleet: false }
+    let (name, max_ahead) = (&source.name, source.max_ahead);
+    Claimant { name, numbering, max_ahead, catch_up, in_fleet: false, state_dir: None }
 }
 
 /// Returns the rule of a source's ceilings.
@@ -355,46 +362,28 @@ pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> Ceili
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Creates a source that may not claim anything yet. A shared counter's ranges last for the fleet's horizon.
-fn manage(
-    (settings, fleet_horizon): (&SourceSettings, Option<Duration>),
-    numbering: Numbering,
-    start: FirstPosition,
-    is_kept: bool,
-    now: Now,
-) -> ManagedSource {
-    let rule = rule_of(settings, &numbering);
-    if numbering.is_ticket() {
-        let (name, grant) = (settings.name.clone(), Grant::new(Position(0)));
-        let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start.position, now);
-        let (source, rule) = match fleet_horizon {
-            Some(horizon) => (source.with_shared_counter(), CeilingRule { horizon, ..rule }),
-            None => (source, rule),
-        };
-        let managed = ManagedSource::new(Arc::new(source), rule, start.position, now);
-        return managed.following(start.id_bound, start.is_clean);
-    }
-    let rules = Rules {
-        burst_window: settings.burst_window,
-        max_ahead: start.max_ahead(settings.on_step_back, &rule),
-        on_step_back: settings.on_step_back,
-        sequence_start: settings.sequence_start,
+/// Creates a source that may not claim anything yet.
+fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosition, now: Now) -> Source {
+    let rules = if numbering.is_ticket() {
+        Rules::OF_TICKETS
+    } else {
+        Rules {
+            burst_window: settings.burst_window,
+            max_ahead: start.max_ahead(settings.on_step_back, &rule_of(settings, &numbering)),
+            on_step_back: settings.on_step_back,
+            sequence_start: settings.sequence_start,
+        }
     };
     let grant = Grant::new(Position(0));
-    let position = start.position;
-    let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
-    // Without a stored state, another start in this tick would catch up from the same position.
-    let source = if is_kept { source } else { source.begins_with_the_clock() };
-    ManagedSource::new(Arc::new(source), rule, position, now).following(start.id_bound, start.is_clean)
+    let source = Source::new(settings.name.clone(), numbering, rules, grant, start.position, now);
+    if settings.is_shared_counter() { source.with_shared_counter() } else { source }
 }
 
 /// Creates a source of a daemon that waits for its worker IDs. Nothing is ever granted to it.
 pub(crate) fn waiting_source(settings: &SourceSettings, now: Now) -> Result<Arc<Source>, StartError> {
     let numbering = settings.numbering().map_err(StartError::WrongSetting)?;
-    let position =
-        if numbering.is_ticket() { Position(0) } else { numbering.first_of(numbering.tick_at(now.wall)) };
-    let start = FirstPosition { position, id_bound: numbering.id_bound(position), is_clean: false };
-    Ok(Arc::clone(manage((settings, None), numbering, start, true, now).source()))
+    let start = FirstPosition::of(numbering.first_of(numbering.tick_at(now.wall)), &numbering, &[], &[]);
+    Ok(Arc::new(new_source(settings, numbering, start, now)))
 }
 
 #[cfg(test)]

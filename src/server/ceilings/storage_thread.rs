@@ -12,7 +12,7 @@ use std::io;
 
 use super::job_thread::JobThread;
 use crate::ceiling::store::DiskStore;
-use crate::ceiling::{Left, StoreError, TakenOver};
+use crate::ceiling::{Left, StateError, TakenOver};
 use crate::keeper::{Outcome, Write};
 
 /// The most jobs at a time: a write, a look and the last job of a stop.
@@ -42,7 +42,7 @@ pub(super) struct Trim {
 #[derive(Debug)]
 pub(super) enum Done {
     Written(Outcome),
-    Trimmed(Result<(), StoreError>),
+    Trimmed(Result<(), StateError>),
     /// The state is still this process's.
     Ours,
     /// Another process may have the state. Nothing was written after this was noticed.
@@ -91,19 +91,19 @@ impl Storage {
     ///
     /// # Errors
     /// The ceilings may not be lowered.
-    pub(super) fn end(mut self, trim: Option<Trim>) -> Result<(), StoreError> {
+    pub(super) fn end(mut self, trim: Option<Trim>) -> Result<(), StateError> {
         let is_wanted = trim.is_some_and(|trim| {
             self.0.send(Job::Trim(trim));
             true
         });
         let trimmed = self.0.close().into_iter().filter_map(|done| match done {
             Done::Trimmed(trimmed) => Some(trimmed),
-            Done::Lost(TakenOver(reason)) => Some(Err(StoreError::new(reason))),
+            Done::Lost(TakenOver(reason)) => Some(Err(StateError::storage(reason))),
             Done::Written(_) | Done::Ours => None,
         });
         match trimmed.last() {
             Some(trimmed) => trimmed,
-            None if is_wanted => Err(StoreError::new(String::from("the storage thread has failed"))),
+            None if is_wanted => Err(StateError::storage(String::from("the storage thread has failed"))),
             None => Ok(()),
         }
     }
@@ -137,7 +137,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 ///
 /// # Errors
 /// They may not be durable.
-pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StoreError> {
+pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);
     store.raise(&write.ceilings, write.wall_minus_boot_us)

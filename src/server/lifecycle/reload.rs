@@ -14,7 +14,7 @@ use super::info::describe;
 use super::rules::rules;
 use crate::admin::LastReload;
 use crate::clock;
-use crate::config::{Changed, FileDigest, Mistakes, Secrets, Settings, diff};
+use crate::config::{Changed, FileDigest, Secrets, Settings, diff};
 use crate::frontends::Facts;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
@@ -23,35 +23,6 @@ use crate::server::shared::start_error::StartError;
 /// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the
 /// newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
-
-/// The reason why the old configuration stays live. Prints as a line for each reason.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReloadError {
-    /// A changed setting takes a restart.
-    Restart(Mistakes),
-    /// The new settings are refused.
-    Refused(StartError),
-    /// The daemon is stopping.
-    Stopping,
-}
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReloadError::Restart(mistakes) => mistakes.fmt(f),
-            ReloadError::Refused(reason) => reason.fmt(f),
-            ReloadError::Stopping => f.write_str("the daemon is stopping"),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {}
-
-impl From<StartError> for ReloadError {
-    fn from(reason: StartError) -> Self {
-        ReloadError::Refused(reason)
-    }
-}
 
 /// The changes that a reload has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,18 +86,22 @@ impl Reloader {
     /// Makes these settings, tokens and certificates live. Blocks until all shards use the new configuration.
     ///
     /// # Errors
-    /// The reason why nothing was changed.
-    pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
+    /// The reasons why nothing was changed, a line each.
+    pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, String> {
         keep_picked(&self.settings, &mut settings);
-        let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
-        let info_json = describe(&settings, &self.common.metrics.instance)?;
+        let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
+        let refused = |error: StartError| error.to_string();
+        let info_json = describe(&settings, &self.common.metrics.instance).map_err(refused)?;
         let before = Arc::clone(&self.live_config.borrow());
-        let access = rules(&settings, &secrets, &self.common.metrics.instance, &before.facts.access)?;
+        let access = rules(&settings, &secrets, &self.common.metrics.instance, &before.facts.access);
+        let access = access.map_err(refused)?;
         // Nothing below fails, except when the daemon stops.
         access.supersede(&before.facts.access, clock::os::boot());
         let facts = Facts::new(&settings, info_json, access);
         let supplies = before.supplies.clone();
-        self.publish(Arc::new(LiveConfig::new(before.version + 1, &settings, facts, supplies)))?;
+        let version = before.version + 1;
+        self.live_config.send_replace(Arc::new(LiveConfig::new(version, &settings, facts, supplies)));
+        self.wait_for_shards(version)?;
         let certificates = match (&self.common.tls, secrets.tls) {
             (Some(acceptor), Some(identity)) => acceptor.replace(identity),
             _ => false,
@@ -139,15 +114,8 @@ impl Reloader {
         Ok(Reloaded { changed, tokens, certificates, fleet_files })
     }
 
-    /// Makes a configuration live, and waits until all shards use it.
-    fn publish(&self, live_config: Arc<LiveConfig>) -> Result<(), ReloadError> {
-        let version = live_config.version;
-        self.live_config.send_replace(live_config);
-        self.wait_for_shards(version)
-    }
-
     /// Waits until all shards use the configuration of this version.
-    fn wait_for_shards(&self, version: u64) -> Result<(), ReloadError> {
+    fn wait_for_shards(&self, version: u64) -> Result<(), String> {
         let shards = self.common.wake_ups.shard_count();
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let left = || deadline.saturating_duration_since(Instant::now());
@@ -156,7 +124,7 @@ impl Reloader {
         let all = answers.by_ref().filter(|answer| !matches!(answer, Ok(other) if *other < version));
         match all.take(shards).collect::<Result<Vec<u64>, _>>() {
             Ok(_) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => Err(ReloadError::Stopping),
+            Err(RecvTimeoutError::Disconnected) => Err(String::from("the daemon is stopping")),
             Err(RecvTimeoutError::Timeout) => {
                 tracing::warn!(
                     "a shard's thread is held up; it takes up the new configuration when it goes on"

@@ -16,10 +16,9 @@ use crate::clock::{self, Now, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
-use crate::numbering::Numbering;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
-use crate::server::ceilings::start_sources::{Found, Granted, State};
+use crate::server::ceilings::start_sources::{Found, Granted, Locked, State};
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
@@ -90,22 +89,22 @@ impl Prepared {
         tried: &mut Tried,
     ) -> Result<Ready, StartError> {
         let Prepared { settings, found, fleet, kernel_log, first } = self;
-        let (numberings, locks) = number_and_lock(&settings)?;
+        let sources = number_and_lock(&settings)?;
         let instance = instance();
         let info_json = describe(&settings, &instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &sockets.addresses())?;
         // Read again: until its locks were free, an earlier process may have handed out IDs of later ticks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
-        let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
+        let numberings = sources.iter().map(|source| &source.numbering);
+        let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
         // So that the keeper also notices a jump of the clocks since the first reading, with which the coordinator was
         // asked.
         wall.note_seen(first);
         let now = wall.believe(reading);
         let follows_a_crash = found.follows_a_crash();
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
-        let Granted { durable, mut notes } =
-            found.grant(&settings.sources, &numberings, locks, from_fleet, (now, &wall))?;
+        let Granted { durable, mut notes } = found.grant(sources, from_fleet, &wall, now)?;
         notes.extend(silent_peers);
         notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         let (mut in_fleet, mut checked) = (None, Ok(()));
@@ -199,21 +198,20 @@ impl Server {
 }
 
 /// Makes the numberings of all sources, and locks their worker IDs.
-fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLocks>), StartError> {
-    let (mut numberings, mut locks) = (Vec::new(), Vec::new());
+fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
+    let mut locked = Vec::new();
     for source in &settings.sources {
         let refuse = |error| StartError::WrongSetting(format!("source {}: {error}", source.name));
         let numbering = source.numbering().map_err(refuse)?;
         // Other daemons of this machine may count with a shared counter.
-        let is_shared = source.is_shared_counter();
-        locks.push(if is_shared {
+        let locks = if source.is_shared_counter() {
             WorkerLocks::none()
         } else {
             lock_workers(&settings.lock_dir, &numbering)?
-        });
-        numberings.push(numbering);
+        };
+        locked.push(Locked { settings: source, numbering, locks });
     }
-    Ok((numberings, locks))
+    Ok(locked)
 }
 
 /// The parts of a start that can still fail after the first ceilings are durable.

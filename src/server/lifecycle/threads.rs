@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
-use crate::ceiling::StoreError;
+use crate::ceiling::StateError;
 use crate::server::ceilings::keeper_thread::{self, Ceilings};
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
@@ -85,7 +85,7 @@ pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
     is_trimmed: Arc<AtomicBool>,
-    sealed: std_mpsc::Receiver<Result<(), StoreError>>,
+    sealed: std_mpsc::Receiver<Result<(), StateError>>,
 }
 
 impl KeeperThread {

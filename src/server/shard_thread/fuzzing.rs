@@ -30,7 +30,7 @@ pub fn id_frames(data: &[u8]) {
     let out = encode(&numbering, form, &runs, cut);
 
     let positions = spans.iter().flat_map(|span| (span.from.0..span.end().0).map(Position));
-    for (id, position) in received(&out, (ask, form)).into_iter().zip(positions) {
+    for (id, position) in received(&out, ask, form).into_iter().zip(positions) {
         assert_eq!(numbering.position_of(id), Some(position));
         if numbering.random_parts().is_empty() {
             assert_eq!(id, numbering.id_at(position));
@@ -103,7 +103,7 @@ fn encode(numbering: &Numbering, form: Form, runs: &[Run], cut: u8) -> Vec<u8> {
 }
 
 /// The IDs that the client takes from these frames.
-fn received(mut frames: &[u8], (ask, form): (Ask, Form)) -> Vec<u64> {
+fn received(mut frames: &[u8], ask: Ask, form: Form) -> Vec<u64> {
     let count = u32::try_from(ask.count).expect("a few spans");
     let asked = Next { count, source: 0, wait: Wait::DEFAULT, explicit: form.explicit, partial: ask.partial };
     let mut collector = IdCollector::new(asked);

@@ -2,8 +2,7 @@
 
 use std::io;
 
-use crate::ceiling::store::{PlanError, When};
-use crate::ceiling::{LockError, StateError};
+use crate::ceiling::{Cause, StateError};
 use crate::config::Unpicked;
 use crate::fleet::JoinError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
@@ -96,13 +95,26 @@ impl StartError {
         Self::of_cause(cause_of(attempt, error), reason)
     }
 
-    /// Returns the error for a cause. `reason` is its line.
-    pub(crate) fn of_cause(cause: SystemCause, reason: String) -> Self {
+    /// Returns the error for the cause of a system's refusal. `reason` is its line.
+    fn of_cause(cause: SystemCause, reason: String) -> Self {
         match cause {
             SystemCause::Setting => StartError::WrongSetting(reason),
             SystemCause::Storage => StartError::StorageFailing(reason),
             SystemCause::Resource => StartError::ResourceShort(reason),
             SystemCause::Address => StartError::AddressUnavailable(reason),
+        }
+    }
+
+    /// Returns the error for a state or a lock that cannot be used. `reason` is its line.
+    pub(crate) fn of_state(cause: Cause, reason: String) -> Self {
+        match cause {
+            Cause::StateInUse => StartError::StateInUse(reason),
+            Cause::WorkerIdHeld | Cause::LockObstructed => StartError::WorkerIdHeld(reason),
+            Cause::Released => StartError::ReleasedWorkerId(reason),
+            Cause::ClockBehind => StartError::ClockBehind(reason),
+            Cause::Setting => StartError::WrongSetting(reason),
+            Cause::Damaged => StartError::DamagedState(reason),
+            Cause::System(cause) => Self::of_cause(cause, reason),
         }
     }
 
@@ -128,19 +140,7 @@ pub enum RunError {
 
 impl From<StateError> for StartError {
     fn from(error: StateError) -> Self {
-        let reason = error.to_string();
-        match error {
-            StateError::InUse { .. } => StartError::StateInUse(reason),
-            StateError::NotOurs { .. } | StateError::NoDirectory { .. } | StateError::OpenToAll { .. } => {
-                StartError::WrongSetting(reason)
-            }
-            StateError::NotMade { error, .. }
-            | StateError::NotLocked { error, .. }
-            | StateError::NotRead { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
-            StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Older(_) => {
-                StartError::DamagedState(reason)
-            }
-        }
+        Self::of_state(error.cause(), error.to_string())
     }
 }
 
@@ -168,38 +168,6 @@ impl From<JoinError> for StartError {
     }
 }
 
-impl From<LockError> for StartError {
-    fn from(error: LockError) -> Self {
-        let reason = error.to_string();
-        match error {
-            LockError::Held { .. }
-            | LockError::CollidingHeld { .. }
-            | LockError::CounterHeld { .. }
-            | LockError::UnknownHeld { .. }
-            | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
-            LockError::NoDirectory { .. } | LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
-            LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
-            LockError::MarkDamaged { .. } => StartError::DamagedState(reason),
-        }
-    }
-}
-
-impl From<PlanError> for StartError {
-    fn from(error: PlanError) -> Self {
-        let reason = error.to_string();
-        match error {
-            PlanError::Released { .. } => StartError::ReleasedWorkerId(reason),
-            PlanError::TooFarAhead { clock_may_be_slow: true, when: When::From(_), .. } => {
-                StartError::ClockBehind(reason)
-            }
-            // The layout was changed. Its instant to start at may be years ahead.
-            PlanError::TooFarAhead { .. } | PlanError::NoCounter { .. } | PlanError::Restored { .. } => {
-                StartError::WrongSetting(reason)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -223,7 +191,8 @@ mod tests {
             let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
             let max_ahead = Duration::from_secs(10);
             let (name, numbering, in_fleet) = ("ids", &changed, false);
-            let claimant = Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet };
+            let claimant =
+                Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet, state_dir: None };
             plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())
         };
         let six_years_before = UnixMicros(noon.0 - 6 * 365 * 86_400_000_000);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use super::{Kind, RecordFields};
-use crate::LockError;
+use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::lock_names::fingerprint;
 use crate::neighbours::{Held, HeldIds, Locks};
@@ -27,7 +27,7 @@ impl Kind for Numbering {
         false
     }
 
-    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, LockError> {
+    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError> {
         check_workers(locks.held, self)?;
         let (space, numbers) = (self.layout().space(), self.layout().numbers_in_space(self.workers()));
         let mut colliding = Vec::new();
@@ -43,8 +43,13 @@ impl Kind for Numbering {
         format!("worker ID {}, {}", self.layout().number_in_space(worker), self.layout().space())
     }
 
-    fn held(&self, worker: u64, holder: String) -> LockError {
-        LockError::Held { worker, layout: Box::new(self.layout().clone()), holder }
+    fn held(&self, worker: u64, holder: String) -> StateError {
+        let reason = format!(
+            "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; give this one another worker \
+             ID, or stop that one",
+            self.layout()
+        );
+        StateError::new(Cause::WorkerIdHeld, reason)
     }
 
     /// One for each name, layout and set of worker IDs.
@@ -65,7 +70,7 @@ impl Kind for Numbering {
     }
 }
 
-fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), LockError> {
+fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), StateError> {
     let (layout, workers) = (own.layout(), own.workers());
     let space = layout.space();
     let numbers = layout.numbers_in_space(workers);
@@ -77,8 +82,11 @@ fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), LockError> {
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
             let (number, holder) = (held[theirs].0, holder(&held[theirs].1));
             let worker = workers.iter().nth(mine).unwrap_or_default();
-            let (layout, colliding) = (Box::new(layout.clone()), (number, Box::new(other)));
-            return Err(LockError::CollidingHeld { worker, layout, colliding, holder });
+            let reason = format!(
+                "worker ID {worker} of layout {layout} can make the same IDs as number {number} of {other}, which is held by \
+                 another daemon of this machine{holder}; give this one another worker ID, or stop that one"
+            );
+            return Err(StateError::new(Cause::WorkerIdHeld, reason));
         }
     }
     Ok(())

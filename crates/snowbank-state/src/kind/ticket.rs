@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Kind, RecordFields};
-use crate::LockError;
+use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::lock_names::fingerprint;
 use crate::neighbours::{HeldIds, Locks};
@@ -23,13 +23,12 @@ impl Kind for TicketCounter {
         parse(self.name(), lock_name).is_some_and(|other| other.shares_ids_with(self))
     }
 
-    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, LockError> {
+    fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError> {
         for (ids, file) in locks.held {
             if let HeldIds::Counter(held) = ids
                 && held.shares_ids_with(self)
             {
-                let (own, held, holder) = (Box::new(self.clone()), Box::new(held), holder(&file));
-                return Err(LockError::CounterHeld { own, held, holder });
+                return Err(counter_held(self, &held, &holder(&file)));
             }
         }
         Ok(Vec::new())
@@ -39,8 +38,8 @@ impl Kind for TicketCounter {
         self.to_string()
     }
 
-    fn held(&self, _: u64, holder: String) -> LockError {
-        LockError::CounterHeld { own: Box::new(self.clone()), held: Box::new(self.clone()), holder }
+    fn held(&self, _: u64, holder: String) -> StateError {
+        counter_held(self, self, &holder)
     }
 
     /// One for each name.
@@ -59,6 +58,14 @@ impl Kind for TicketCounter {
     fn in_words(&self) -> String {
         String::from("the numbers of its counter")
     }
+}
+
+fn counter_held(own: &TicketCounter, held: &TicketCounter, holder: &str) -> StateError {
+    let reason = format!(
+        "the {own} can hand out the same numbers as the {held}, which is held by another daemon of this machine{holder}; stop \
+         that one, or give both the same increment and an offset each"
+    );
+    StateError::new(Cause::WorkerIdHeld, reason)
 }
 
 /// Returns the counter of this name whose lock has this file name.

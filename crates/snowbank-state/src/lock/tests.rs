@@ -63,7 +63,7 @@ fn locks_of_other_worker_ids_of_its_space_are_not_read() {
     drop(lock_workers(directory.path(), &numbering()).unwrap());
     make_unreadable(&other_space);
     let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
-    assert!(matches!(refused, LockError::UnknownHeld { .. }), "{refused}");
+    assert!(refused.to_string().contains("in a form that this release does not know"), "{refused}");
 }
 
 /// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
@@ -79,7 +79,7 @@ fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
     let mut locks = lock_workers(directory.path(), &numbering()).unwrap();
     locks.mark_for(&owner);
     locks.mark_granted(7).unwrap();
-    assert!(matches!(colliding(0).unwrap_err(), LockError::CollidingHeld { .. }));
+    assert!(colliding(0).unwrap_err().to_string().contains("can make the same IDs as number 1 of"));
     drop(locks);
     let found = colliding(0).unwrap();
     assert_eq!((found.marks().unwrap(), found.own_marks().unwrap()), (vec![marked(7, &owner)], vec![]));

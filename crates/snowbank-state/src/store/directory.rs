@@ -15,11 +15,11 @@ use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::locked_file::{FileLockError, LockedFile, PAUSE};
 use crate::writers::{Untrusted, Writers, open_file};
-use crate::{StateError, TakenOver};
+use crate::{Cause, StateError, TakenOver};
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// The state file of programs that did not write `ceilings` yet. None of them was released.
-const FILE_NAME_BEFORE: &str = "ceilings.redb";
+/// The end of messages about a directory that cannot be used.
+const OR_DO_WITHOUT: &str = "(--state-dir DIR), or do without (--state-dir none)";
 /// The file whose lock is the directory's. The state file cannot serve, because a new one may replace it.
 const LOCK_NAME: &str = "lock";
 
@@ -39,20 +39,28 @@ impl StateDir {
     /// # Errors
     /// Another process has it, or the system refuses.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
-        let directory = path.to_owned();
+        let shown = path.display();
         make(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotADirectory => {
-                StateError::NoDirectory { directory: path.to_owned(), found: error }
-            }
-            _ => StateError::NotMade { directory: path.to_owned(), error },
+            io::ErrorKind::NotADirectory => StateError::new(
+                Cause::Setting,
+                format!("cannot use the state directory {shown}: {error}; choose another {OR_DO_WITHOUT}"),
+            ),
+            _ => not_made(path, &error),
         })?;
         let writers = writers_of(path)?;
         let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory", PAUSE);
         let locked = locked.map_err(|error| match error {
-            FileLockError::Held { holder } => StateError::InUse { directory, holder },
+            FileLockError::Held { holder } => {
+                let advice = "stop that daemon, or use another directory (--state-dir DIR)";
+                let reason = format!("the state directory {shown} is in use{holder}; {advice}");
+                StateError::new(Cause::StateInUse, reason)
+            }
             // The directory belongs to the daemon, so no other program made this file.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
-                StateError::NotLocked { directory, error }
+                let advice = "make it writable, make room if it is full, choose another";
+                let reason =
+                    format!("cannot lock the state directory {shown}: {error}; {advice} {OR_DO_WITHOUT}");
+                StateError::of_system(&error, reason)
             }
         })?;
         // Started after the lock: the process that held it before may have been killed between a rename and its sync.
@@ -60,7 +68,7 @@ impl StateDir {
         let names = thread::Builder::new()
             .name(String::from("names"))
             .spawn(move || sync_name(&synced).and_then(|()| file::sync_directory(&synced)))
-            .map_err(|error| StateError::NotMade { directory: path.to_owned(), error })?;
+            .map_err(|error| not_made(path, &error))?;
         Ok(StateDir { path: path.to_owned(), lock: locked, names: Mutex::new(Some(names)) })
     }
 
@@ -74,7 +82,7 @@ impl StateDir {
             return Ok(());
         };
         let synced = names.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")));
-        synced.map_err(|error| StateError::NotMade { directory: self.path.clone(), error })
+        synced.map_err(|error| not_made(&self.path, &error))
     }
 
     /// Returns its path.
@@ -112,23 +120,33 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     const PAUSE: Duration = Duration::from_millis(1);
 
     let path = directory.join(FILE_NAME);
-    for attempt in 1.. {
+    let mut attempt = 1;
+    loop {
         let bytes = match file::read(directory) {
             Ok(Some(bytes)) => bytes,
-            Ok(None) => break,
-            Err(error) => return Err(StateError::NotRead { path, error }),
+            Ok(None) => return Ok(Vec::new()),
+            Err(error) => {
+                let allowed = "allowed is a regular file that this user can read";
+                let reason = format!("cannot read the state file {}: {error}; {allowed}", path.display());
+                return Err(StateError::of_system(&error, reason));
+            }
         };
         match copies::read(&bytes) {
             Ok(stored) => return Ok(stored.records),
             Err(CopyError::Corrupt(_)) if attempt < ATTEMPTS => thread::sleep(PAUSE),
-            Err(CopyError::Corrupt(reason)) => return Err(StateError::Damaged { path, reason }),
-            Err(newer) => return Err(StateError::Newer { path, reason: newer.to_string() }),
+            Err(unusable) => {
+                let found = match unusable {
+                    CopyError::Corrupt(damage) => format!(
+                        "is corrupt: {damage}; put no older one in its place; once the clock is right and every ID handed \
+                         out lies in the past, move it away: a start without it begins above now"
+                    ),
+                    CopyError::Newer(_) => format!("cannot be used: {unusable}"),
+                };
+                let reason = format!("the state file {} {found}", path.display());
+                return Err(StateError::new(Cause::Damaged, reason));
+            }
         }
-    }
-    let before = directory.join(FILE_NAME_BEFORE);
-    match before.exists() {
-        true => Err(StateError::Older(before)),
-        false => Ok(Vec::new()),
+        attempt += 1;
     }
 }
 
@@ -155,12 +173,34 @@ fn make(path: &Path) -> io::Result<()> {
 
 /// Returns the users who may write the files of a state directory. Root exports and imports other users' state.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
-    let directory = path.to_owned();
+    let shown = path.display();
     Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
-        Untrusted::NotSeen(error) => StateError::NotMade { directory, error },
-        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::NotOurs { directory, found },
-        Untrusted::Open(mode) => StateError::OpenToAll { directory, mode },
+        Untrusted::NotSeen(error) => not_made(path, &error),
+        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::new(
+            Cause::Setting,
+            format!(
+                "cannot use the state directory {shown}: {found}; another user could put another in its place and make IDs \
+                 repeat: name a directory of this user's (--state-dir DIR)"
+            ),
+        ),
+        Untrusted::Open(mode) => StateError::new(
+            Cause::Setting,
+            format!(
+                "every user can write the state directory {shown} (mode {mode:o}), and so make IDs repeat; allowed is \
+                 writing by its owner and its group: `chmod o-w` it, or name a directory below it, which is made private"
+            ),
+        ),
     })
+}
+
+/// Returns the error for a directory that cannot be made, or whose name cannot be made durable.
+fn not_made(path: &Path, error: &io::Error) -> StateError {
+    let reason = format!(
+        "cannot create the state directory or make its name durable: {}: {error}; make it writable, make room if it is full, \
+         choose another {OR_DO_WITHOUT}",
+        path.display()
+    );
+    StateError::of_system(error, reason)
 }
 
 /// Returns the parent, whose entry names this directory; `None` for the root.

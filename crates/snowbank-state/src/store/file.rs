@@ -14,7 +14,7 @@ use super::copies;
 use super::record::Record;
 use crate::locked_file::{FileId, file_id, give_to_owner_of, same_file};
 use crate::writers::open_file;
-use crate::{StoreError, TakenOver};
+use crate::{StateError, TakenOver};
 
 /// The state file within its directory.
 pub(super) const FILE_NAME: &str = "ceilings";
@@ -52,9 +52,9 @@ impl StateFile {
     pub(super) fn write<'a>(
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
-    ) -> Result<(), StoreError> {
-        let document = copies::document(records).map_err(|error| StoreError::new(error.to_string()))?;
-        self.still_ours().map_err(|taken_over| StoreError::new(taken_over.to_string()))?;
+    ) -> Result<(), StateError> {
+        let document = copies::document(records).map_err(|error| StateError::storage(error.to_string()))?;
+        self.still_ours().map_err(|taken_over| StateError::storage(taken_over.to_string()))?;
         if self.slots.is_none() {
             self.slots = SlotFile::open(&self.directory);
             self.is_sound = self.slots.is_some();
@@ -88,12 +88,12 @@ impl StateFile {
 
     /// Makes a new file, which is durable before it gets the name, and makes the name durable. An error comes with true if
     /// the disk is full.
-    fn replace(&mut self, document: &str) -> Result<(), (bool, StoreError)> {
+    fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
         let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            (is_full, StoreError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
+            (is_full, StateError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {

@@ -20,13 +20,13 @@ mod record;
 pub mod simulated;
 
 pub use directory::{StateDir, holder, read};
-pub use moved::{Export, ImportError, export, merge, write};
-pub use plan::{Claimant, Plan, PlanError, When, above_records, plan};
+pub use moved::{Export, export, merge, write};
+pub use plan::{Claimant, Plan, above_records, plan};
 pub use record::{Moment, Record};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
-use super::{Left, StateError, StoreError, TakenOver};
+use super::{Left, StateError, TakenOver};
 use snowbank_id::layout::Position;
 use snowbank_id::numbering::Numbering;
 
@@ -122,7 +122,7 @@ impl DiskStore {
         &mut self,
         changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
         wall_minus_boot_us: i64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StateError> {
         let mut records = self.sources.clone();
         for (index, change) in changes {
             if let Some(record) = records.get_mut(index) {
@@ -147,7 +147,7 @@ impl DiskStore {
     ///
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
-    pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+    pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let raised = |&(index, ceiling): &(usize, Position)| {
             let raise = move |record: &Record| Record {
                 clean: false,
@@ -178,7 +178,7 @@ impl DiskStore {
     ///
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
-    pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+    pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
         let trimmed = |&left: &Left| {
             let trim = move |record: &Record| Record {
                 clean: true,

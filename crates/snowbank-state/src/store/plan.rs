@@ -1,12 +1,13 @@
 //! The rules of a start: no source starts below an ID that was ever granted.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::record::{Moment, Record};
 use crate::kind::{by_name, kind_of};
+use crate::{Cause, StateError};
 use snowbank_core::clock;
-use snowbank_id::layout::{Layout, Position, UnixMicros};
+use snowbank_id::layout::{Position, UnixMicros};
 use snowbank_id::numbering::Numbering;
 
 /// A configured source that wants to start.
@@ -22,12 +23,28 @@ pub struct Claimant<'a> {
     pub catch_up: Duration,
     /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its counter.
     pub in_fleet: bool,
+    /// The state directory. Refusals name it.
+    pub state_dir: Option<&'a Path>,
 }
 
 impl Claimant<'_> {
     /// Returns true for a ticket source whose counter is at the coordinator.
     fn is_shared_counter(&self) -> bool {
         self.in_fleet && self.numbering.is_ticket()
+    }
+
+    /// Returns the command that stores the counter where a start looks for it.
+    fn set_command(&self) -> String {
+        let (increment, offset) = self.numbering.ticket().map_or((1, 1), |it| (it.increment(), it.offset()));
+        let mut command = format!("`snowbank ticket set {} VALUE", self.name);
+        // If a daemon of this machine counts the same name with another offset, the command needs both.
+        if (increment, offset) != (1, 1) {
+            command += &format!(" --increment {increment} --offset {offset}");
+        }
+        if let Some(path) = self.state_dir {
+            command += &format!(" --state-dir {}", path.display());
+        }
+        command + "`"
     }
 }
 
@@ -43,124 +60,39 @@ pub struct Plan {
     pub retired: Vec<Record>,
 }
 
-/// The reason why stored ceilings keep a source from starting. Each is one line: what was found, what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// A worker ID was moved away.
-    #[error(
-        "source {name:?}: `snowbank state export` moved {} away; {}bring these back with `snowbank state import`",
-        kind_of(numbering).in_words(), if numbering.is_ticket() { "" } else { "give this source others, or " }
-    )]
-    Released {
-        /// The source.
-        name: String,
-        /// The layout and the worker IDs of the record, or its counter.
-        numbering: Box<Numbering>,
-    },
-    /// Nothing is stored of a ticket counter.
-    #[error(
-        "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
-         daemon uses the state directory, run `snowbank ticket set {name} VALUE{options}`, with the highest number that was \
-         ever handed out, or 0 if none was"
-    )]
-    NoCounter {
-        /// The source.
-        name: String,
-        /// The options of the command.
-        options: TicketOptions,
-    },
-    /// Another copy of the machine, or another daemon with a shared counter, may have handed out numbers.
-    #[error(
-        "source {name:?} is a ticket source, and its record here is not enough: the machine was, or may have been, restored \
-         from a snapshot while a daemon ran, or the counter was shared in a fleet, so numbers may have been handed out that \
-         are not stored here; stop the daemons that count {name:?}, then run \
-         `snowbank ticket set {name} VALUE{options}`, with the highest number that any of them handed out"
-    )]
-    Restored {
-        /// The source.
-        name: String,
-        /// The options of the command.
-        options: TicketOptions,
-    },
-    /// The layout was changed, and the new one's IDs of today lie below the old one's.
-    #[error(
-        "source {name:?}: its IDs must go on above those of layout {}, granted up to {stored_bound}, and layout {} is at \
-         {configured_bound} now; {when}; {2}keep layout {0}, or choose one whose IDs lie higher, or, for IDs that need not sort \
-         above the old ones, use a --state-dir of their own",
-        by_name(stored),
-        by_name(configured),
-        if *clock_may_be_slow { "set the clock right if it is slow, or " } else { "" }
-    )]
-    TooFarAhead {
-        /// The source.
-        name: String,
-        /// The layout of the record.
-        stored: Box<Layout>,
-        /// The lowest ID of it that was not granted.
-        stored_bound: u64,
-        /// The source's layout.
-        configured: Box<Layout>,
-        /// The lowest ID that it can still make.
-        configured_bound: u64,
-        /// When the source could start.
-        when: When,
-        /// True if this clock is before instants for which IDs were granted: it may be slow, and then the layout is not at
-        /// fault.
-        clock_may_be_slow: bool,
-    },
-}
-
-/// The options with which `snowbank ticket set` stores the counter where this start looks for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TicketOptions {
-    increment: u64,
-    offset: u64,
-    state_dir: Option<PathBuf>,
-}
-
-impl TicketOptions {
-    fn of(numbering: &Numbering) -> Self {
-        let (increment, offset) = numbering.ticket().map_or((1, 1), |it| (it.increment(), it.offset()));
-        TicketOptions { increment, offset, state_dir: None }
+impl StateError {
+    /// Returns the refusal of worker IDs, or of a counter, that were moved away.
+    pub fn released(name: &str, numbering: &Numbering) -> StateError {
+        let or_others = if numbering.is_ticket() { "" } else { "give this source others, or " };
+        let reason = format!(
+            "source {name:?}: `snowbank state export` moved {} away; {or_others}bring these back with `snowbank state import`",
+            kind_of(numbering).in_words()
+        );
+        StateError::new(Cause::Released, reason)
     }
-}
 
-impl std::fmt::Display for TicketOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let TicketOptions { increment, offset, state_dir } = self;
-        // If a daemon of this machine counts the same name with another offset, the command needs both.
-        if (*increment, *offset) != (1, 1) {
-            write!(f, " --increment {increment} --offset {offset}")?;
-        }
-        state_dir.as_ref().map_or(Ok(()), |path| write!(f, " --state-dir {}", path.display()))
+    /// Returns the refusal of a ticket counter of which nothing is stored.
+    fn no_counter(claimant: &Claimant<'_>) -> StateError {
+        let (name, command) = (claimant.name, claimant.set_command());
+        let reason = format!(
+            "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while \
+             no daemon uses the state directory, run {command}, with the highest number that was ever handed out, or 0 if none \
+             was"
+        );
+        StateError::new(Cause::Setting, reason)
     }
-}
 
-impl PlanError {
-    /// Returns the error with the state directory in its command.
-    pub fn in_directory(mut self, path: Option<&Path>) -> Self {
-        if let PlanError::NoCounter { options, .. } | PlanError::Restored { options, .. } = &mut self {
-            options.state_dir = path.map(Path::to_owned);
-        }
-        self
-    }
-}
-
-/// When a source could start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// At this instant.
-    From(UnixMicros),
-    /// Its layout ends below the bound.
-    Never,
-}
-
-impl std::fmt::Display for When {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            When::From(instant) => write!(f, "it can start from {} on", instant.rfc3339(3)),
-            When::Never => f.write_str("all its IDs lie below that"),
-        }
+    /// Returns the refusal of a counter of which another copy of the machine, or another daemon that shared it, may have
+    /// handed out numbers.
+    fn restored(claimant: &Claimant<'_>) -> StateError {
+        let (name, command) = (claimant.name, claimant.set_command());
+        let reason = format!(
+            "source {name:?} is a ticket source, and its record here is not enough: the machine was, or may have been, restored \
+             from a snapshot while a daemon ran, or the counter was shared in a fleet, so numbers may have been handed out that \
+             are not stored here; stop the daemons that count {name:?}, then run {command}, with the highest number that any \
+             of them handed out"
+        );
+        StateError::new(Cause::Setting, reason)
     }
 }
 
@@ -194,7 +126,7 @@ pub fn plan<'a>(
     records: &[Record],
     claimants: &[Claimant<'_>],
     at: impl Into<Moment<'a>>,
-) -> Result<Plan, PlanError> {
+) -> Result<Plan, StateError> {
     let at = at.into();
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
@@ -209,13 +141,10 @@ pub fn plan<'a>(
             record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
         };
         if let Some(record) = records.iter().find(is_moved) {
-            let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
-            return Err(PlanError::Released { name, numbering });
+            return Err(StateError::released(claimant.name, &record.numbering));
         }
         if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
-            let name = claimant.name.to_owned();
-            let options = TicketOptions::of(claimant.numbering);
-            return Err(PlanError::Restored { name, options });
+            return Err(StateError::restored(claimant));
         }
         let (binding, out_of_reach): (Vec<Record>, Vec<Record>) = binding(records, claimants, claimant)
             .into_iter()
@@ -223,9 +152,7 @@ pub fn plan<'a>(
             .partition(|record| is_within_reach(record, claimant, at.wall));
         let start = highest(binding).map(|record| start(&record, claimant, at.wall)).transpose()?;
         if start.is_none() && claimant.numbering.is_ticket() {
-            let name = claimant.name.to_owned();
-            let options = TicketOptions::of(claimant.numbering);
-            return Err(PlanError::NoCounter { name, options });
+            return Err(StateError::no_counter(claimant));
         }
         starts.push(start);
         passed_over.push(highest(out_of_reach));
@@ -295,7 +222,7 @@ fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> Uni
 }
 
 /// Returns the first position above a record.
-fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, PlanError> {
+fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, StateError> {
     let numbering = claimant.numbering;
     let start = numbering.position_from(record.id_bound);
     let (Some((stored, _)), Some((configured, _))) = (record.numbering.snowflake(), numbering.snowflake())
@@ -304,21 +231,31 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
     };
     let works_from = works_from(numbering, start, claimant.max_ahead);
     let is_changed = stored.space() != configured.space();
-    if is_changed && (start >= numbering.end() || works_from > wall) {
-        return Err(PlanError::TooFarAhead {
-            name: claimant.name.to_owned(),
-            stored: Box::new(stored.clone()),
-            stored_bound: record.id_bound,
-            configured: Box::new(configured.clone()),
-            configured_bound: numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
-            when: match start < numbering.end() {
-                true => When::From(works_from),
-                false => When::Never,
-            },
-            clock_may_be_slow: record.instant() > Some(wall),
-        });
+    let has_ended = start >= numbering.end();
+    if !is_changed || (!has_ended && works_from <= wall) {
+        return Ok(start);
     }
-    Ok(start)
+    // The clock is before instants for which IDs were granted. Then the layout may not be at fault.
+    let may_be_slow = record.instant() > Some(wall);
+    let when = if has_ended {
+        String::from("all its IDs lie below that")
+    } else {
+        format!("it can start from {} on", works_from.rfc3339(3))
+    };
+    let reason = format!(
+        "source {:?}: its IDs must go on above those of layout {stored}, granted up to {}, and layout {configured} is at {} now; \
+         {when}; {}keep layout {stored}, or choose one whose IDs lie higher, or, for IDs that need not sort above the old \
+         ones, use a --state-dir of their own",
+        claimant.name,
+        record.id_bound,
+        numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
+        if may_be_slow { "set the clock right if it is slow, or " } else { "" },
+        stored = by_name(stored),
+        configured = by_name(configured),
+    );
+    // Otherwise the instant to start at may be years ahead.
+    let cause = if may_be_slow && !has_ended { Cause::ClockBehind } else { Cause::Setting };
+    Err(StateError::new(cause, reason))
 }
 
 /// Returns true if no ID below the record's bound may be made again.

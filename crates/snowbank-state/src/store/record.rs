@@ -88,8 +88,8 @@ struct Line {
     increment: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     offset: Option<String>,
-    #[serde(with = "position")]
-    ceiling: Position,
+    #[serde(with = "as_text")]
+    ceiling: u64,
     #[serde(with = "as_text")]
     id_bound: u64,
     owner: Owner,
@@ -124,7 +124,7 @@ impl From<Record> for Line {
             worker_ids,
             increment,
             offset,
-            ceiling,
+            ceiling: ceiling.0,
             id_bound,
             owner,
             boot,
@@ -155,7 +155,7 @@ impl TryFrom<Line> for Record {
         Ok(Record {
             name,
             numbering,
-            ceiling,
+            ceiling: Position(ceiling),
             id_bound,
             owner,
             boot,
@@ -308,38 +308,17 @@ impl Record {
     }
 }
 
-/// Through `Display` and `FromStr`.
+/// A number as text.
 mod as_text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(value)
+    pub(super) fn serialize<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(number)
     }
 
-    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: FromStr<Err: Display>,
-        D: Deserializer<'de>,
-    {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
-
-mod position {
-    use serde::{Deserializer, Serializer};
-
-    use snowbank_id::layout::Position;
-
-    pub(super) fn serialize<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&position.0)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Position, D::Error> {
-        super::as_text::deserialize(deserializer).map(Position)
     }
 }
 

@@ -7,7 +7,7 @@ use super::wire::{self, Fault, Wire};
 use crate::ceiling::{Fate, Mark};
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules::{self, Proof};
-use crate::fleet::{Bound, Clocks, JoinError, Member, Notes, Raised, Taken, Want};
+use crate::fleet::{Bound, Clocks, JoinError, Member, Names, Notes, Raised, Taken, Want};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet};
 
@@ -149,7 +149,8 @@ impl Machine {
             max_ahead: MAX_AHEAD,
             horizon: self.horizon,
         };
-        let mut member = Member::new(Wire, FLEET, (&self.state, "holder"), notes, wire::draw);
+        let names = Names { fleet: FLEET, state: &self.state, holder: "holder" };
+        let mut member = Member::new(Wire, names, notes, wire::draw);
         let given = given.map(WorkerSet::single);
         let own = given.clone().or_else(|| member.own(want));
         let proof = own.as_ref().map_or(Proof::None, |own| self.proof(own.highest() as usize));

@@ -117,7 +117,14 @@ mod tests {
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
             let (name, numbering, catch_up) = ("orders", &numbering, MAX_AHEAD);
-            let claimant = Claimant { name, numbering, max_ahead: MAX_AHEAD, catch_up, in_fleet: false };
+            let claimant = Claimant {
+                name,
+                numbering,
+                max_ahead: MAX_AHEAD,
+                catch_up,
+                in_fleet: false,
+                state_dir: None,
+            };
             let plan = plan(&records, &[claimant], NOW.wall).unwrap();
             let guard = guard(numbering, &records, NOW);
             let start = plan.starts[0].expect("the name binds it").max(guard);

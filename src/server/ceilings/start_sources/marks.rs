@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use super::Found;
-use crate::ceiling::store::{Claimant, PlanError};
-use crate::ceiling::{self, CeilingRule, Mark, Marked, WorkerLocks};
+use super::{Found, Locked, rule_of};
+use crate::ceiling::store::Claimant;
+use crate::ceiling::{self, Mark, Marked, StateError, WorkerLocks};
 use crate::clock::Now;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises a start above the marks of its worker IDs. Returns a note if the operator should know of it.
+    /// Raises a start above the marks of its worker IDs. Returns it with a note, if the operator should know of it.
     ///
     /// The state may have dropped its record of worker IDs that a fleet assigns, so a mark of its own does not make it an
     /// older copy. The mark bounds all that this machine granted; the coordinator's key bounds the rest.
@@ -20,29 +20,24 @@ impl Found {
     /// The state is an older copy of the one that was granted them.
     pub(super) fn start_above_marks(
         &self,
-        (claimant, rule, is_assigned): (&Claimant<'_>, &CeilingRule, bool),
-        start: &mut Position,
-        locks: &WorkerLocks,
+        source: &Locked<'_>,
+        claimant: &Claimant<'_>,
+        start: Position,
         now: Now,
-    ) -> Result<Option<Note>, StartError> {
-        let Claimant { numbering, .. } = *claimant;
+    ) -> Result<(Position, Option<Note>), StartError> {
+        let Locked { settings, numbering, locks } = source;
         let marks = locks.marks()?;
-        let latest = ceiling::latest_grant(rule, now.wall);
-        if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
+        let latest = ceiling::latest_grant(&rule_of(settings, numbering), now.wall);
+        if let Some(end) = ceiling::beyond(&marks, numbering, start, latest) {
             return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
         }
-        match ceiling::compare(&marks, numbering, *start, &self.records) {
-            Marked::Below => Ok(None),
+        match ceiling::compare(&marks, numbering, start, &self.records) {
+            Marked::Below => Ok((start, None)),
             Marked::Released => Err(moved_away(claimant, locks)),
-            Marked::SinceThisCopy(end) if !is_assigned => {
-                let note = self.adopt_older(claimant, end, now)?;
-                *start = end;
-                Ok(Some(note))
+            Marked::SinceThisCopy(end) if !settings.is_assigned() => {
+                Ok((end, Some(self.adopt_older(claimant, end, now)?)))
             }
-            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => {
-                *start = end;
-                Ok(None)
-            }
+            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => Ok((end, None)),
         }
     }
 
@@ -87,7 +82,7 @@ impl Found {
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if numbering.is_ticket() || locks.own_marks().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
-        return PlanError::Released { name: name.to_owned(), numbering: Box::new(numbering.clone()) }.into();
+        return StateError::released(name, numbering).into();
     }
     StartError::ReleasedWorkerId(format!(
         "source {name:?}: a worker ID of another layout, which can make the same IDs, was moved away by `snowbank state \

@@ -42,15 +42,14 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
     let records = [Record::new("default", &known, end, &Owner::new(), &host_in("this boot"))];
     for (worker_ids, is_known) in [("2", true), ("1", false), ("3", false), ("2-3", false)] {
         let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
-        let (settings, numberings) = ([settings], [numbering]);
-        let next = numberings[0].first_of(Tick(tick.0 + 1));
+        let next = numbering.first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
-        let lock = ceiling::lock_workers(directory.path(), &numberings[0]).unwrap();
-        let starts =
-            found(records.to_vec()).plan(&settings, &numberings, &[lock], FromFleet::default(), NOW).unwrap();
+        let locks = ceiling::lock_workers(directory.path(), &numbering).unwrap();
+        let sources = [Locked { settings: &settings, numbering, locks }];
+        let starts = found(records.to_vec()).plan(&sources, FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
-        let after = numberings[0].position_from(first.id_bound);
+        let after = sources[0].numbering.position_from(first.id_bound);
         assert_eq!(after, first.position, "{worker_ids}, the next start: {first:?}");
     }
 }
@@ -67,7 +66,9 @@ fn life(
     start: Position,
     now: Now,
 ) -> Result<Position, Bound> {
-    let mut managed = manage((source, None), numbering.clone(), unknown(start, numbering), true, now);
+    let rule = rule_of(source, numbering);
+    let source = new_source(source, numbering.clone(), unknown(start, numbering), now);
+    let mut managed = ManagedSource::new(Arc::new(source), rule, start, now);
     let ceiling = managed.first_ceiling(now);
     managed.grant(ceiling);
     let window = managed.source().window(now);
@@ -117,12 +118,8 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     assert!(life(&source, &numbering, reached, NOW).is_ok());
     let wait = Duration::from_millis(667);
     assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
-    assert_eq!(
-        manage((&source, None), numbering.clone(), unknown(beyond, &numbering), true, NOW)
-            .source()
-            .stands_for(NOW),
-        wait
-    );
+    let standing = new_source(&source, numbering.clone(), unknown(beyond, &numbering), NOW);
+    assert_eq!(standing.stands_for(NOW), wait);
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
 }
 
@@ -149,14 +146,14 @@ fn an_offset_of_another_boot_is_not_remembered() {
         let record = Record::new("default", &numbering, Position(ceiling), &Owner::new(), &host_in(boot));
         Record { wall_minus_boot_us, ..record }
     };
-    let remembered = found(vec![
+    let known = found(vec![
         record("this boot", 1_000_000, 1),
         record("this boot", 2_000_000, 2),
         record("an earlier boot", 3_000_000, 3),
     ]);
-    let numberings = [numbering];
-    assert_eq!(remembered.remembered(&numberings, FIRST), Remembered::Offset(2), "what was believed last");
-    assert_eq!(found(vec![]).remembered(&numberings, FIRST), Remembered::Nothing);
+    let remembered = |found: Found| found.remembered([&numbering].into_iter(), FIRST);
+    assert_eq!(remembered(known), Remembered::Offset(2), "what was believed last");
+    assert_eq!(remembered(found(vec![])), Remembered::Nothing);
 }
 
 #[test]
@@ -167,7 +164,7 @@ fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
     let at = |seconds| numbering.first_of(Tick(seconds));
     let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
     let granted = Remembered::GrantedUntil(numbering.start_of(Tick(3_000)));
-    assert_eq!(found(records).remembered(&[numbering], FIRST), granted);
+    assert_eq!(found(records).remembered([&numbering].into_iter(), FIRST), granted);
 }
 
 #[test]
@@ -178,18 +175,14 @@ fn a_clock_that_was_ahead_counts_for_the_worker_ids_that_were_used_then() {
         wall_minus_boot_us: FIRST.offset_us() + 1_000,
         ..Record::new("default", &used, Position(1_000_000), &Owner::new(), &host_in(boot))
     };
+    let remembered = |boot, configured: &Numbering, reading| {
+        found(vec![record(boot)]).remembered([configured].into_iter(), reading)
+    };
     let ahead = Remembered::Offset(FIRST.offset_us() + 1_000);
-    assert_eq!(found(vec![record("this boot")]).remembered(std::slice::from_ref(&used), FIRST), ahead);
+    assert_eq!(remembered("this boot", &used, FIRST), ahead);
     let first = Remembered::Offset(FIRST.offset_us());
-    assert_eq!(found(vec![record("this boot")]).remembered(std::slice::from_ref(&unused), FIRST), first);
-    assert_eq!(
-        found(vec![record("an earlier boot")]).remembered(std::slice::from_ref(&unused), FIRST),
-        Remembered::Nothing
-    );
+    assert_eq!(remembered("this boot", &unused, FIRST), first);
+    assert_eq!(remembered("an earlier boot", &unused, FIRST), Remembered::Nothing);
     let behind = Reading { wall: UnixMicros(NOW.wall.0 + 5_000), ..FIRST };
-    assert_eq!(
-        found(vec![record("this boot")]).remembered(&[unused], behind),
-        ahead,
-        "a step forward is held"
-    );
+    assert_eq!(remembered("this boot", &unused, behind), ahead, "a step forward is held");
 }

@@ -9,13 +9,16 @@ use proptest::prelude::*;
 
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
-use crate::fleet::{Coordinator, CounterKey, Member, NoAnswer, Notes, NumberRange, Ranged, Swap, Swapped};
+use crate::fleet::{
+    Coordinator, CounterKey, Member, Names, NoAnswer, Notes, NumberRange, Ranged, Swap, Swapped,
+};
 use crate::keeper::{Keeper, ManagedSource, Outcome, PERIOD, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::wait_queue::{Refusal, Signals, WaitRequest};
 use crate::source::{Bound, Rules, Source};
 use snowbank_client::layout::{Position, UnixMicros};
 
+const NAMES: Names<'_> = Names { fleet: "f", state: "state", holder: "holder" };
 const KEY: &str = "/snowbank/f/ticket-orders";
 const HORIZON: Duration = Duration::from_secs(300);
 const START: Reading = Reading { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000) };
@@ -127,6 +130,10 @@ impl Signals for Deaf {
 /// A range that was asked for, with the answer of the coordinator.
 type Answer = (WantedRange, Option<NumberRange>);
 
+fn counter(increment: u64, offset: u64) -> TicketCounter {
+    TicketCounter::new("orders", increment, offset).unwrap()
+}
+
 /// A daemon of the fleet.
 struct Daemon {
     member: Member<Store>,
@@ -140,15 +147,14 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(store: &Store, (increment, offset): (u64, u64), floor: u64) -> Daemon {
-        let counter = TicketCounter::new("orders", increment, offset).unwrap();
+    fn start(store: &Store, counter: TicketCounter) -> Daemon {
         let draw = || fastrand::u64(..).to_string();
-        let mut member = Member::new(store.clone(), "f", ("state", "holder"), Notes::default(), draw);
+        let mut member = Member::new(store.clone(), NAMES, Notes::default(), draw);
         let numbering = Numbering::from(counter);
-        member.add_counter((0, "orders"), &numbering, floor);
-        let start = numbering.position_from(floor);
+        member.add_counter(0, "orders", &numbering, 0);
         let (grant, name) = (Grant::new(Position(0)), String::from("orders"));
-        let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start, wall().believe(START));
+        let source =
+            Source::new(name, numbering, Rules::OF_TICKETS, grant, Position(0), wall().believe(START));
         Daemon::of(member, source.with_shared_counter())
     }
 
@@ -260,11 +266,11 @@ proptest! {
     #[test]
     fn no_number_comes_twice_and_each_daemons_rise(
         events in events(),
-        counters in prop::sample::select(vec![[(1, 1), (1, 1)], [(2, 1), (2, 1)], [(1, 1), (3, 2)]]),
+        counters in prop::sample::select(vec![[[1, 1], [1, 1]], [[2, 1], [2, 1]], [[1, 1], [3, 2]]]),
         first in 1_u64..5_000,
     ) {
         let store = Store::at(first);
-        let mut daemons = Vec::from(counters.map(|counter| Daemon::start(&store, counter, 0)));
+        let mut daemons = Vec::from(counters.map(|[increment, offset]| Daemon::start(&store, counter(increment, offset))));
         let (mut all, mut reading) = (HashSet::new(), START);
         for (at, event) in events {
             let (at, count) = (at % daemons.len(), daemons.len());
@@ -283,9 +289,8 @@ proptest! {
                 Event::Hear => daemon.hear(reading),
                 Event::Crash => {
                     let Numbering::Ticket(counter) = daemon.source.numbering() else { unreachable!() };
-                    let counter = (counter.increment(), counter.offset());
-                    let numbers = std::mem::take(&mut daemon.numbers);
-                    *daemon = Daemon { numbers, ..Daemon::start(&store, counter, 0) };
+                    let restarted = Daemon::start(&store, counter.clone());
+                    *daemon = Daemon { numbers: std::mem::take(&mut daemon.numbers), ..restarted };
                 }
                 Event::ResumeTwice if count < 4 => {
                     let copy = daemon.resume_twice();
@@ -332,7 +337,7 @@ proptest! {
 #[test]
 fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
     let first = LAST_ID - 500;
-    let mut daemon = Daemon::start(&Store::at(first), (1, 1), 0);
+    let mut daemon = Daemon::start(&Store::at(first), counter(1, 1));
     daemon.ask(START);
     daemon.hear(START);
     assert_eq!(daemon.serve(500, START).first(), Some(&first));
@@ -344,7 +349,7 @@ fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
 #[test]
 fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
     let store = Store::at(LAST_ID - 2_000);
-    let mut daemons = [(); 2].map(|()| Daemon::start(&store, (1, 1), 0));
+    let mut daemons = [(); 2].map(|()| Daemon::start(&store, counter(1, 1)));
     for daemon in &mut daemons {
         daemon.ask(START);
         daemon.hear(START);
@@ -372,7 +377,7 @@ fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
 
 #[test]
 fn a_daemon_alone_skips_no_number_between_ranges() {
-    let mut daemon = Daemon::start(&Store::at(1), (1, 1), 0);
+    let mut daemon = Daemon::start(&Store::at(1), counter(1, 1));
     for _ in 0..200 {
         daemon.ask(START);
         daemon.hear(START);
