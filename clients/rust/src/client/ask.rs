@@ -8,7 +8,7 @@ use super::Client;
 use super::batch::Batch;
 use super::call::{Call, Deadline};
 use super::error::Error;
-use super::options::SourceChoice;
+use super::options::{SourceChoice, check_time};
 use crate::protocol::{Next, Wait};
 
 /// A call for a batch of IDs. Set its options, then await it.
@@ -76,6 +76,7 @@ impl<'a> BatchCall<'a> {
     }
 
     async fn send(self) -> Result<Batch, Error> {
+        check_time("timeout", self.timeout)?;
         let (index, name) = match self.source {
             SourceChoice::Index(index) => (index, None),
             SourceChoice::Name(name) => (0, Some(name)),

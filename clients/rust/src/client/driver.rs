@@ -113,10 +113,10 @@ impl Driver {
         self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
-        let prefers_first = self.shared.options.prefer_first;
+        let returns_to_first = self.shared.options.returns_to_first();
         let end = tokio::select! {
             end = connection.serve(&mut self.queue) => end,
-            earlier = connect_to_any(&self.shared, &mut self.health[..index]), if prefers_first => {
+            earlier = connect_to_any(&self.shared, &mut self.health[..index]), if returns_to_first => {
                 self.health[index].served(&connection);
                 tokio::spawn(connection.finish());
                 return Ok(Some(earlier));
@@ -149,7 +149,7 @@ impl Driver {
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
-        let first = if self.shared.options.prefer_first { 0 } else { self.current };
+        let first = if self.shared.options.returns_to_first() { 0 } else { self.current };
         (0..count)
             .map(|step| (first + step) % count)
             .min_by_key(|index| {

@@ -61,25 +61,35 @@ impl Writer {
     }
 }
 
-/// Resolves the name and connects, trying each of its addresses. `limit` covers everything, with the TLS
-/// handshake.
-pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+/// Resolves the name and connects, trying each of its addresses, the one of number `turn` first. `limit` covers
+/// everything, with the TLS handshake.
+pub(super) async fn connect(
+    endpoint: &Address,
+    tls: &TlsChoice,
+    limit: Duration,
+    turn: usize,
+) -> io::Result<Streams> {
     let deadline = Instant::now() + limit;
-    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline)).await;
+    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline, turn)).await;
     connected.unwrap_or_else(|_| Err(timed_out(&format!("not connected within {limit:?}"))))
 }
 
-async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, deadline: Instant) -> io::Result<Streams> {
+async fn connect_patiently(
+    endpoint: &Address,
+    tls: &TlsChoice,
+    deadline: Instant,
+    turn: usize,
+) -> io::Result<Streams> {
     #[cfg(test)]
     if let Some(dialed) = super::simulation::dial(endpoint) {
         return dialed.await;
     }
     match endpoint {
         Address::Tcp { host, port } => {
-            let (reader, writer) = connect_tcp(host, *port, deadline).await?.into_split();
+            let (reader, writer) = connect_tcp(host, *port, deadline, turn).await?.into_split();
             Ok(Streams::plain(reader, writer))
         }
-        Address::Tls { host, port } => connect_tls(host, *port, tls, deadline).await,
+        Address::Tls { host, port } => connect_tls(host, *port, tls, deadline, turn).await,
         #[cfg(unix)]
         Address::Unix(path) => {
             let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
@@ -91,12 +101,18 @@ async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, deadline: Instan
 }
 
 #[cfg(feature = "tls")]
-async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, deadline: Instant) -> io::Result<Streams> {
+async fn connect_tls(
+    host: &str,
+    port: u16,
+    tls: &TlsChoice,
+    deadline: Instant,
+    turn: usize,
+) -> io::Result<Streams> {
     let files = tls.clone();
     // The disk may be slow, and other tasks share this thread.
     let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
     let connector = connector.map_err(io::Error::other)?;
-    let stream = connect_tcp(host, port, deadline).await?;
+    let stream = connect_tcp(host, port, deadline, turn).await?;
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
     let stream =
         timeout_at(deadline, connector.connect(host, stream)).await.map_err(|_| timed_out(silent))??;
@@ -106,23 +122,25 @@ async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, deadline: Instant) 
 }
 
 #[cfg(not(feature = "tls"))]
-async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Instant) -> io::Result<Streams> {
+async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Instant, _: usize) -> io::Result<Streams> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "built without TLS: enable the cargo feature `tls` of snowbank-client",
     ))
 }
 
-async fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+async fn connect_tcp(host: &str, port: u16, deadline: Instant, turn: usize) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-    connect_any(&addresses, deadline).await
+    connect_any(&addresses, deadline, turn).await
 }
 
-/// Connects to the first address that accepts. Each gets an equal share of the remaining time, so that an
-/// address that drops packets leaves time for the others.
-async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
+/// Connects to the first address that accepts, beginning with that of number `turn`. Each gets an equal share of the
+/// remaining time, so that an address that drops packets leaves time for the others.
+async fn connect_any(addresses: &[SocketAddr], deadline: Instant, turn: usize) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for (index, address) in addresses.iter().enumerate() {
+    let first = turn.checked_rem(addresses.len()).unwrap_or_default();
+    let in_turn = addresses[first..].iter().chain(&addresses[..first]);
+    for (index, address) in in_turn.enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
@@ -147,6 +165,23 @@ mod tests {
     use tokio::io::{AsyncReadExt, BufWriter, duplex};
 
     use super::*;
+
+    #[tokio::test]
+    async fn each_address_of_a_name_has_its_turn() {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
+        let mut addresses: Vec<_> =
+            listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
+        for turn in 0..4 {
+            let stream = connect_any(&addresses, deadline, turn).await.expect("both accept");
+            assert_eq!(stream.peer_addr().expect("an address"), addresses[turn % 2]);
+        }
+        // Nobody listens at the one whose turn it is.
+        addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
+        let stream = connect_any(&addresses, deadline, 3).await.expect("the others accept");
+        assert_eq!(stream.peer_addr().expect("an address"), addresses[1]);
+        connect_any(&[], deadline, 3).await.expect_err("no address");
+    }
 
     #[tokio::test]
     async fn what_a_writer_holds_back_is_flushed() {

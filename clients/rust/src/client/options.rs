@@ -134,7 +134,7 @@ impl ClientOptions {
     }
 
     /// Makes calls take turns over the endpoints, each with a connection of its own, as clients of a pair of ticket
-    /// servers do. A call whose endpoint fails goes to the next one. IDs of successive calls no longer increase.
+    /// servers do. A call whose endpoint fails goes to the next one, until it serves again. IDs of successive calls no longer increase.
     ///
     /// By default the client uses one endpoint while that serves.
     #[must_use]
@@ -160,7 +160,16 @@ impl ClientOptions {
         options
     }
 
+    /// Returns whether the client goes back to its first endpoint once that serves again. Each connection of a client
+    /// that takes turns has another first.
+    pub(super) fn returns_to_first(&self) -> bool {
+        self.prefer_first || self.take_turns
+    }
+
     pub(super) fn check(&self) -> Result<(), Error> {
+        check_time("timeout", self.timeout)?;
+        check_time("connect_timeout", self.connect_timeout)?;
+        check_time("answer_timeout", self.answer_timeout)?;
         let bad = |text: String| Err(Error::BadOption(text.into()));
         if self.endpoints.is_empty() {
             return bad("no endpoint is given; at least one is needed".to_owned());
@@ -206,6 +215,14 @@ impl ClientOptions {
             ));
         }
         Ok(())
+    }
+}
+
+/// Returns an error for a time of 0, within which nothing can happen.
+pub(super) fn check_time(name: &str, time: Duration) -> Result<(), Error> {
+    match time.is_zero() {
+        true => Err(Error::BadOption(format!("{name} is 0; it must be above 0").into())),
+        false => Ok(()),
     }
 }
 
@@ -273,6 +290,10 @@ mod tests {
         let contrary = ClientOptions::default().take_turns(true).prefer_first(true);
         assert!(refused(contrary).contains("take_turns and prefer_first are both set"));
         let second = Duration::from_secs(1);
+        let zero = Duration::ZERO;
+        assert!(refused(ClientOptions::default().timeout(zero)).contains("timeout is 0; it must be above 0"));
+        assert!(refused(ClientOptions::default().connect_timeout(zero)).contains("connect_timeout is 0"));
+        assert!(refused(ClientOptions::default().answer_timeout(zero)).contains("answer_timeout is 0"));
         assert!(refused(ClientOptions::default().backoff(second * 2, second)).contains("2s to 1s"));
         assert_eq!(ClientOptions::default().token([b'x'; 512]).check(), Ok(()));
     }

@@ -22,6 +22,8 @@ struct Progress {
     stage: Stage,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
+    /// The number of the address that is tried first, if an endpoint's name has several. It grows with each failure.
+    turns: Vec<usize>,
 }
 
 /// The driver's current work. The numbers are indices of endpoints.
@@ -38,7 +40,10 @@ pub(super) enum Stage {
 impl Shared {
     pub(super) fn new(options: ClientOptions) -> Self {
         let names: Vec<_> = options.endpoints.iter().map(|endpoint| endpoint.to_string().into()).collect();
-        let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()] };
+        // Random turns spread the clients over the addresses of a name.
+        let turns =
+            names.iter().map(|_| if options.prefer_first { 0 } else { fastrand::usize(..) }).collect();
+        let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()], turns };
         Self { options, names, progress: Mutex::new(progress), collision: Mutex::new(None) }
     }
 
@@ -69,12 +74,17 @@ impl Shared {
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         progress.stage = Stage::Idle;
-        progress.failures[index] = Some(failure);
+        progress.fail(index, failure);
     }
 
     /// Records that the endpoint of that index failed while another one serves.
     pub(super) fn fail_in_background(&self, index: usize, failure: Error) {
-        self.progress().failures[index] = Some(failure);
+        self.progress().fail(index, failure);
+    }
+
+    /// Returns the number of the address of a name that is tried first. It goes round.
+    pub(super) fn turn(&self, index: usize) -> usize {
+        self.progress().turns[index]
     }
 
     /// Returns the error of each endpoint that has failed since it last greeted.
@@ -117,6 +127,13 @@ impl Shared {
     }
 }
 
+impl Progress {
+    fn fail(&mut self, index: usize, failure: Error) {
+        self.failures[index] = Some(failure);
+        self.turns[index] = self.turns[index].wrapping_add(1);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +151,13 @@ mod tests {
     }
 
     #[test]
+    fn clients_begin_with_different_addresses_unless_the_first_is_preferred() {
+        let turn = |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).turn(0);
+        assert_ne!(turn(false), turn(false));
+        assert_eq!(turn(true), 0);
+    }
+
+    #[test]
     fn a_client_that_had_no_time_to_connect_names_its_endpoints() {
         let endpoints = ["ids-1:7660", "ids-2:7660"].map(|endpoint| endpoint.parse().expect("an endpoint"));
         let shared = Shared::new(ClientOptions::to(endpoints));
@@ -141,7 +165,9 @@ mod tests {
             |shared: &Shared| shared.endpoint_or_failure().err().flatten().expect("a failure").to_string();
         let untried = "cannot reach ids-2:7660: the client had no time to connect";
         assert_eq!(failure(&shared), format!("{}; {untried}", untried.replace('2', "1")));
+        let turn = shared.turn(0);
         shared.fail(0, Error::Lost { endpoint: "ids-1:7660".into(), reason: "it ended".into() });
         assert_eq!(failure(&shared), format!("lost the connection to ids-1:7660: it ended; {untried}"));
+        assert_eq!(shared.turn(0), turn.wrapping_add(1), "the next address of its name comes first");
     }
 }

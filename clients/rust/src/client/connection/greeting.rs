@@ -30,10 +30,10 @@ impl Connection {
         let endpoint = shared.names[index].clone();
         let limit = shared.options.connect_timeout;
         let began = Instant::now();
-        let streams =
-            connect(&shared.options.endpoints[index], &shared.options.tls, limit).await.map_err(|error| {
-                Error::Unreachable { endpoint: endpoint.clone(), reason: describe(&error).into() }
-            })?;
+        let (address, turn) = (&shared.options.endpoints[index], shared.turn(index));
+        let streams = connect(address, &shared.options.tls, limit, turn).await.map_err(|error| {
+            Error::Unreachable { endpoint: endpoint.clone(), reason: describe(&error).into() }
+        })?;
         Ok(Self {
             endpoint,
             streams,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::client::options::check_time;
 use crate::client::{Error, SourceChoice};
 
 /// The options of [`Ids`](super::Ids).
@@ -60,9 +61,7 @@ impl IdsOptions {
         if self.max_batch == 0 {
             return Err(Error::BadOption("max_batch is 0; at least 1 is needed".into()));
         }
-        if self.max_age.is_zero() {
-            return Err(Error::BadOption("max_age is 0; it must be longer".into()));
-        }
-        Ok(())
+        check_time("timeout", self.timeout.unwrap_or(Duration::MAX))?;
+        check_time("max_age", self.max_age)
     }
 }

@@ -196,7 +196,9 @@ fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
         client.batch(1).await.expect("nothing is known yet");
         let mut ids = client.ids(IdsOptions::default().max_age(ms(600_000))).expect("IDs");
         ids.next().await.expect("an ID");
-        sleep(ms(3_000)).await;
+        sleep(ms(1_500)).await;
+        client.batch(1).await.expect("one look may have met a restart");
+        sleep(ms(1_500)).await;
         assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer may be the other daemon's too");
         let error = client.batch(1).await.expect_err("two daemons with worker ID 0");
         let Error::SameWorkerIds { one, other, worker_id: 0, .. } = &error else { panic!("{error:?}") };
@@ -261,5 +263,24 @@ fn an_endpoint_that_failed_comes_after_the_others() {
         let batch = client.batch(1).await.expect("an ID of the other");
         assert_eq!(batch.endpoint(), "simulated:2");
         assert_eq!(wire.world().connects, 2, "connections, those that were refused included");
+    });
+}
+
+/// Only the first failure after an answer counts, or a daemon that restarts now and then would be left for seconds.
+#[test]
+fn an_answer_sets_the_back_off_back() {
+    simulate(async {
+        let wire = Wire::lay(9, &[1]);
+        let client = client(1);
+        let mut waited = Duration::ZERO;
+        for _ in 0..20 {
+            let began = Instant::now();
+            client.batch(1).await.expect("an ID");
+            waited += began.elapsed();
+            // This cuts the connection.
+            wire.world().set(0, Mode::Serves);
+            sleep(ms(10)).await;
+        }
+        assert!(waited < ms(20 * 60), "{waited:?}");
     });
 }
