@@ -4,8 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions, SharedIds};
+use snowbank_client::{Client, Error, Ids, IdsOptions, SharedIds};
 
+use crate::client;
 use crate::fake_daemon::FakeDaemon;
 
 const PARENTS_IDS: u64 = 1_000_000;
@@ -15,10 +16,6 @@ const FINE: i32 = 40;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
-}
-
-fn client(daemon: &FakeDaemon) -> Client {
-    Client::new(ClientOptions::new([daemon.name()]).expect("an address")).expect("a client")
 }
 
 /// Runs the child's checks. Returns the number of the first that fails, or [`FINE`].
@@ -35,7 +32,7 @@ fn in_child(client: &Client, ids: &mut Ids, shared: &SharedIds, daemon: &FakeDae
         return 3;
     }
     let outcome: Result<u64, Error> = fresh.block_on(async {
-        let client = self::client(daemon);
+        let client = crate::client(&[daemon]);
         let mut ids = client.ids(IdsOptions::default())?;
         ids.next().await
     });
@@ -62,7 +59,7 @@ fn a_forked_child_gets_none_of_its_parents_ids() {
 fn in_a_process_of_its_own() {
     let daemon = FakeDaemon::honest(PARENTS_IDS);
     let parents = runtime();
-    let client = parents.block_on(async { client(&daemon) });
+    let client = parents.block_on(async { client(&[&daemon]) });
     let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
     let mut ids = client.ids(options.clone()).expect("IDs");
     assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS));

@@ -23,11 +23,15 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// Options with limits that a busy machine keeps.
+pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ClientOptions {
+    let limit = Duration::from_secs(40);
+    let options = ClientOptions::new(addresses).expect("sound addresses").backoff(ms(1), ms(20));
+    options.timeout(limit).connect_timeout(limit).answer_timeout(limit)
+}
+
 pub(crate) fn options(daemons: &[&FakeDaemon]) -> ClientOptions {
-    ClientOptions::new(daemons.iter().map(|daemon| daemon.name()))
-        .expect("sound addresses")
-        .timeout(Duration::from_secs(40))
-        .backoff(ms(1), ms(20))
+    patient(daemons.iter().map(|daemon| daemon.name()))
 }
 
 pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {

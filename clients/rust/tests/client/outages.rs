@@ -8,14 +8,14 @@ use snowbank_client::{Client, ClientOptions, Error};
 use tokio::time::sleep;
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, ms, nobody, options};
+use crate::{client, ms, nobody, options, patient};
 
 #[tokio::test]
 async fn an_unreachable_daemon_is_an_error_at_the_deadline_or_at_once() {
     let address = nobody();
-    let options = ClientOptions::new([&address]).expect("an address").backoff(ms(1), ms(5));
-    let patient = Client::new(options.clone().timeout(ms(3_000))).expect("a client");
-    let error = patient.batch(1).await.expect_err("nobody is there");
+    let options = patient([&address]);
+    let lasting = Client::new(options.clone().timeout(ms(3_000))).expect("a client");
+    let error = lasting.batch(1).await.expect_err("nobody is there");
     let Error::Deadline { last: Some(last), .. } = &error else { panic!("{error:?}") };
     assert!(matches!(**last, Error::Unreachable { .. }), "{last:?}");
 
@@ -34,8 +34,7 @@ async fn an_unknown_host_name_is_an_error() {
 #[tokio::test]
 async fn the_next_endpoint_serves_if_the_first_is_down() {
     let daemon = FakeDaemon::honest(9);
-    let addresses = [nobody(), daemon.name()];
-    let options = ClientOptions::new(addresses).expect("addresses").fail_fast(true);
+    let options = patient([nobody(), daemon.name()]).fail_fast(true);
     let batch = Client::new(options).expect("a client").batch(1).await.expect("IDs from the second");
     assert_eq!(batch.endpoint(), daemon.name());
 }
@@ -269,8 +268,8 @@ async fn calls_take_turns_and_continue_if_one_endpoint_is_lost() {
     let in_turns: Vec<String> = [&odd, &even].iter().cycle().take(6).map(|daemon| daemon.name()).collect();
     assert_eq!(used, in_turns);
 
-    let one_is_lost = ClientOptions::new([odd.name(), nobody()]).expect("addresses").take_turns(true);
-    let client = Client::new(one_is_lost.backoff(ms(1), ms(20))).expect("a client");
+    let one_is_lost = patient([odd.name(), nobody()]).take_turns(true);
+    let client = Client::new(one_is_lost).expect("a client");
     for _ in 0..6 {
         assert_eq!(client.batch(1).await.expect("one serves").endpoint(), odd.name());
     }

@@ -31,7 +31,7 @@ async fn refusals_of_the_request_are_not_retried() {
         let error = client(&[&refusing, &other]).batch(1).await.expect_err("a refusal");
         assert_eq!((error.code(), error.retry_after()), (Some(code), Some(ms(70))));
         assert!(error.to_string().contains(&format!("{code}: no, thank you")), "{error}");
-        assert_eq!(other.connections(), 0, "{code}");
+        assert_eq!(other.requests(), 0, "{code}");
     }
 }
 
@@ -51,7 +51,7 @@ async fn refusals_for_the_daemons_state_go_to_the_next_endpoint() {
         assert_eq!((batch.iter().next(), batch.endpoint()), (Some(77), &*other.name()), "{code}");
         // The client stays with the second daemon.
         client.batch(1).await.expect("IDs from the other");
-        assert_eq!((refusing.connections(), other.connections()), (1, 1), "{code}");
+        assert_eq!((refusing.requests(), other.requests()), (1, 2), "{code}");
     }
 }
 
@@ -74,14 +74,14 @@ async fn a_daemon_that_is_exhausted_beyond_the_deadline_is_left_for_the_next() {
     assert_eq!(batch.endpoint(), other.name());
     let mut ids = both.ids(IdsOptions::default()).expect("IDs");
     ids.next().await.expect("IDs from the other");
-    assert_eq!((refusing.connections(), other.connections()), (1, 1));
+    assert_eq!((refusing.requests(), other.requests()), (1, 2));
 
     // If all daemons are exhausted, each is asked once, and the error has the shortest time.
     let sooner = exhausted_for(Duration::from_secs(600));
     let longest = exhausted_for(Duration::from_secs(7_200));
     let error = client(&[&refusing, &sooner, &longest]).batch(1).await.expect_err("no IDs");
     assert_eq!(error.retry_after(), Some(Duration::from_secs(600)), "{error}");
-    assert_eq!((sooner.connections(), longest.connections()), (1, 1));
+    assert_eq!((sooner.requests(), longest.requests()), (1, 1));
     let alone = client(&[&refusing]).batch(1).await.expect_err("no IDs");
     assert_eq!(alone.code(), Some(ErrorCode::Exhausted));
 }

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{Next, Wait, reply};
-use snowbank_client::{Client, ClientOptions, Error};
+use snowbank_client::{Client, Error};
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, ms, options};
+use crate::{client, ms, patient};
 
 #[tokio::test]
 async fn a_batch_has_the_requested_ids() {
@@ -66,8 +66,8 @@ async fn a_unix_socket_serves() {
         std::thread::spawn(move || std::io::copy(&mut near, &mut far));
         std::io::copy(&mut far_again, &mut near_again)
     });
-    let options = ClientOptions::new([format!("unix:{}", path.display())]).expect("an address");
-    let batch = Client::new(options).expect("a client").batch(1).await.expect("an ID");
+    let client = Client::new(patient([format!("unix:{}", path.display())])).expect("a client");
+    let batch = client.batch(1).await.expect("an ID");
     assert_eq!(batch.iter().next(), Some(42));
 }
 
@@ -110,9 +110,7 @@ async fn a_cancelled_call_leaves_the_others_matched() {
         peer.send_run(kept, 2_000, 7);
         peer.wait_for_close();
     });
-    // After this time of silence the client gives up a connection.
-    let options = options(&[&daemon]).answer_timeout(ms(60_000));
-    let client = Client::new(options).expect("a client");
+    let client = client(&[&daemon]);
     // Long enough for the greeting and the request, also on a busy machine.
     let cancelled = client.batch(7).timeout(ms(6_000)).await;
     assert!(matches!(cancelled, Err(Error::Deadline { .. })), "{cancelled:?}");

@@ -2,13 +2,12 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
 
-use snowbank_client::{Client, ClientOptions, Error};
+use snowbank_client::{Client, Error};
 use tokio::time::sleep;
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{ms, nobody, options};
+use crate::{client, ms, nobody, patient};
 
 /// Starts a server that runs `answer` for each connection. Returns its address.
 fn server(answer: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> String {
@@ -43,13 +42,6 @@ fn silent() -> String {
     })
 }
 
-fn patient(addresses: &[&String]) -> ClientOptions {
-    ClientOptions::new(addresses)
-        .expect("sound addresses")
-        .timeout(Duration::from_secs(30))
-        .backoff(ms(1), ms(5))
-}
-
 const REDIS: &str = "-ERR unknown command '\u{c}', with args beginning with: \r\n";
 const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
 
@@ -62,7 +54,7 @@ async fn servers_of_other_protocols_are_named_at_once() {
         ("ERROR\r\n", "it answers in text (\"ERROR\")"),
     ] {
         let address = server_of_lines(answer);
-        let client = Client::new(patient(&[&address])).expect("a client");
+        let client = Client::new(patient([&address])).expect("a client");
         let error = client.batch(1).await.expect_err("no daemon");
         assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
         assert!(error.to_string().starts_with(&address) && error.to_string().contains(name), "{error}");
@@ -72,15 +64,15 @@ async fn servers_of_other_protocols_are_named_at_once() {
 #[tokio::test]
 async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
     let closing = server(drop);
-    let hasty = patient(&[&closing]).fail_fast(true);
+    let hasty = patient([&closing]).fail_fast(true);
     let error = Client::new(hasty).expect("a client").batch(1).await.expect_err("no daemon");
     assert!(matches!(error, Error::Lost { .. }) && error.to_string().contains(&closing), "{error}");
 
     let silent = silent();
     // Whichever limit is shorter, the text is clear.
-    for (timeout, connect_timeout) in [(60_000, 3_000), (3_000, 60_000)] {
-        let options =
-            patient(&[&silent]).timeout(ms(timeout)).connect_timeout(ms(connect_timeout)).fail_fast(true);
+    for (timeout, connect_timeout) in [(60_000, 6_000), (6_000, 60_000)] {
+        let options = patient([&silent]).timeout(ms(timeout)).connect_timeout(ms(connect_timeout));
+        let options = options.fail_fast(true);
         let error = Client::new(options).expect("a client").batch(1).await.expect_err("no daemon");
         assert!(error.to_string().contains(&format!("cannot reach {silent}: it accepted")), "{error}");
     }
@@ -90,7 +82,7 @@ async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
 async fn a_foreign_server_does_not_stop_calls_to_the_other_endpoints() {
     for stranger in [server_of_lines(REDIS), server_of_lines(HTTP), server(drop), silent()] {
         let daemon = FakeDaemon::honest(9);
-        let options = patient(&[&stranger, &daemon.name()]).connect_timeout(ms(3_000));
+        let options = patient([&stranger, &daemon.name()]).connect_timeout(ms(3_000));
         let client = Client::new(options).expect("a client");
         let batch = client.batch(1).await.expect("IDs from the other");
         assert_eq!(batch.endpoint(), daemon.name());
@@ -104,16 +96,16 @@ async fn if_all_endpoints_fail_each_is_named() {
     let (redis, http) = (server_of_lines(REDIS), server_of_lines(HTTP));
     // No retry helps: both servers answer, and neither is a daemon.
     let error =
-        Client::new(patient(&[&redis, &http])).expect("a client").batch(1).await.expect_err("no daemon");
+        Client::new(patient([&redis, &http])).expect("a client").batch(1).await.expect_err("no daemon");
     let Error::EveryEndpoint(errors) = &error else { panic!("{error:?}") };
     assert!(errors[0].to_string().starts_with(&redis) && errors[1].to_string().starts_with(&http), "{error}");
 
     // A daemon that is down may come back, so the call waits for it.
     let down = nobody();
-    let options = patient(&[&redis, &down]).timeout(ms(3_000));
+    let options = patient([&redis, &down]).timeout(ms(6_000));
     let error = Client::new(options).expect("a client").batch(1).await.expect_err("no daemon");
     assert!(matches!(error, Error::Deadline { .. }), "{error:?}");
-    for part in ["within 3s", &format!("{redis} does not speak"), &format!("cannot reach {down}: Conn")] {
+    for part in ["within 6s", &format!("{redis} does not speak"), &format!("cannot reach {down}: Conn")] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
 }
@@ -124,10 +116,8 @@ async fn a_daemon_that_stops_answering_is_named_at_the_deadline() {
         peer.greet();
         peer.wait_for_close();
     });
-    let options = options(&[&daemon]).answer_timeout(ms(60_000));
-    let error = Client::new(options).expect("a client").batch(1).timeout(ms(3_000)).await;
-    let error = error.expect_err("no answer").to_string();
-    assert_eq!(error, format!("no answer from {} within 3s", daemon.name()));
+    let error = client(&[&daemon]).batch(1).timeout(ms(6_000)).await.expect_err("no answer").to_string();
+    assert_eq!(error, format!("no answer from {} within 6s", daemon.name()));
 }
 
 #[tokio::test]
@@ -135,7 +125,7 @@ async fn an_endpoint_that_becomes_a_daemon_serves() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();
     let down = nobody();
-    let client = Client::new(patient(&[&address, &down])).expect("a client");
+    let client = Client::new(patient([address, down])).expect("a client");
     let call = tokio::spawn(async move { client.batch(1).await });
     let (stream, _) = tokio::task::spawn_blocking({
         let listener = listener.try_clone().expect("a second handle");

@@ -27,6 +27,7 @@ pub(crate) enum Asked {
 pub(crate) struct FakeDaemon {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
 }
 
 impl FakeDaemon {
@@ -41,19 +42,21 @@ impl FakeDaemon {
         script: impl Fn(usize, &mut Peer) + Send + Sync + 'static,
     ) -> Self {
         let address = listener.local_addr().expect("an address");
-        let connections = Arc::new(AtomicUsize::new(0));
-        let (counter, script) = (Arc::clone(&connections), Arc::new(script));
+        let daemon = Self { address, connections: Arc::default(), requests: Arc::default() };
+        let (connections, requests) = (Arc::clone(&daemon.connections), Arc::clone(&daemon.requests));
+        let script = Arc::new(script);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let stream = stream.expect("a connection");
                 stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
                 stream.set_nodelay(true).expect("no delay");
-                let number = counter.fetch_add(1, Ordering::SeqCst);
+                let number = connections.fetch_add(1, Ordering::SeqCst);
                 let script = Arc::clone(&script);
-                std::thread::spawn(move || script(number, &mut Peer { number, stream, input: Vec::new() }));
+                let mut peer = Peer { number, stream, input: Vec::new(), requests: Arc::clone(&requests) };
+                std::thread::spawn(move || script(number, &mut peer));
             }
         });
-        Self { address, connections }
+        daemon
     }
 
     /// Hands out increasing IDs from `first`, as many as are requested.
@@ -68,8 +71,14 @@ impl FakeDaemon {
         })
     }
 
+    /// Returns the number of connections. A client of several endpoints makes some to compare them.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Returns the number of requests for IDs.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 
     pub(crate) fn name(&self) -> String {
@@ -83,6 +92,7 @@ pub(crate) struct Peer {
     pub(crate) number: usize,
     stream: TcpStream,
     input: Vec<u8>,
+    requests: Arc<AtomicUsize>,
 }
 
 impl Peer {
@@ -101,7 +111,10 @@ impl Peer {
         loop {
             if let Parsed::Frame { content, tag, consumed } = request::parse(&self.input) {
                 let asked = match content.expect("the client sends sound requests") {
-                    Request::Next(next) => Asked::Next(next),
+                    Request::Next(next) => {
+                        self.requests.fetch_add(1, Ordering::SeqCst);
+                        Asked::Next(next)
+                    }
                     Request::Info => Asked::Info,
                     Request::Ping(body) => Asked::Ping(body.to_vec()),
                     Request::Auth(token) => Asked::Auth(token.to_vec()),
