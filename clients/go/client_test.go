@@ -197,11 +197,10 @@ func TestOneDeadlineCoversAllTries(t *testing.T) {
 	silent.set(func(d *fakeDaemon) { d.isSilent = true })
 	gone := startFake(t, "127.0.0.1:0")
 	gone.stop()
-	client := newClient(t, Options{Endpoints: []string{silent.address, gone.address}, AnswerTimeout: 30 * time.Millisecond})
+	client := newClient(t, Options{Endpoints: []string{silent.address, gone.address}, AnswerTimeout: 30 * time.Millisecond,
+		Timeout: 300 * time.Millisecond})
 	for name, call := range bothCalls(client) {
-		ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
-		err := call(ctx)
-		cancel()
+		err := call(background)
 		var deadline *DeadlineError
 		if !errors.As(err, &deadline) || deadline.Allowed > 300*time.Millisecond {
 			t.Errorf("%s: %v", name, err)

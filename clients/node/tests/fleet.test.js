@@ -49,7 +49,7 @@ async function startAll(...hosts) {
 
 function connect(endpoints, options) {
   // Limits that a busy machine keeps.
-  const patient = { timeoutMs: 20_000, answerTimeoutMs: 60_000 };
+  const patient = { timeoutMs: 20_000, connectTimeoutMs: 60_000, answerTimeoutMs: 60_000 };
   const client = new Client(endpoints, { ...patient, ...options });
   clients.push(client);
   return client;
@@ -179,7 +179,8 @@ test("a client that takes turns finds the new addresses of a name", async () => 
 
 /** Returns the connections behind a client. */
 function poolOf(address) {
-  return new Pool(new Settings(address, {}), () => {});
+  const patient = { connectTimeoutMs: 60_000, answerTimeoutMs: 60_000 };
+  return new Pool(new Settings(address, patient), () => {});
 }
 
 test("the back-off grows to its limit and varies", () => {
@@ -202,7 +203,7 @@ test("others come first, however short the back-off is", async (t) => {
   t.mock.method(Math, "random", () => 0);
   const [silent, other] = await startAll("127.0.0.1", "127.0.0.2");
   silent.onNext = () => true;
-  const client = connect([silent.address, other.address], { answerTimeoutMs: 3000 });
+  const client = connect([silent.address, other.address], { answerTimeoutMs: 5000 });
   assert.equal((await client.batch(1, { maxWaitMs: 0 })).endpoint, other.address);
   assert.equal(silent.asked.length, 1);
 });

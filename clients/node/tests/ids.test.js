@@ -10,7 +10,7 @@ import { withClock } from "./support/clock.js";
 import { FakeDaemon, refusal, run } from "./support/fake.js";
 
 /** Limits that a busy machine keeps. */
-const PATIENT = { timeoutMs: 60_000, answerTimeoutMs: 60_000 };
+const PATIENT = { timeoutMs: 60_000, connectTimeoutMs: 60_000, answerTimeoutMs: 60_000 };
 
 async function started(t, options) {
   const daemon = await FakeDaemon.start(options);
@@ -99,7 +99,7 @@ test("an aborted next loses no ID", async (t) => {
     held ??= { socket, tag, count };
     return held.tag === tag;
   };
-  const ids = client.ids();
+  const ids = client.ids({ maxAgeMs: 60_000 });
   const controller = new AbortController();
   const aborted = ids.next({ signal: controller.signal });
   const patient = ids.next();

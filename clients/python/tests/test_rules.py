@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support import PATIENT
 
 from snowbank_client import (
     Client,
@@ -115,14 +116,15 @@ def test_one_deadline_covers_all_tries() -> None:
 def test_others_come_first_however_short_the_back_off_is() -> None:
     with fake(answers=0) as silent, fake() as other:
         addresses = [silent.address, other.address]
-        with Client(addresses, timeout=20, answer_timeout=3, backoff=(1e-9, 1e-9)) as client:
+        options = {**PATIENT, "answer_timeout": 5.0, "backoff": (1e-9, 1e-9)}
+        with Client(addresses, **options) as client:
             assert client.batch(1, max_wait=0).endpoint == other.address
         assert silent.asked == [1]
 
 
 def test_fetches_start_small_and_follow_the_demand() -> None:
     with fake() as daemon:
-        with Client(daemon.address, timeout=20, answer_timeout=60) as client:
+        with Client(daemon.address, **PATIENT) as client:
             ids = client.ids(max_age=3600)
             assert [ids.next() for _ in range(5000)] == list(range(1, 5001))
         asked = daemon.asked

@@ -34,7 +34,7 @@ class FleetTest {
     private ClientOptions options(String... endpoints) {
         ClientOptions options = ClientOptions.to(endpoints)
             .backoff(Duration.ofMillis(1), Duration.ofMillis(20))
-            .timeout(Duration.ofSeconds(20)).answerTimeout(Duration.ofMinutes(1));
+            .timeout(Duration.ofSeconds(20)).connectTimeout(Duration.ofMinutes(1)).answerTimeout(Duration.ofMinutes(1));
         options.resolver = this::resolve;
         return options;
     }
@@ -188,7 +188,8 @@ class FleetTest {
     void answerSetsTheBackoffBack() throws Exception {
         try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1);
                 SnowbankClient client = new SnowbankClient(ClientOptions.to(daemon.endpoint())
-                    .timeout(Duration.ofSeconds(20)).backoff(Duration.ofMillis(1), Duration.ofHours(1)))) {
+                    .timeout(Duration.ofSeconds(20)).connectTimeout(Duration.ofMinutes(1))
+                    .answerTimeout(Duration.ofMinutes(1)).backoff(Duration.ofMillis(1), Duration.ofHours(1)))) {
             for (int failures = 0; failures < 30; failures++) {
                 client.batch(1);
                 daemon.hangUp();
@@ -202,8 +203,8 @@ class FleetTest {
         for (boolean takesTurns : new boolean[] {false, true}) {
             try (FakeDaemon stopped = new FakeDaemon("127.0.0.1", 0, 1);
                     FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1_000);
-                    SnowbankClient client = new SnowbankClient(ClientOptions.to(stopped.endpoint(), daemon.endpoint())
-                        .timeout(Duration.ofSeconds(20)).answerTimeout(Duration.ofSeconds(3)).takeTurns(takesTurns)
+                    SnowbankClient client = new SnowbankClient(options(stopped.endpoint(), daemon.endpoint())
+                        .answerTimeout(Duration.ofSeconds(5)).takeTurns(takesTurns)
                         .backoff(Duration.ofNanos(1), Duration.ofNanos(1)))) {
                 stopped.holdMillis = 60_000;
                 assertEquals(1_000, client.batch(BatchRequest.of(1).maxWait(Duration.ZERO)).last());
@@ -219,9 +220,9 @@ class FleetTest {
             + "\"layout\":\"time:41,worker:10,sequence:12;tick=1ms;epoch=0\"}]";
         try (FakeDaemon one = new FakeDaemon("127.0.0.1", 0, 1, sources.formatted(7));
                 FakeDaemon other = new FakeDaemon("127.0.0.1", 0, 1_000, sources.formatted(7));
-                SnowbankClient client = new SnowbankClient(one.endpoint(), other.endpoint())) {
+                SnowbankClient client = new SnowbankClient(options(one.endpoint(), other.endpoint()))) {
             other.setSourcesAfterGreeting(sources.formatted(8));
-            callUntil(client, () -> other.greetings.get() == 2);
+            callUntil(client, () -> other.greetings.get() >= 2);
             client.batch(1);
         }
     }

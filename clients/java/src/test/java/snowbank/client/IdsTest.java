@@ -90,10 +90,11 @@ class IdsTest {
     void refillsFollowTheDemand() throws Exception {
         try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1);
                 SnowbankClient client = new SnowbankClient(daemon.endpoint())) {
-            client.next();
+            Ids ids = client.ids(IdsOptions.defaults().maxAge(Duration.ofMinutes(5)));
+            ids.next();
             assertEquals(17, daemon.nextId.get(), "the first refill is small");
             for (int draw = 0; draw < 100_000; draw++) {
-                client.next();
+                ids.next();
             }
             assertTrue(daemon.requests.get() < 100, daemon.requests + " refills for 100,000 IDs");
         }
