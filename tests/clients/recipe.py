@@ -1,7 +1,8 @@
 """Runs a recipe for Python of docs/clients.md: recipe.py PAGE NAME PORT [PORT].
 
 With two ports it prints each ID. The test kills a daemon meanwhile. At the end threads share the buffer, and a child is
-forked. With one port it draws from a daemon that refuses it, and prints how often that was.
+forked. With one port it draws from a daemon that refuses it, and prints how often that was. With WITHOUT_HIREDIS set,
+redis-py does not find it.
 """
 import os
 import sys
@@ -9,6 +10,8 @@ import threading
 import time
 
 page, name, *ports = sys.argv[1:]
+if "WITHOUT_HIREDIS" in os.environ:
+    sys.modules["hiredis"] = None
 with open(page, encoding="utf-8") as file:
     text = file.read()
 for fence in ("```python\n", f"```python {name}\n"):

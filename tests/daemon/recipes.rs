@@ -114,6 +114,15 @@ fn recipes_for_python() {
     }
 }
 
+#[test]
+fn recipe_for_python_without_hiredis() {
+    if let Some(python) = newest("venv/bin/python") {
+        let mut command = scripted(&python, "recipe.py", "redis-py");
+        command.env("WITHOUT_HIREDIS", "");
+        numbers_rows("resp", "redis-py without hiredis", command);
+    }
+}
+
 /// The libraries are Debian's packages.
 #[test]
 fn recipes_for_php_and_ruby() {
