@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use rustix::time::ClockId;
 use tokio::time::{Instant, sleep};
 
 /// The longest sleep of a timer that waits for an age. Timers do not count the machine's sleep, so after it
 /// one of them may be late by this much.
 const STEP: Duration = Duration::from_millis(50);
+
+/// The clock of ages. The monotonic one stands still while the machine sleeps.
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
 
 /// An instant from which an age counts.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +46,7 @@ impl Birth {
 /// Returns the time since the machine's start, with its sleep.
 #[cfg(all(target_os = "linux", not(test)))]
 fn boot_time() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = rustix::time::clock_gettime(CLOCK);
     Duration::try_from(now).unwrap_or_default()
 }
 
@@ -65,4 +71,13 @@ pub(super) fn sleep_machine(time: Duration) {
 #[cfg(test)]
 fn boot_time() -> Duration {
     SLEPT.get()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// No test can let the machine sleep.
+    #[test]
+    fn the_clock_of_ages_counts_the_machines_sleep() {
+        assert_eq!(super::CLOCK as libc::clockid_t, libc::CLOCK_BOOTTIME);
+    }
 }
