@@ -25,7 +25,8 @@
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate `snowbank-state`
 //!   (crates/snowbank-state).
-//! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator.
+//! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator, from the crate
+//!   `snowbank-fleet` (crates/snowbank-fleet).
 //!
 //! Serving them:
 //!
@@ -76,7 +77,7 @@
 //! | Who is closed when connections run out? | `server/net/pending.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
 //! | Who keeps a flood from delaying others? | `server/shard_thread/scheduler.rs` |
 //! | How is a full disk survived? | `keeper.rs` keeps what is granted; `server/ceilings/storage_thread.rs` tries the write again |
-//! | What happens when the coordinator is gone? | `fleet/rules.rs`; calls are made in `server/ceilings/fleet_thread.rs` |
+//! | What happens when the coordinator is gone? | `rules.rs` of the fleet; calls are made in `server/ceilings/fleet_thread.rs` |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and the files of tokens and certificates |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
@@ -98,8 +99,6 @@ pub mod clock;
 pub mod config;
 mod counter;
 #[doc(hidden)]
-pub mod fleet;
-#[doc(hidden)]
 pub mod frontends;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -113,6 +112,8 @@ pub mod tls;
 
 #[doc(hidden)]
 pub use snowbank_core::{keeper, shard, source};
+#[doc(hidden)]
+pub use snowbank_fleet as fleet;
 #[doc(hidden)]
 pub use snowbank_id::numbering;
 #[doc(hidden)]

@@ -38,11 +38,12 @@ pub(crate) struct Library {
 }
 
 /// The daemon's library is the last: its tests have no prefix.
-const LIBRARIES: [Library; 5] = [
+const LIBRARIES: [Library; 6] = [
     Library { package: "snowbank-client", prefix: "snowbank_client::" },
     Library { package: "snowbank-id", prefix: "snowbank_id::" },
     Library { package: "snowbank-core", prefix: "snowbank_core::" },
     Library { package: "snowbank-state", prefix: "snowbank_state::" },
+    Library { package: "snowbank-fleet", prefix: "snowbank_fleet::" },
     Library { package: "snowbank", prefix: "" },
 ];
 

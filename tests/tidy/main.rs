@@ -38,6 +38,7 @@ const MANIFESTS: &[&str] = &[
     "clients/conformance/Cargo.toml",
     "clients/rust/Cargo.toml",
     "crates/snowbank-core/Cargo.toml",
+    "crates/snowbank-fleet/Cargo.toml",
     "crates/snowbank-id/Cargo.toml",
     "crates/snowbank-state/Cargo.toml",
     "loadtest/Cargo.toml",

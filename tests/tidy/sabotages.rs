@@ -10,11 +10,12 @@ mod patch;
 const PATCHES_MAX: usize = 120;
 
 /// The start of the names of a library's unit tests, and its folder. The daemon's is the last: it has none.
-const LIBRARIES: [(&str, &str); 5] = [
+const LIBRARIES: [(&str, &str); 6] = [
     ("snowbank_client::", "clients/rust/src"),
     ("snowbank_id::", "crates/snowbank-id/src"),
     ("snowbank_core::", "crates/snowbank-core/src"),
     ("snowbank_state::", "crates/snowbank-state/src"),
+    ("snowbank_fleet::", "crates/snowbank-fleet/src"),
     ("", "src"),
 ];
 

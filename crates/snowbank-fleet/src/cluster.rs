@@ -1,0 +1,73 @@
+//! The cluster that a daemon belongs to. Its endpoints may be of two clusters by mistake, and one that was away at the start
+//! was not compared. So each new connection must show that it leads to the same cluster.
+//!
+//! No write reaches another cluster:
+//! - A cluster is known by an identity that was drawn when the fleet was prepared there, or the counter was made. Only a copy
+//!   of the cluster has it too, and a coordinator that was restored from a copy is not covered (docs/fleet.md).
+//! - The daemon reads the identity before its first write, and keeps the connection that it read it on.
+//! - A later connection is asked for the identity before anything else. A server of etcd or ZooKeeper is a member of one
+//!   cluster for as long as it runs.
+//! - The answer is as new as the cluster has it: etcd's reads are linearizable, and a ZooKeeper catches up with its leader
+//!   first (SYNC).
+//!
+//! etcd also names its cluster in each answer, which needs no permission. But that name is a hash of the members' addresses, so
+//! two clusters that were set up alike share it.
+
+use super::KeyError;
+
+/// A cluster, known by the identity in the value of a key.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    pub(super) key: String,
+    identity: String,
+    /// Reads the identity in a value.
+    read: fn(&str) -> Result<String, KeyError>,
+}
+
+impl Cluster {
+    /// Returns the cluster in which this key has this value.
+    ///
+    /// # Errors
+    /// The value cannot be read.
+    pub(super) fn of(
+        key: &str,
+        text: &str,
+        read: fn(&str) -> Result<String, KeyError>,
+    ) -> Result<Self, KeyError> {
+        Ok(Cluster { key: key.to_owned(), identity: read(text)?, read })
+    }
+
+    /// Checks the value of the key at a new connection. One that is missing or cannot be read is of another cluster.
+    ///
+    /// # Errors
+    /// It is another cluster, in words.
+    pub(super) fn check(&self, text: Option<&str>) -> Result<(), String> {
+        let found = match text.map(self.read) {
+            Some(Ok(identity)) if identity == self.identity => return Ok(()),
+            Some(Ok(_)) => "found another cluster",
+            Some(Err(_)) => "found another cluster, or the key cannot be read",
+            None => "found another cluster, or the key is gone from the coordinator",
+        };
+        Err(format!(
+            "{found} (key {}), allowed: members of the cluster that this daemon belongs to; correct fleet.endpoints",
+            self.key
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Marker;
+
+    #[test]
+    fn only_the_same_identity_is_the_same_cluster() {
+        let marker = |identity: &str, space: &str| Marker::new(identity, vec![space.to_owned()]).text();
+        let cluster = Cluster::of("/marker", &marker("1f", "a"), Marker::identity_in).unwrap();
+        assert_eq!(cluster.check(Some(&marker("1f", "b"))), Ok(()), "it has grown");
+        for other in [None, Some(""), Some("{\"format\":9}"), Some(&marker("2e", "a")[..])] {
+            assert!(cluster.check(other).is_err(), "{other:?}");
+        }
+        assert!(Cluster::of("/marker", "garbage", Marker::identity_in).is_err());
+    }
+}

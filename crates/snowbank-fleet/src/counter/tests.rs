@@ -1,0 +1,129 @@
+use super::*;
+use snowbank_id::numbering::TicketCounter;
+
+fn counter(floor: u64) -> Counter {
+    Counter::new(TicketCounter::new("orders", 1, 1).unwrap().into(), floor)
+}
+
+fn stored(next: u64, write: &str) -> String {
+    CounterKey::new("c", NumberRange { from: next, to: next }, write, "host-a (process 7)").text()
+}
+
+fn step(counter: &mut Counter, found: &String, generation: u64, write: &str) -> Result<Step, CounterLoss> {
+    counter.step(Some(found), 10, generation, || write.to_owned())
+}
+
+fn claim(expected: &str, write: &str, from: u64) -> Step {
+    let range = NumberRange { from, to: from + 10 };
+    Step::Write(Claim { expected: expected.to_owned(), write: write.to_owned(), range })
+}
+
+#[test]
+fn a_range_begins_at_the_next_free_number_and_is_written_before_it_is_used() {
+    let mut counter = counter(0);
+    let found = stored(101, "w0");
+    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim(&found, "w1", 101)));
+    assert_eq!(counter.done(), Some(NumberRange { from: 101, to: 111 }));
+    assert_eq!(counter.done(), None, "once");
+}
+
+#[test]
+fn a_lost_answer_counts_only_if_the_key_has_its_identity_in_the_same_generation() {
+    let tried = || {
+        let mut counter = counter(0);
+        assert!(step(&mut counter, &stored(101, "w0"), 0, "w1").is_ok());
+        counter
+    };
+    let found = stored(111, "w1");
+    let ours = Step::Ours(NumberRange { from: 101, to: 111 });
+    assert_eq!(step(&mut tried(), &found, 0, "w2"), Ok(ours));
+    assert_eq!(step(&mut tried(), &found, 1, "w2"), Ok(claim(&found, "w2", 111)), "a copy may have it");
+    let not_done = stored(101, "w0");
+    assert_eq!(step(&mut tried(), &not_done, 0, "w2"), Ok(claim(&not_done, "w2", 101)));
+    let by_another = stored(121, "x1");
+    assert_eq!(step(&mut tried(), &by_another, 0, "w2"), Ok(claim(&by_another, "w2", 121)), "done or not");
+}
+
+#[test]
+fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
+    let gone = counter(0).step(None, 10, 0, || String::from("w1"));
+    assert_eq!(gone, Err(CounterLoss::Gone));
+    let mut with_state = counter(101);
+    let back = stored(100, "w0");
+    assert_eq!(step(&mut with_state, &back, 0, "w1"), Ok(Step::Verify), "the answer may be old");
+    assert_eq!(with_state.went_back(&back), CounterLoss::WentBack(100, 101));
+    let mut running = counter(0);
+    assert!(step(&mut running, &stored(101, "w0"), 0, "w1").is_ok());
+    running.done();
+    assert_eq!(running.check(Some(&stored(110, "w0"))), Ok(None), "below its last range");
+    let again = CounterKey::new("d", NumberRange { from: 500, to: 500 }, "w9", "nobody").text();
+    assert_eq!(running.check(Some(&again)), Err(CounterLoss::Replaced), "whatever its next number is");
+    let garbage = String::from("{}");
+    assert!(matches!(running.check(Some(&garbage)), Err(CounterLoss::Unreadable(_))));
+}
+
+#[test]
+fn ranges_are_of_numbers_whatever_the_increments_are() {
+    let mut even = Counter::new(TicketCounter::new("orders", 2, 2).unwrap().into(), 0);
+    let found = stored(101, "w0");
+    let taken = step(&mut even, &found, 0, "w1");
+    let range = NumberRange { from: 101, to: 122 };
+    assert_eq!(taken, Ok(Step::Write(Claim { expected: found, write: String::from("w1"), range })));
+}
+
+#[test]
+fn the_last_numbers_are_taken_and_none_beyond() {
+    let end = 1 << 63;
+    let mut counter = counter(0);
+    let taken = step(&mut counter, &stored(end - 3, "w0"), 0, "w1");
+    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: end - 3, to: end }));
+    let none = Step::Ours(NumberRange { from: end, to: end });
+    assert_eq!(step(&mut counter, &stored(end, "w0"), 0, "w2"), Ok(none), "nothing is written");
+}
+
+/// All that this daemon had stays as it was, so the key can be put right.
+#[test]
+fn a_counter_that_leaps_is_not_counted_on() {
+    let key = |from, to| CounterKey::new("c", NumberRange { from, to }, "w0", "host-b (process 9)").text();
+    let mut counter = counter(101);
+    for (from, to) in [(101, (1 << 63) - 1), (101, 101 + RANGE_IDS_MAX + 1), (201, 200), (u64::MAX, u64::MAX)]
+    {
+        let refused = step(&mut counter, &key(from, to), 0, "w1").unwrap_err();
+        assert!(refused.is_of_others(), "{from}..{to}: {refused}");
+        let text = refused.to_string();
+        assert!(text.contains(&to.to_string()) && text.contains("host-b (process 9)"), "{text}");
+    }
+    for (from, to) in [(101, 101 + RANGE_IDS_MAX), (1 << 62, 1 << 62), (1 << 63, 1 << 63)] {
+        assert!(
+            step(&mut counter, &key(from, to), 0, "w1").is_ok(),
+            "{from}..{to}: an operator may raise it"
+        );
+    }
+    let found = stored(101, "w0");
+    assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim(&found, "w1", 101)));
+}
+
+#[test]
+fn no_number_is_above_the_maximum() {
+    let numbering = TicketCounter::new("orders", 1, 1).and_then(|counter| counter.up_to(105)).unwrap();
+    let mut counter = Counter::new(numbering.into(), 0);
+    let taken = step(&mut counter, &stored(101, "w0"), 0, "w1");
+    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: 101, to: 106 }));
+    // A source with a higher maximum may have counted on.
+    for next in [106, 107, 1 << 62] {
+        let none = Step::Ours(NumberRange { from: next, to: next });
+        assert_eq!(step(&mut counter, &stored(next, "w0"), 0, "w2"), Ok(none), "nothing is written");
+    }
+    let leap = CounterKey::new("c", NumberRange { from: 101, to: 1 << 62 }, "w0", "nobody").text();
+    assert!(matches!(step(&mut counter, &leap, 0, "w2"), Err(CounterLoss::Leaps(_))));
+}
+
+#[test]
+fn a_counter_ends_where_its_increment_has_no_number_left() {
+    let numbering = TicketCounter::new("orders", 10, 3).and_then(|counter| counter.up_to(105)).unwrap();
+    let mut counter = Counter::new(numbering.into(), 0);
+    let taken = step(&mut counter, &stored(101, "w0"), 0, "w1");
+    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: 101, to: 106 }));
+    let none = Step::Ours(NumberRange { from: 104, to: 104 });
+    assert_eq!(step(&mut counter, &stored(104, "w0"), 0, "w2"), Ok(none));
+}

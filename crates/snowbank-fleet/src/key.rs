@@ -1,0 +1,410 @@
+//! The values at the coordinator: the marker of a fleet, and the key of each worker ID.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::notice::{POLL_PERIOD_MAX, POLL_PERIOD_MIN};
+use snowbank_client::protocol::one_line;
+use snowbank_id::layout::{Space, UnixMicros};
+
+/// The format of values that this release writes. It reads no later one: a later one may mean something else.
+pub(super) const FORMAT: u64 = 1;
+
+/// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
+const TEXT_BYTES_MAX: usize = 1 << 16;
+
+/// The prefix, in a marker, of an ID space that a colliding one has replaced.
+const REPLACED: &str = "replaced ";
+
+/// The value at a worker ID's key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberKey {
+    pub(super) format: u64,
+    /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
+    pub state: String,
+    /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a state recognises an old
+    /// write of its own that a restored coordinator brings back.
+    pub term: String,
+    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
+    pub write: String,
+    /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
+    #[serde(with = "id_bound")]
+    pub id_bound: u64,
+    /// The bound at which the term began. A holder of before that was granted more shows that the coordinator went back.
+    #[serde(with = "id_bound")]
+    pub from: u64,
+    /// The holder's horizon, which is how far its bounds are ahead of its clock.
+    pub horizon_ms: u64,
+    /// True if the holder released the number: all IDs that it handed out are below the bound.
+    pub released: bool,
+    /// The holder's name for people: its machine and process.
+    pub holder: String,
+    /// The source that uses the number.
+    pub source: String,
+    /// The instant since which this holder has it, in seconds of Unix time.
+    pub since_unix_s: i64,
+}
+
+impl NumberKey {
+    /// Returns the value of a holder, without a write and its bound.
+    pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
+        let [state, holder, source] = [state, holder, source].map(str::to_owned);
+        NumberKey {
+            format: FORMAT,
+            state,
+            term: String::new(),
+            write: String::new(),
+            id_bound: 0,
+            from: 0,
+            horizon_ms: 0,
+            released: false,
+            holder,
+            source,
+            since_unix_s,
+        }
+    }
+
+    /// Returns the holder's horizon.
+    pub fn horizon(&self) -> Duration {
+        Duration::from_millis(self.horizon_ms)
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// The text is no such value, or a later release wrote it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        parse(text)
+    }
+
+    /// Returns the text of the value.
+    pub fn text(&self) -> String {
+        to_text(self)
+    }
+}
+
+/// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor. If it is missing, the
+/// coordinator may have lost its data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    format: u64,
+    /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
+    pub identity: String,
+    /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
+    pub(super) write: String,
+    /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
+    /// replaced keeps its place, with `REPLACED` before it: no daemon finds it.
+    pub spaces: Vec<String>,
+    /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
+    floor_unix_ms: i64,
+    /// The longest horizon that a daemon of the fleet had.
+    horizon_ms: u64,
+    /// The time between two polls of each daemon. Never changed: see `notice`.
+    poll_ms: u64,
+}
+
+/// Returns the name of an ID space of the marker.
+fn name_of(known: &str) -> &str {
+    known.strip_prefix(REPLACED).unwrap_or(known)
+}
+
+/// Returns whether two ID spaces of a fleet are two spellings of one supply of IDs.
+///
+/// Which numbers of them collide does not matter: other daemons of the fleet may have any of them. Equal spaces are one.
+pub(super) fn run_beside(one: &str, other: &str) -> bool {
+    let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
+    one != other && first.runs_beside(&second)
+}
+
+impl Marker {
+    /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
+    pub fn new(identity: &str, spaces: Vec<String>) -> Self {
+        let (format, identity, write) = (FORMAT, identity.to_owned(), String::new());
+        Marker { format, identity, write, spaces, floor_unix_ms: 0, horizon_ms: 0, poll_ms: 0 }
+    }
+
+    /// Returns the marker of a new fleet whose daemons poll after this time.
+    pub fn polled_each(self, period: Duration) -> Self {
+        Marker { poll_ms: u64::try_from(period.as_millis()).unwrap_or(u64::MAX), ..self }
+    }
+
+    /// Reads a marker.
+    ///
+    /// # Errors
+    /// The text is no marker, or a later release wrote it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        parse(text)
+    }
+
+    /// Returns the ID spaces that daemons may use, for people.
+    pub fn shown(&self) -> String {
+        let active = self.active();
+        if active.is_empty() { String::from("none") } else { active.join(", ") }
+    }
+
+    /// Returns the ID spaces that daemons may use.
+    pub fn active(&self) -> Vec<&str> {
+        self.spaces.iter().map(String::as_str).filter(|space| !space.starts_with(REPLACED)).collect()
+    }
+
+    /// Returns the index of an ID space that daemons may use.
+    pub fn place_of(&self, space: &str) -> Option<usize> {
+        self.spaces.iter().position(|known| known == space)
+    }
+
+    /// Returns an ID space that daemons may use, and that can make the same IDs as this one.
+    pub fn rival_of(&self, space: &str) -> Option<&str> {
+        self.active().into_iter().find(|known| run_beside(known, space))
+    }
+
+    /// Returns the fleet's floor.
+    pub fn floor(&self) -> UnixMicros {
+        UnixMicros(self.floor_unix_ms.saturating_mul(1_000))
+    }
+
+    /// Raises the floor to an instant. Only an operator's command lets it sink.
+    pub fn raise_floor(&mut self, floor: UnixMicros) {
+        let floor_ms = floor.0.div_euclid(1_000).saturating_add(i64::from(floor.0.rem_euclid(1_000) > 0));
+        self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
+    }
+
+    /// Forgets the floor, for an operator who knows that it is wrong.
+    pub(super) fn forget_floor(&mut self) {
+        self.floor_unix_ms = 0;
+    }
+
+    /// Returns the time between two polls of each daemon.
+    pub fn poll_period(&self) -> Duration {
+        Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
+    }
+
+    /// Returns the longest horizon that a daemon of the fleet had.
+    pub fn horizon(&self) -> Duration {
+        Duration::from_millis(self.horizon_ms)
+    }
+
+    /// Records the horizon of a daemon. Returns true if it is longer than those before.
+    pub fn lengthen_horizon(&mut self, horizon: Duration) -> bool {
+        let horizon_ms = u64::try_from(horizon.as_millis()).unwrap_or(u64::MAX);
+        let is_longer = horizon_ms > self.horizon_ms;
+        self.horizon_ms = self.horizon_ms.max(horizon_ms);
+        is_longer
+    }
+
+    /// Returns true if daemons may use the ID space of an index.
+    pub(super) fn is_active(&self, index: usize) -> bool {
+        !self.spaces[index].starts_with(REPLACED)
+    }
+
+    /// Returns the ID space of an index.
+    pub(super) fn name_at(&self, index: usize) -> &str {
+        name_of(&self.spaces[index])
+    }
+
+    /// Returns the index of an ID space, also of one that was replaced.
+    pub(super) fn index_of(&self, space: &str) -> Option<usize> {
+        self.spaces.iter().position(|known| name_of(known) == space)
+    }
+
+    /// Returns the indices of the ID spaces that can make the same IDs as this one, including those that were replaced.
+    pub(super) fn rivals(&self, space: &str) -> Vec<usize> {
+        (0..self.spaces.len()).filter(|&index| run_beside(self.name_at(index), space)).collect()
+    }
+
+    /// Replaces ID spaces. Returns those that daemons could use until now.
+    pub(super) fn replace(&mut self, indices: &[usize]) -> Vec<String> {
+        let mut replaced = Vec::new();
+        for &index in indices {
+            let known = &mut self.spaces[index];
+            if !known.starts_with(REPLACED) {
+                replaced.push(known.clone());
+                *known = format!("{REPLACED}{known}");
+            }
+        }
+        replaced
+    }
+
+    /// Adds an ID space, or puts it back where it was.
+    pub(super) fn put(&mut self, space: &str) {
+        match self.index_of(space) {
+            Some(index) => self.spaces[index] = space.to_owned(),
+            None => self.spaces.push(space.to_owned()),
+        }
+    }
+
+    /// Reads a marker's identity.
+    pub(super) fn identity_in(text: &str) -> Result<String, KeyError> {
+        Ok(Marker::parse(text)?.identity)
+    }
+
+    /// Returns the text of the marker.
+    pub fn text(&self) -> String {
+        to_text(self)
+    }
+}
+
+/// The keys of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    prefix: String,
+}
+
+impl Paths {
+    /// Returns the keys of the fleet of this name.
+    pub fn of(name: &str) -> Self {
+        Paths { prefix: format!("/snowbank/{name}") }
+    }
+
+    /// Returns the marker's key.
+    pub fn marker(&self) -> String {
+        format!("{}/marker", self.prefix)
+    }
+
+    /// Returns the prefix of all numbers' keys of an ID space.
+    pub fn space(&self, place: usize) -> String {
+        format!("{}/space-{place}/", self.prefix)
+    }
+
+    /// Returns the key of a shared counter: of the ticket source of this name.
+    pub fn counter(&self, source: &str) -> String {
+        format!("{}/ticket-{source}", self.prefix)
+    }
+
+    /// Returns a number's key.
+    pub fn number(&self, place: usize, number: u64) -> String {
+        format!("{}{number}", self.space(place))
+    }
+}
+
+/// The reason why a value cannot be used, in one line without the key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// This program did not write it.
+    #[error(
+        "found a value that Snowbank did not write ({0}), allowed: values of Snowbank alone; find out who wrote it"
+    )]
+    Garbage(String),
+    /// A later release wrote it.
+    #[error("found format {0}, which a later release wrote, allowed: {FORMAT}; update this daemon first")]
+    Newer(u64),
+}
+
+pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(KeyError::Garbage(format!("{} bytes", text.len())));
+    }
+    let garbage = |error: serde_json::Error| KeyError::Garbage(error.to_string());
+    let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
+    clean(&mut value);
+    // First: nothing else is known of a later format.
+    match value.get("format").and_then(Value::as_u64) {
+        Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
+        Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
+        _ => Err(KeyError::Garbage(String::from("no format"))),
+    }
+}
+
+/// Makes the texts of a value safe to show: anybody who may write at the coordinator may have written them.
+fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = one_line(text),
+        Value::Array(values) => values.iter_mut().for_each(clean),
+        Value::Object(fields) => fields.values_mut().for_each(clean),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+pub(super) fn to_text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// An ID bound as text.
+pub(super) mod id_bound {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(bound: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(bound)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> NumberKey {
+        let key = NumberKey::new("5a", "host-a (process 7)", "orders", 1_700_000_000);
+        NumberKey { write: String::from("77"), id_bound: u64::MAX, ..key }
+    }
+
+    #[test]
+    fn a_value_reads_back() {
+        assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
+        let marker = Marker::new("1f", vec![String::from("a"), String::from("b")]);
+        assert_eq!(Marker::parse(&marker.text()), Ok(marker));
+    }
+
+    #[test]
+    fn foreign_text_of_a_value_is_one_line() {
+        let key = NumberKey { holder: String::from("a\u{1b}[2J\n2: free"), ..key() };
+        let marker = Marker::new("1f", vec![String::from("a\rb")]);
+        assert_eq!(NumberKey::parse(&key.text()).map(|key| key.holder).as_deref(), Ok("a [2J 2: free"));
+        assert_eq!(Marker::parse(&marker.text()).map(|marker| marker.spaces), Ok(vec![String::from("a b")]));
+    }
+
+    #[test]
+    fn a_space_that_was_replaced_keeps_its_index() {
+        let mut marker = Marker::new("1f", ["a", "b", "c"].map(String::from).to_vec());
+        assert_eq!(marker.replace(&[0, 2]), ["a", "c"]);
+        marker.put("d");
+        assert_eq!((marker.active(), marker.place_of("a")), (vec!["b", "d"], None));
+        assert_eq!(marker.replace(&[2, 3]), ["d"], "the other one is replaced already");
+        marker.put("a");
+        let marker = Marker::parse(&marker.text()).expect("a marker");
+        assert_eq!(
+            (marker.active(), marker.place_of("a"), marker.index_of("d")),
+            (vec!["a", "b"], Some(0), Some(3))
+        );
+    }
+
+    #[test]
+    fn a_floor_never_sinks_and_is_rounded_up() {
+        let mut marker = Marker::new("1f", Vec::new());
+        for (floor_us, expected_ms) in [(1, 1), (7_000, 7), (6_999, 7), (7_001, 8), (-1, 8)] {
+            marker.raise_floor(UnixMicros(floor_us));
+            assert_eq!(marker.floor(), UnixMicros(expected_ms * 1_000));
+        }
+    }
+
+    #[test]
+    fn spaces_run_beside_each_other_whatever_their_numbers() {
+        let [one, other] = ["time,node:=1024,sequence:=4096", "time,node:=512,sequence:=8192"]
+            .map(|fields| format!("{fields};tick=1ms;epoch=0"));
+        let unlike = "time,node:=512,sequence:=4096;tick=1ms;epoch=0";
+        let later = other.replace("epoch=0", "epoch=31536000000");
+        assert!(run_beside(&one, &other) && !run_beside(&one, &one));
+        assert!(!run_beside(&one, unlike) && !run_beside(&one, &later));
+        let marker = Marker::new("1f", vec![one.clone(), unlike.to_owned()]);
+        assert_eq!((marker.rival_of(&other), marker.rival_of(&one)), (Some(&one[..]), None));
+    }
+
+    #[test]
+    fn garbage_and_later_formats_are_refused_as_such() {
+        let long = format!("{}{}", key().text(), " ".repeat(TEXT_BYTES_MAX));
+        for text in ["", "{}", "7", "null", "{\"format\":0}", "{\"format\":1}", "\u{0}", &long] {
+            assert!(matches!(NumberKey::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
+            assert!(matches!(Marker::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
+        }
+        for cut in 0..key().text().len() {
+            assert!(NumberKey::parse(&key().text()[..cut]).is_err());
+        }
+        assert_eq!(NumberKey::parse("{\"format\":2,\"new\":[]}"), Err(KeyError::Newer(2)));
+        assert_eq!(Marker::parse("{\"format\":9}"), Err(KeyError::Newer(9)));
+    }
+}

@@ -1,0 +1,186 @@
+//! A fleet: daemons on many machines that share worker IDs through a coordinator.
+//!
+//! Each worker ID has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
+//! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the bound only by compare-and-swap, and claims
+//! nothing above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the
+//! next holder starts at that ceiling.
+//!
+//! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning of each answer. Both
+//!   are pure.
+//! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
+//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it, and `kind` lists them.
+//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
+//!   connections lead to the same cluster.
+//! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
+//! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored, and how long others wait for that.
+//! - `operator`: an operator's commands.
+//! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
+//! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
+
+#![forbid(unsafe_code)]
+
+mod cluster;
+mod counter;
+mod endpoint;
+mod etcd;
+mod key;
+mod kind;
+mod line;
+mod member;
+mod notes;
+mod notice;
+mod operator;
+pub mod peers;
+pub mod rules;
+mod zookeeper;
+
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+
+pub use cluster::Cluster;
+pub use counter::{CounterKey, NumberRange};
+pub use endpoint::{Endpoint, WrongEndpoint};
+pub use key::{KeyError, Marker, NumberKey, Paths};
+pub use kind::CoordinatorKind;
+pub use line::{Access, User};
+pub use member::{
+    Bound, Clocks, Count, Counted, JoinError, Member, Names, Pool, Raised, Ranged, Taken, Tried, Want,
+};
+pub use notes::{Note, Notes};
+pub use notice::{HORIZON_MIN, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within, poll_period};
+pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Preparing, above};
+
+/// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
+///
+/// A value is expected by its whole text, which holds the identity of its write. So a coordinator that was restored to
+/// an older state never passes for unchanged, as it could if it compared its own counts of writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// The key.
+    pub key: String,
+    /// The value that the key must have; `None`: the key must not exist.
+    pub expected: Option<String>,
+    /// The new value; `None`: the key is only compared.
+    pub text: Option<String>,
+}
+
+impl Swap {
+    /// Returns a write of a key.
+    pub fn write(key: String, expected: Option<String>, text: String) -> Self {
+        Swap { key, expected, text: Some(text) }
+    }
+
+    /// Returns a key that must have this value, and keeps it.
+    pub fn compare(key: String, expected: Option<String>) -> Self {
+        Swap { key, expected, text: None }
+    }
+}
+
+/// The answer to a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// All keys were as expected, and those with a new value were written.
+    Done,
+    /// Nothing was written. The keys have these values, in the order of the swaps.
+    Refused(Vec<Option<String>>),
+}
+
+/// The reason why a coordinator gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// The reason, in one line.
+    pub reason: String,
+    /// True if only an operator can change it: a wrong password, a certificate that does not fit.
+    pub is_lasting: bool,
+    /// True if every endpoint answered, each as a member of another cluster than before.
+    pub is_foreign: bool,
+}
+
+impl NoAnswer {
+    /// Returns the error for a cause that may pass by itself.
+    pub fn passing(reason: impl Into<String>) -> Self {
+        NoAnswer { reason: reason.into(), is_lasting: false, is_foreign: false }
+    }
+
+    /// Returns the error for a cause that only an operator can change.
+    pub fn lasting(reason: impl Into<String>) -> Self {
+        NoAnswer { is_lasting: true, ..NoAnswer::passing(reason) }
+    }
+
+    /// Returns the error for a coordinator that another one has replaced.
+    pub fn foreign(reason: impl Into<String>) -> Self {
+        NoAnswer { is_foreign: true, ..NoAnswer::lasting(reason) }
+    }
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
+///
+/// A write without an answer may have been done, or be done later. Reads may lag behind writes; swaps never do.
+pub trait Coordinator: Send {
+    /// From now on, gives up a connection whose answer is late, and asks on another one. So a daemon soon notices that a
+    /// number is lost.
+    fn hurry(&mut self) {}
+
+    /// Returns the time that its slowest answer of late took.
+    fn answer_time(&self) -> Duration;
+
+    /// Returns how many connections it has opened so far. Two copies of one memory cannot share a connection, so at least one
+    /// of them soon opens another.
+    fn connections(&self) -> u64;
+
+    /// Waits. A simulated coordinator lets time pass as it likes.
+    fn pause(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Returns the time, which passes in pauses and while answers are awaited.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Reads keys, in their order.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer>;
+
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints that do not answer soon
+    /// are left out. Returns no answers if there is one endpoint, or if the client compares clusters itself.
+    fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<String>)> {
+        Vec::new()
+    }
+
+    /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. Only
+    /// the first call has an effect. A simulated coordinator is one cluster, and does nothing.
+    fn stay_in(&mut self, _cluster: Cluster) {}
+
+    /// Reads all keys that begin with a prefix.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
+
+    /// Compares all of these keys, at most [`SWAPS_MAX`], and writes those with a new value, or none.
+    ///
+    /// # Errors
+    /// The coordinator did not answer. The keys may be written now or later.
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
+}
+
+/// Makes a client of a coordinator. It connects at its first call.
+///
+/// # Errors
+/// The system has no reactor left.
+pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
+    (access.kind.open)(access)
+}
+
+/// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a transaction by default.
+pub const SWAPS_MAX: usize = 100;

@@ -1,0 +1,48 @@
+//! The reasons why a connection to a coordinator failed, in the words of `[fleet]`'s settings.
+
+use std::error::Error;
+use std::{io, iter};
+
+use rustls::{AlertDescription, CertificateError};
+use snowbank_client::tls;
+
+/// Returns the reason for an I/O error, in one line.
+pub(crate) fn explain(error: &io::Error) -> String {
+    let found = tls::fault::tls_error(error);
+    found.and_then(of_settings).or_else(|| tls::explain(error)).unwrap_or_else(|| error.to_string())
+}
+
+/// Returns the reason for an error of a library, which may hide an I/O error.
+pub(crate) fn explain_hidden(error: &(dyn Error + 'static)) -> String {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    let found = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
+    found.map_or_else(|| error.to_string(), explain)
+}
+
+/// Describes a TLS error that a setting can change.
+fn of_settings(error: &rustls::Error) -> Option<String> {
+    use AlertDescription as Alert;
+    Some(match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => String::from(
+            "its certificate is not of an authority in fleet.ca, or, if that is not set, of one that the system trusts; \
+             give the certificate of the authority that signed it",
+        ),
+        rustls::Error::InvalidCertificate(
+            reason @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }),
+        ) => format!("its certificate is for another host: {reason}; correct fleet.endpoints"),
+        rustls::Error::AlertReceived(
+            alert @ (Alert::CertificateRequired
+            | Alert::UnknownCA
+            | Alert::BadCertificate
+            | Alert::CertificateUnknown
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::UnsupportedCertificate
+            | Alert::AccessDenied),
+        ) => format!(
+            "it refuses this side's certificate, or the lack of one ({alert:?}); set fleet.certificate and fleet.key to \
+             one of an authority that it trusts"
+        ),
+        _ => return None,
+    })
+}

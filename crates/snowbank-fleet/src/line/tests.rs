@@ -1,0 +1,124 @@
+use std::future::pending;
+
+use tokio::sync::Barrier;
+
+use super::*;
+use crate::{Marker, zookeeper};
+
+/// A session with the endpoint of this host. Nothing answers at the host `hangs`, `away` refuses, and `strange` asks for
+/// another password. All other hosts have a marker with their name as its identity, and `empty` has none.
+#[derive(Debug)]
+struct Named(String);
+
+impl Session for Named {
+    async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, Fault> {
+        match endpoint.host() {
+            "hangs" => pending().await,
+            "away" => Err(Fault::Endpoint(String::from("refuses"))),
+            "strange" => Err(Fault::Lasting(String::from("wrong password"))),
+            host => Ok(Named(host.to_owned())),
+        }
+    }
+
+    async fn text_of(&mut self, _: &str) -> Result<Option<String>, Fault> {
+        Ok((self.0 != "empty").then(|| marker(&self.0)))
+    }
+
+    fn set_patience(&mut self, _: Duration) {}
+}
+
+fn marker(identity: &str) -> String {
+    Marker::new(identity, Vec::new()).text()
+}
+
+/// Makes a call at these endpoints, by a daemon of the cluster of `a`. Returns the host that answers.
+fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
+    let mut line = line(hosts);
+    line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
+    line.call(async |session| Ok(session.0.clone()))
+}
+
+fn line(hosts: &[&str]) -> Line<Named> {
+    let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
+    let endpoints = hosts.iter().map(endpoint).collect();
+    let (kind, tls) = (&zookeeper::KIND, ClientFiles::default());
+    Line::new(Access { kind, endpoints, user: None, tls, certificate: None }).unwrap()
+}
+
+#[test]
+fn a_connection_that_hangs_is_abandoned_soon_and_a_slow_coordinator_is_waited_for() {
+    let mut patience = Patience::long();
+    assert_eq!(patience.answer(), ANSWER_TIMEOUT, "a start waits");
+    patience.hurry();
+    let mut after = |took_ms| {
+        patience.note(Duration::from_millis(took_ms));
+        patience.answer().as_millis()
+    };
+    (0..5).for_each(|_| _ = after(1));
+    assert_eq!(after(1), 500);
+    assert_eq!(after(200), 800);
+    assert_eq!([after(1), after(1)], [500, 500]);
+    // Each write takes a second, and each new connection a millisecond.
+    assert_eq!([after(500), after(1)], [2_000, 1_000]);
+    assert_eq!([after(1_000), after(1)], [4_000, 2_000]);
+    assert_eq!([after(2_000), after(100_000)], [5_000, 5_000]);
+}
+
+#[test]
+fn an_endpoint_that_hangs_delays_the_others_briefly() {
+    let short = Some(CONNECT_TIMEOUT);
+    let all = |endpoints, is_open| tries(endpoints, is_open).collect::<Vec<_>>();
+    assert_eq!(all(1, false), [None]);
+    assert_eq!(all(1, true), [None, None]);
+    assert_eq!(all(2, true), [None, short, short, None, None]);
+}
+
+/// The exchanges of the two that answer wait for each other.
+#[test]
+fn endpoints_are_asked_at_the_same_time_and_the_first_that_answers_stays_connected() {
+    let (mut line, barrier) = (line(&["hangs", "a", "b"]), Barrier::new(2));
+    let found = line.call_each(async |session| {
+        barrier.wait().await;
+        Ok(session.0.clone())
+    });
+    assert_eq!(
+        found,
+        [("zookeeper://a:2181", "a"), ("zookeeper://b:2181", "b")].map(|(e, h)| (e.to_owned(), h.to_owned()))
+    );
+    assert_eq!((line.current, line.session.map(|session| session.0).as_deref()), (1, Some("a")));
+}
+
+#[test]
+fn a_single_endpoint_and_those_that_hang_or_fail_are_left_out() {
+    let name = async |session: &mut Named| Ok(session.0.clone());
+    assert_eq!(line(&["a"]).call_each(name), []);
+    let mut hanging = line(&["hangs", "hangs"]);
+    assert!(hanging.call_each(name).is_empty() && hanging.session.is_none());
+    let fails_at_a = async |session: &mut Named| match session.0.as_str() {
+        "a" => Err(Fault::Endpoint(String::from("no"))),
+        _ => Ok(()),
+    };
+    assert_eq!(line(&["a", "b"]).call_each(fails_at_a), [(String::from("zookeeper://b:2181"), ())]);
+}
+
+#[test]
+fn no_call_reaches_another_cluster() {
+    assert_eq!(host_that_answers(&["b", "empty", "a"]).as_deref(), Ok("a"));
+    for hosts in [&["b"][..], &["empty"], &["b", "empty"]] {
+        assert!(host_that_answers(hosts).is_err_and(|answer| answer.is_foreign), "{hosts:?}");
+    }
+    let away = host_that_answers(&["away", "b"]).unwrap_err();
+    assert!(!away.is_foreign && !away.is_lasting, "the own cluster may come back: {away}");
+    assert_eq!(host_that_answers(&["strange", "a"]).as_deref(), Ok("a"));
+    let away = host_that_answers(&["strange", "away"]).unwrap_err();
+    assert!(!away.is_lasting, "the own cluster may come back: {away}");
+    assert!(host_that_answers(&["strange"]).is_err_and(|answer| answer.is_lasting));
+}
+
+#[test]
+fn endpoints_of_another_cluster_are_left_out_of_a_comparison() {
+    let mut line = line(&["b", "a"]);
+    line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());
+    assert_eq!(line.call_each(async |_| Ok(())), [(String::from("zookeeper://a:2181"), ())]);
+    assert_eq!(line.session.unwrap().0, "a");
+}

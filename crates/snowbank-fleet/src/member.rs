@@ -1,0 +1,507 @@
+//! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
+//! coordinator for a bounded time. `rules` decides what the answers mean.
+
+mod clusters;
+mod counters;
+mod held;
+mod look;
+mod marker;
+mod pick;
+mod pool;
+mod resume;
+mod settle;
+mod take;
+mod tried;
+mod unused;
+mod want;
+
+use std::time::{Duration, Instant};
+
+use super::key::{NumberKey, Paths};
+use super::notes::{Note, Notes};
+use super::rules::{self, Reach, Seen};
+use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use counters::HeldCounter;
+use held::Held;
+use marker::{Granted, Known, Noticed};
+use snowbank_core::clock::{self, Reading};
+use snowbank_id::layout::UnixMicros;
+
+pub use counters::Ranged;
+pub(super) use marker::instant_of;
+pub use pool::{Count, Counted, Pool};
+pub use tried::Tried;
+pub use want::{JoinError, Taken, Want};
+
+/// The most tries of one write that is refused, because another write of ours came first or the marker has changed. Each such
+/// refusal needs a lost answer before it, or an event of the whole fleet.
+const TRIES_MAX: usize = 5;
+
+/// A daemon of a fleet. Its coordinator is a box of any kind, or in tests a simulated one, which can be cloned.
+#[derive(Clone)]
+pub struct Member<C> {
+    coordinator: C,
+    paths: Paths,
+    /// The identity of the state that the numbers belong to.
+    state: String,
+    /// The daemon's name for people.
+    holder: String,
+    notes: Notes,
+    /// Draws the identity of a write: never the same twice, not even in two copies of this process's memory.
+    draw: fn() -> String,
+    sources: Vec<Held>,
+    /// The tries of this process to take numbers.
+    tried: Tried,
+    /// The shared counters.
+    counters: Vec<HeldCounter>,
+    /// True once the endpoints need no comparison: each new connection shows its cluster.
+    are_compared: bool,
+    /// The marker, as it was last read. Every write of a number's key expects it.
+    marker: Option<Known>,
+    /// The longest horizon that a marker had. One that was restored may have forgotten it.
+    longest_horizon: Duration,
+    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet, and no number taken.
+    polled: Option<Polled>,
+}
+
+/// The names by which a daemon is known in its fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The fleet's name.
+    pub fleet: &'a str,
+    /// The identity of the daemon's state, to which its numbers belong.
+    pub state: &'a str,
+    /// The daemon's name for people.
+    pub holder: &'a str,
+}
+
+/// The end of a poll, or the beginning of one that has no answer.
+#[derive(Clone, Copy, Debug)]
+struct Polled {
+    at: Instant,
+    clocks: Clocks,
+    is_answered: bool,
+}
+
+/// The clocks at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Clocks {
+    /// The wall clock, as far as it is believed.
+    pub wall: UnixMicros,
+    /// The difference of the clocks as they were read, in microseconds.
+    pub wall_minus_boot_us: i64,
+}
+
+impl Clocks {
+    /// Returns the clocks of a reading, with the wall clock as it is believed.
+    pub fn at(wall: UnixMicros, reading: Reading) -> Clocks {
+        Clocks { wall, wall_minus_boot_us: reading.offset_us() }
+    }
+
+    /// Returns the clocks after this time, if they do not jump.
+    fn after(self, passed: Duration) -> Clocks {
+        Clocks { wall: UnixMicros(self.wall.0.saturating_add(clock::micros(passed))), ..self }
+    }
+}
+
+/// A bound to write for the source of this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The source's index.
+    pub source: usize,
+    /// The ID bound.
+    pub id_bound: u64,
+}
+
+/// The end of a call that needed the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// The keys are this daemon's, and what had to be written is written.
+    Done,
+    /// Nothing is known of the outcome.
+    NoAnswer(NoAnswer),
+    /// A number is lost, for this reason.
+    Lost(String),
+}
+
+/// Why a call ends early: the coordinator did not answer, or a number or a counter is lost.
+enum Stop {
+    NoAnswer(NoAnswer),
+    Lost(String),
+    /// A number is lost because the coordinator went back. The floor was raised, unless that had no answer.
+    WentBack(String),
+    /// A key has a value that Snowbank did not write.
+    Unusable(String),
+}
+
+impl From<NoAnswer> for Stop {
+    /// In another cluster, other daemons may have the numbers, and its answers about this daemon's keys mean nothing.
+    fn from(answer: NoAnswer) -> Self {
+        match answer.is_foreign {
+            true => Stop::Lost(answer.reason),
+            false => Stop::NoAnswer(answer),
+        }
+    }
+}
+
+impl From<Result<(), Stop>> for Raised {
+    fn from(result: Result<(), Stop>) -> Self {
+        match result {
+            Ok(()) => Raised::Done,
+            Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
+            Err(Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Unusable(reason)) => Raised::Lost(reason),
+        }
+    }
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
+    pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
+        let paths = Paths::of(names.fleet);
+        let (state, holder) = (names.state.to_owned(), names.holder.to_owned());
+        let (sources, tried, counters, are_compared, marker, longest_horizon, polled) = Default::default();
+        Member {
+            coordinator,
+            paths,
+            state,
+            holder,
+            notes,
+            draw,
+            sources,
+            tried,
+            counters,
+            are_compared,
+            marker,
+            longest_horizon,
+            polled,
+        }
+    }
+
+    /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
+    pub fn hurry(&mut self) {
+        self.coordinator.as_mut().hurry();
+    }
+
+    /// Returns the notes of its writes, as they are durable.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
+    /// Returns bounds with the sources' indices in this member instead of those in the daemon.
+    fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
+        let place = |index| self.sources.iter().position(|held| held.index == index);
+        let placed =
+            bounds.iter().map(|bound| Bound { source: place(bound.source).unwrap_or(usize::MAX), ..*bound });
+        placed.collect()
+    }
+
+    /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
+    /// so that of two copies of this process's memory only one finds its own.
+    pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
+        let mut bounds = self.placed(bounds);
+        for bound in &mut bounds {
+            let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            // A source that had to wait may have taken its numbers with a higher bound than the one that was asked for
+            // meanwhile. A start without the coordinator continues up to that bound, so no key may sink below it.
+            bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
+            if held.trying.is_none() || held.generation != generation {
+                if held.generation != generation {
+                    // A snapshot may have been restored: another copy may continue under the same ceiling.
+                    held.covered = 0;
+                }
+                held.generation = generation;
+                self.draw_write(bound.source);
+            }
+        }
+        let passed = self.passed(clocks);
+        for bound in &passed {
+            self.sources[bound.source].is_unsettled = true;
+        }
+        let raised = bounds
+            .iter()
+            .try_for_each(|&bound| self.write(bound, false, clocks))
+            .and_then(|()| self.settle_again(&passed, clocks));
+        self.ended(raised)
+    }
+
+    /// Returns the end of a call. A daemon that has lost a number ends, and the next start must ask.
+    fn ended(&mut self, result: Result<(), Stop>) -> Raised {
+        if matches!(result, Err(Stop::Lost(_) | Stop::WentBack(_) | Stop::Unusable(_))) {
+            self.forget_ceilings();
+        }
+        Raised::from(result)
+    }
+
+    /// Takes groups of numbers, each with a bound. Returns for each group whether the coordinator holds the bound at all
+    /// keys of the group. All are false for a source that went on without asking.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    pub fn holds(&mut self, source: usize, stretches: &[(Vec<u64>, u64)]) -> Result<Vec<bool>, NoAnswer> {
+        let held = self.sources.iter().find(|held| held.index == source && held.is_claimed);
+        let Some(place) = held.map(|held| held.place) else {
+            return Ok(vec![false; stretches.len()]);
+        };
+        let key = |&number| self.paths.number(place, number);
+        let keys: Vec<String> = stretches.iter().flat_map(|(numbers, _)| numbers).map(key).collect();
+        let mut found = self.coordinator.as_mut().read(&keys)?.into_iter();
+        let mut is_held = |id_bound| {
+            let key = found.next().flatten().and_then(|text| NumberKey::parse(&text).ok());
+            rules::holds(key.as_ref(), id_bound)
+        };
+        // No short cut: each group uses up all its keys.
+        let all = |(numbers, id_bound): &(Vec<u64>, u64)| {
+            numbers.iter().fold(true, |held, _| is_held(*id_bound) && held)
+        };
+        Ok(stretches.iter().map(all).collect())
+    }
+
+    /// Checks by a swap, before a release, that the coordinator answers and that the numbers are still this daemon's.
+    ///
+    /// A release whose answer is lost may have been done, and another daemon may have the number by then. So the next start
+    /// must ask, however long the coordinator is away. That is why a release is only tried at a coordinator that answers.
+    pub fn confirm(&mut self, clocks: Clocks) -> Raised {
+        let mut confirmed = Ok(());
+        for source in 0..self.sources.len() {
+            confirmed = confirmed
+                .and_then(|()| self.read_unread(source, clocks))
+                .and_then(|()| self.compare(source, clocks));
+        }
+        self.ended(confirmed)
+    }
+
+    /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must
+    /// have that bound already. The notes drop the higher bound first.
+    ///
+    /// # Errors
+    /// This state keeps the numbers until their bounds have passed.
+    pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
+        for Bound { source, id_bound } in self.placed(bounds) {
+            let Some(held) = self.sources.get_mut(source) else { continue };
+            (held.covered, held.is_returned) = (0, true);
+            let bound = Bound { source, id_bound: id_bound.max(held.floor) };
+            for (_, holding) in &mut held.numbers {
+                holding.lower(bound.id_bound);
+            }
+            self.draw_write(source);
+            self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
+            match Raised::from(self.write(bound, true, clocks)) {
+                Raised::Done => {}
+                Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => return Err(reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases numbers that were just taken, and under which nothing was handed out since. One that goes on in its term is
+    /// kept, because only this state can use it before its bound.
+    ///
+    /// # Errors
+    /// This state keeps the numbers until their bounds have passed.
+    pub fn give_back(&mut self, taken: &[Option<Taken>], clocks: Clocks) -> Result<(), String> {
+        let mut bounds = Vec::new();
+        for (source, taken) in taken.iter().enumerate() {
+            if let Some(taken) = taken.as_ref().filter(|taken| !taken.is_same_term) {
+                bounds.push(Bound { source, id_bound: taken.unused_from });
+            }
+        }
+        self.release(&bounds, clocks)
+    }
+
+    /// Reads the keys of a source that were not read yet.
+    fn read_unread(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+        self.check_marker(source, clocks)?;
+        let Some(held) = self.sources.get(source) else { return Ok(()) };
+        let numbers = held.numbers.iter().enumerate();
+        let unread: Vec<usize> =
+            numbers.filter(|(_, (_, holding))| holding.text().is_none()).map(|(at, _)| at).collect();
+        if unread.is_empty() {
+            return Ok(());
+        }
+        let key = |&at: &usize| self.paths.number(held.place, held.numbers[at].0);
+        let keys: Vec<String> = unread.iter().map(key).collect();
+        let found = self.coordinator.as_mut().read(&keys)?;
+        for (at, text) in unread.into_iter().zip(found) {
+            self.see(source, at, text.as_deref(), clocks)?;
+        }
+        Ok(())
+    }
+
+    /// Takes an answer about a number's key, and returns its value. If the number is lost, the other keys may show that the
+    /// coordinator went back, which must be noticed before the daemon ends.
+    fn see(
+        &mut self,
+        source: usize,
+        at: usize,
+        text: Option<&str>,
+        clocks: Clocks,
+    ) -> Result<NumberKey, Stop> {
+        match self.see_one(source, at, text, clocks) {
+            Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll(clocks) {
+                Err(Stop::WentBack(reason)) => Err(Stop::WentBack(reason)),
+                _ => Err(stop),
+            },
+            seen => seen,
+        }
+    }
+
+    /// Takes an answer about a number's key, and returns its value.
+    fn see_one(
+        &mut self,
+        source: usize,
+        at: usize,
+        text: Option<&str>,
+        clocks: Clocks,
+    ) -> Result<NumberKey, Stop> {
+        let key = text.map(NumberKey::parse).transpose();
+        // A value that cannot be read is a loss, which its number's holding reports.
+        if let Ok(Some(key)) = &key {
+            self.check_bound(source, at, key, clocks)?;
+        }
+        let held = &mut self.sources[source];
+        match held.numbers[at].1.see(text, &key, &held.term) {
+            Seen::Ours(key) => Ok(*key),
+            Seen::Lost(loss) => Err(Stop::Lost(held.lost(at, &loss, &self.state))),
+            Seen::Older(loss) => {
+                let lost = Stop::WentBack(held.lost(at, &loss, &self.state));
+                let key = self.paths.number(held.place, held.numbers[at].0);
+                let older = Swap::compare(key, text.map(str::to_owned));
+                let granted = Granted::of(held, at);
+                match self.raise_floor(older, &granted, clocks) {
+                    // Without an answer the next start tries again. Going on would leave others without a floor.
+                    Ok(Noticed::WentBack) | Err(_) => Err(lost),
+                    Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(NoAnswer::passing(
+                        "it gave an answer that is older than an earlier one",
+                    ))),
+                }
+            }
+        }
+    }
+
+    /// Checks that a bound was granted to somebody, before anything of it is remembered.
+    fn check_bound(&self, source: usize, at: usize, key: &NumberKey, clocks: Clocks) -> Result<(), Stop> {
+        let held = &self.sources[source];
+        let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
+        let (number, holding) = &held.numbers[at];
+        let own = rules::instant_of(&held.numbering, holding.acknowledged());
+        let from = clocks.wall.max(floor).max(own);
+        let (reach, source) =
+            (Reach { from, horizon: held.horizon, max_ahead: held.max_ahead }, &held.source);
+        rules::check_bound(&held.numbering, key, reach)
+            .map_err(|reason| Stop::Unusable(format!("worker ID {number} of source {source:?}: {reason}")))
+    }
+
+    /// Writes a bound to all keys of a source.
+    fn write(&mut self, bound: Bound, is_release: bool, clocks: Clocks) -> Result<(), Stop> {
+        self.read_unread(bound.source, clocks)?;
+        let Some(held) = self.sources.get(bound.source) else {
+            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
+        };
+        let mut id_bound = u64::MAX;
+        for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
+            id_bound = id_bound.min(self.write_chunk(bound, from, is_release, clocks)?);
+        }
+        let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
+        if is_all && let Some(now) = self.clocks_now() {
+            // A write that is done has compared all keys of the daemon, as a poll does.
+            self.note_polled(now);
+        }
+        let held = &mut self.sources[bound.source];
+        (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
+        held.covered = if is_release { 0 } else { id_bound };
+        held.wall_minus_boot_us = clocks.wall_minus_boot_us;
+        // Without the note a later start needs the coordinator's answer. Nothing else is lost.
+        let _ = self.note(bound.source);
+        Ok(())
+    }
+
+    /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns the bound that they have
+    /// then: only a release lowers a bound that is found meanwhile.
+    fn write_chunk(
+        &mut self,
+        mut bound: Bound,
+        from: usize,
+        is_release: bool,
+        clocks: Clocks,
+    ) -> Result<u64, Stop> {
+        for _ in 0..TRIES_MAX {
+            if !is_release {
+                self.poll_if_due()?;
+            }
+            let marker = self.known_marker()?.text.clone();
+            let held = &self.sources[bound.source];
+            let write = held.trying.clone().unwrap_or_default();
+            let key = NumberKey { write, ..self.value(held, bound.id_bound, is_release) };
+            let text = key.text();
+            let held = &mut self.sources[bound.source];
+            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker))];
+            for (number, holding) in held.numbers[from..].iter_mut().take(SWAPS_MAX) {
+                holding.try_write(&key.write);
+                let name = self.paths.number(held.place, *number);
+                swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
+            }
+            // Noted before it is tried, so that a start recognises it. Without the note, a start must wait until the bound
+            // has passed.
+            let _ = self.note(bound.source);
+            match self.coordinator.as_mut().swap(&swaps)? {
+                Swapped::Done => {
+                    let numbers = self.sources[bound.source].numbers[from..].iter_mut().take(SWAPS_MAX);
+                    numbers.for_each(|(_, holding)| holding.written(&text, &key));
+                    return Ok(bound.id_bound);
+                }
+                Swapped::Refused(found) => {
+                    let mut found = found.into_iter();
+                    self.see_marker(bound.source, found.next().flatten())?;
+                    if !is_release {
+                        self.check_passed(bound.source, clocks)?;
+                    }
+                    let (mut is_done, mut highest) = (true, 0);
+                    for (at, text) in (from..).zip(found) {
+                        let seen = self.see(bound.source, at, text.as_deref(), clocks)?;
+                        is_done &= seen.write == key.write && seen.id_bound == bound.id_bound;
+                        highest = highest.max(seen.id_bound);
+                    }
+                    if is_done {
+                        // It was done before: its answer was lost.
+                        return Ok(bound.id_bound);
+                    }
+                    if !is_release {
+                        bound.id_bound = bound.id_bound.max(highest);
+                    }
+                }
+            }
+        }
+        Err(Stop::NoAnswer(NoAnswer::passing("the key changes with each answer")))
+    }
+
+    /// Returns the value of a source's keys with a bound, without the identity of its write.
+    fn value(&self, held: &Held, id_bound: u64, is_release: bool) -> NumberKey {
+        NumberKey {
+            term: held.term.clone(),
+            id_bound,
+            from: held.floor,
+            horizon_ms: u64::try_from(held.horizon.as_millis()).unwrap_or(u64::MAX),
+            released: is_release,
+            ..NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s)
+        }
+    }
+
+    fn note(&mut self, source: usize) -> std::io::Result<()> {
+        let Some(held) = self.sources.get(source) else { return Ok(()) };
+        self.notes.set(held.note());
+        self.notes.save()
+    }
+}
+
+#[cfg(test)]
+mod noticed;
+#[cfg(test)]
+mod replaced;
+#[cfg(test)]
+mod resumed;
+#[cfg(test)]
+mod search;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod went_back;

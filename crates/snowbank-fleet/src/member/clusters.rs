@@ -1,0 +1,52 @@
+//! The comparison of the endpoints: all must be of one cluster, because daemons at two clusters could have the same number.
+
+use super::Member;
+use super::want::JoinError;
+use crate::{Cluster, Coordinator, KeyError, Marker};
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Checks that all endpoints that answer have the same marker, or none, unless they were compared before. Two clusters that
+    /// were prepared have markers with different identities.
+    ///
+    /// # Errors
+    /// Two endpoints differ.
+    pub(super) fn compare_endpoints(&mut self) -> Result<(), JoinError> {
+        if !self.are_compared {
+            let key = self.paths.marker();
+            self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
+        }
+        Ok(())
+    }
+
+    /// Uses only connections to this cluster from now on. So the endpoints need no further comparison.
+    pub(super) fn stay_in(&mut self, cluster: Cluster) {
+        self.coordinator.as_mut().stay_in(cluster);
+        self.are_compared = true;
+    }
+
+    /// Checks that all endpoints that answer have the same identity in the value of a key, or no value. One that cannot be
+    /// read is an identity of its own.
+    ///
+    /// # Errors
+    /// Two endpoints differ, in words.
+    pub(super) fn compare_at(
+        &mut self,
+        key: &str,
+        identity: impl Fn(&str) -> Result<String, KeyError>,
+    ) -> Result<(), String> {
+        let of = |text: &String| identity(text).unwrap_or_else(|_| text.clone());
+        let found = self.coordinator.as_mut().read_at_each(key);
+        let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
+        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+        let words = |(endpoint, found): &(&String, Option<String>)| match found {
+            Some(_) => format!("a value at {endpoint}"),
+            None => format!("none at {endpoint}"),
+        };
+        Err(format!(
+            "the endpoints are of two clusters: found {} and {} (key {key}), allowed: members of one cluster; correct \
+             fleet.endpoints",
+            words(&pair[0]),
+            words(&pair[1])
+        ))
+    }
+}

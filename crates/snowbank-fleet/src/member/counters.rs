@@ -1,0 +1,155 @@
+//! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the keys.
+
+use super::{Member, Stop};
+use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
+use crate::{Cluster, Coordinator, NoAnswer, Swap, Swapped};
+use snowbank_id::numbering::Numbering;
+
+/// The most tries to take one range, each after another daemon was faster.
+const TRIES_MAX: usize = 100;
+
+/// A shared counter of a daemon.
+#[derive(Clone, Debug)]
+pub(super) struct HeldCounter {
+    /// The source's index in the daemon.
+    index: usize,
+    source: String,
+    key: String,
+    counter: Counter,
+}
+
+/// The end of a request for a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ranged {
+    /// The numbers are this daemon's.
+    Taken(NumberRange),
+    /// Nothing is known of the outcome.
+    NoAnswer(NoAnswer),
+    /// The counter cannot go on, for this reason.
+    Lost(String),
+    /// The key has a value that Snowbank did not write. Somebody may put it right.
+    Unusable(String),
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
+    pub fn add_counter(&mut self, index: usize, source: &str, numbering: &Numbering, floor: u64) {
+        let (key, counter) = (self.paths.counter(source), Counter::new(numbering.clone(), floor));
+        self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
+    }
+
+    /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
+    pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
+        let taken = self.try_take_range(index, count, generation);
+        if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
+            // If the coordinator went back, the numbers show it. That must be noticed before the daemon ends.
+            let _ = self.poll_again();
+        }
+        if !matches!(taken, Ok(_) | Err(Stop::NoAnswer(_))) {
+            self.forget_ceilings();
+        }
+        match taken {
+            Ok(range) => Ranged::Taken(range),
+            Err(Stop::NoAnswer(answer)) => Ranged::NoAnswer(answer),
+            Err(Stop::Lost(reason) | Stop::WentBack(reason)) => Ranged::Lost(reason),
+            Err(Stop::Unusable(reason)) => Ranged::Unusable(reason),
+        }
+    }
+
+    fn try_take_range(&mut self, index: usize, count: u64, generation: u64) -> Result<NumberRange, Stop> {
+        let Some(at) = self.counters.iter().position(|held| held.index == index) else {
+            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
+        };
+        let key = self.counters[at].key.clone();
+        self.compare_counters(at)?;
+        let mut found = self.read_key(&key)?;
+        if let Some(Ok(cluster)) = found.as_ref().map(|text| Cluster::of(&key, text, CounterKey::identity_in))
+        {
+            self.stay_in(cluster);
+        }
+        for _ in 0..TRIES_MAX {
+            self.poll_if_due()?;
+            let swap = match self.step(at, found.as_ref(), count, generation)? {
+                Step::Ours(range) => return Ok(range),
+                Step::Verify => {
+                    found = self.verify(at, found)?;
+                    continue;
+                }
+                Step::Write(claim) => {
+                    let text = self.counters[at].counter.text(&claim, &self.holder);
+                    Swap::write(key.clone(), Some(claim.expected), text)
+                }
+            };
+            match self.coordinator.as_mut().swap(&[swap])? {
+                Swapped::Done => {
+                    return self.counters[at]
+                        .counter
+                        .done()
+                        .ok_or_else(|| Stop::NoAnswer(NoAnswer::passing("the range was abandoned")));
+                }
+                Swapped::Refused(now) => found = now.into_iter().next().flatten(),
+            }
+        }
+        Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
+    }
+
+    /// Compares a value that is older than an earlier one with the key. Returns the key's value if it is another one.
+    fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, Stop> {
+        let key = self.counters[at].key.clone();
+        match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {
+            Swapped::Done => {
+                let held = &self.counters[at];
+                Err(held.lost(&held.counter.went_back(&found.unwrap_or_default())))
+            }
+            Swapped::Refused(now) => Ok(now.into_iter().next().flatten()),
+        }
+    }
+
+    /// Checks that all endpoints have the same counter, unless they were compared before.
+    fn compare_counters(&mut self, at: usize) -> Result<(), Stop> {
+        if !self.are_compared {
+            let key = self.counters[at].key.clone();
+            self.compare_at(&key, CounterKey::identity_in)
+                .map_err(|reason| Stop::Lost(self.counters[at].named(&reason)))?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, at: usize, found: Option<&String>, count: u64, generation: u64) -> Result<Step, Stop> {
+        let (held, draw) = (&mut self.counters[at], self.draw);
+        held.counter.step(found, count, generation, draw).map_err(|loss| held.lost(&loss))
+    }
+
+    /// Checks the keys of all shared counters.
+    pub(super) fn look_at_counters(&mut self) -> Result<(), Stop> {
+        if self.counters.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<String> = self.counters.iter().map(|held| held.key.clone()).collect();
+        let found = self.coordinator.as_mut().read(&keys)?;
+        for (at, found) in found.into_iter().enumerate() {
+            let held = &mut self.counters[at];
+            let checked = held.counter.check(found.as_ref()).map_err(|loss| held.lost(&loss))?;
+            if checked.is_none() {
+                self.verify(at, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_key(&mut self, key: &String) -> Result<Option<String>, NoAnswer> {
+        Ok(self.coordinator.as_mut().read(std::slice::from_ref(key))?.into_iter().next().flatten())
+    }
+}
+
+impl HeldCounter {
+    /// Returns the reason why the counter cannot go on, in words.
+    fn lost(&self, loss: &CounterLoss) -> Stop {
+        let reason = self.named(loss);
+        if loss.is_of_others() { Stop::Unusable(reason) } else { Stop::Lost(reason) }
+    }
+
+    fn named(&self, loss: &impl std::fmt::Display) -> String {
+        format!("source {:?} (key {}): {loss}", self.source, self.key)
+    }
+}

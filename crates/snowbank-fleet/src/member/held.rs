@@ -1,0 +1,106 @@
+//! The numbers that a daemon holds for a source.
+
+use std::time::Duration;
+
+use super::Note;
+use crate::rules::{Holding, Loss};
+use snowbank_id::numbering::Numbering;
+
+/// The numbers of one source.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) source: String,
+    /// The source's index in the daemon.
+    pub(super) index: usize,
+    /// Its numbering with these worker IDs, and the ID space.
+    pub(super) numbering: Numbering,
+    pub(super) space: String,
+    /// Its worker IDs, in text form.
+    pub(super) worker_ids: String,
+    /// The place of its ID space in the marker.
+    pub(super) place: usize,
+    pub(super) numbers: Vec<(u64, Holding)>,
+    /// The term of the numbers: [`NumberKey::term`](crate::NumberKey).
+    pub(super) term: String,
+    /// The identity of the marker by which it took them.
+    pub(super) identity: String,
+    /// The distance that the fleet's ceiling is kept ahead.
+    pub(super) horizon: Duration,
+    /// The distance that IDs may be ahead of the wall clock.
+    pub(super) max_ahead: Duration,
+    /// False if this process went on without asking, until it has written the keys.
+    pub(super) is_claimed: bool,
+    /// The instant since which it has them, for people.
+    pub(super) since_unix_s: i64,
+    /// The bound at which the source started. Its keys never go below it.
+    pub(super) floor: u64,
+    /// The bound that may be granted.
+    pub(super) covered: u64,
+    /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
+    pub(super) acknowledged: u64,
+    /// True until the pause after taking the numbers, or after raising a bound that had passed, is over. The notes have no
+    /// ceiling meanwhile.
+    pub(super) is_unsettled: bool,
+    /// True once a release was tried.
+    pub(super) is_returned: bool,
+    /// The difference of the clocks when `covered` was asked for.
+    pub(super) wall_minus_boot_us: i64,
+    /// The write that is being tried, if its outcome is not known.
+    pub(super) trying: Option<String>,
+    /// The number of connections that were opened so far when the last identity of a write was drawn.
+    pub(super) drawn_on: u64,
+    /// The generation of the grants when that write was drawn.
+    pub(super) generation: u64,
+}
+
+impl Held {
+    /// Returns the loss of a number in words, for a daemon with this state.
+    pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
+        let (number, source) = (self.numbers[at].0, &self.source);
+        if let Loss::Taken(key) = loss
+            && key.state == state
+            && !key.released
+        {
+            let holder = &key.holder;
+            return format!(
+                "worker ID {number} of source {source:?}: another copy of this daemon or of its state has written its \
+                 key ({holder})"
+            );
+        }
+        format!("worker ID {number} of source {source:?}: {loss}")
+    }
+
+    /// Returns the writes that may be the last of one of its keys.
+    fn writes(&self) -> Vec<String> {
+        let mut writes: Vec<String> = Vec::new();
+        for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {
+            if !writes.contains(write) {
+                writes.push(write.clone());
+            }
+        }
+        writes
+    }
+
+    /// Returns the highest bound that the coordinator had acknowledged for all of its numbers.
+    pub(super) fn lowest_acknowledged(&self) -> u64 {
+        self.numbers.iter().map(|(_, holding)| holding.acknowledged()).min().unwrap_or(0)
+    }
+
+    pub(super) fn note(&self) -> Note {
+        Note {
+            source: self.source.clone(),
+            space: self.space.clone(),
+            place: self.place,
+            worker_ids: self.worker_ids.clone(),
+            numbers: self.numbers.iter().map(|(number, _)| *number).collect(),
+            writes: self.writes(),
+            term: self.term.clone(),
+            identity: self.identity.clone(),
+            acknowledged: self.lowest_acknowledged(),
+            floor: self.floor,
+            covered: if self.is_unsettled { 0 } else { self.covered },
+            is_held: !self.is_unsettled && !self.is_returned,
+            wall_minus_boot_us: self.wall_minus_boot_us,
+        }
+    }
+}

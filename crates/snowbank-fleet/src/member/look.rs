@@ -1,0 +1,123 @@
+//! A *look* checks a daemon's keys, and writes those that need it. Its first part, the *poll*, reads the keys. It is also made
+//! between the steps of other jobs whenever it is due, so that none of them delays it (`fleet::notice`).
+//!
+//! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Two copies of
+//! one memory cannot share a connection, so at least one connects again, also if nothing shows that the machine was restored.
+//! Both know the key's last write as their own until one of them writes. That write is foreign to the other one, which ends
+//! at its next look. A write whose identity was drawn before the connection does not count, because both copies may try it,
+//! and both find it as their own.
+//!
+//! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look tries it again under the
+//! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
+//! keys are read before one is written, so a failed write hides no loss.
+
+use std::time::Duration;
+
+use super::{Bound, Clocks, Member, Polled, Raised, Stop};
+use crate::Coordinator;
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Checks that all keys are this daemon's, and writes those that need it.
+    pub fn look(&mut self, clocks: Clocks) -> Raised {
+        let looked = self
+            .poll(clocks)
+            .and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found, clocks)));
+        self.ended(looked)
+    }
+
+    /// Returns the time until a poll is due. The first one is the keeper's first look, or a write that took numbers. If that look
+    /// has no answer, a poll is due at once, because nobody knows how old the coordinator is that answers next.
+    pub(super) fn poll_due_in(&mut self) -> Duration {
+        let now = self.coordinator.as_mut().now();
+        match self.polled {
+            None => self.poll_period(),
+            Some(Polled { is_answered: false, .. }) => Duration::ZERO,
+            Some(last) => self.poll_period().saturating_sub(now.duration_since(last.at)),
+        }
+    }
+
+    /// Returns the clocks, if they have not jumped since the last poll. `None`: there was none.
+    pub(super) fn clocks_now(&mut self) -> Option<Clocks> {
+        let now = self.coordinator.as_mut().now();
+        self.polled.map(|last| last.clocks.after(now.duration_since(last.at)))
+    }
+
+    /// Notes that all keys were compared, and that the clocks are at these now.
+    pub(super) fn note_polled(&mut self, clocks: Clocks) {
+        self.polled = Some(Polled { at: self.coordinator.as_mut().now(), clocks, is_answered: true });
+    }
+
+    /// Polls if it is time. Called before each step of at most two answers.
+    pub(super) fn poll_if_due(&mut self) -> Result<(), Stop> {
+        if self.poll_due_in().is_zero() { self.poll_again() } else { Ok(()) }
+    }
+
+    /// Polls, unless the keeper's first look is still to come.
+    pub(super) fn poll_again(&mut self) -> Result<(), Stop> {
+        let Some(now) = self.clocks_now() else { return Ok(()) };
+        self.poll(now).map(drop)
+    }
+
+    /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
+    pub(super) fn poll(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
+        let began = self.coordinator.as_mut().now();
+        if self.polled.is_none_or(|last| !last.is_answered) {
+            self.polled = Some(Polled { at: began, clocks, is_answered: false });
+        }
+        for source in 0..self.sources.len() {
+            self.check_marker(source, clocks)?;
+        }
+        let mut keys = vec![self.paths.marker()];
+        for held in &self.sources {
+            keys.extend(held.numbers.iter().map(|(number, _)| self.paths.number(held.place, *number)));
+        }
+        // Shared counters alone need neither the marker nor a key here.
+        let found =
+            if self.sources.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
+        let passed = self.coordinator.as_mut().now().duration_since(began);
+        self.note_polled(clocks.after(passed));
+        let mut found = found.into_iter();
+        self.learn_horizon(found.next().flatten().as_deref());
+        let (mut due, mut lost) = (Vec::new(), None);
+        for source in 0..self.sources.len() {
+            let mut id_bound = 0;
+            for at in 0..self.sources[source].numbers.len() {
+                match self.see_one(source, at, found.next().flatten().as_deref(), clocks) {
+                    Ok(key) => id_bound = key.id_bound.max(id_bound),
+                    // The next keys may show that the coordinator went back.
+                    Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => lost = lost.or(Some(stop)),
+                    Err(stop) => return Err(stop),
+                }
+            }
+            let held = &self.sources[source];
+            if !held.is_claimed || held.drawn_on != self.coordinator.as_mut().connections() {
+                due.push(Bound { source, id_bound });
+            }
+        }
+        if let Some(stop) = lost {
+            return Err(stop);
+        }
+        self.look_at_counters()?;
+        Ok(due)
+    }
+
+    /// Writes the keys of a source with the bound that they have. The write has a new identity, unless an earlier one is
+    /// still being tried. No bound sinks.
+    fn write_again(&mut self, found: Bound, clocks: Clocks) -> Result<(), Stop> {
+        if self.sources[found.source].trying.is_none() {
+            self.draw_write(found.source);
+        }
+        let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
+        self.write(Bound { id_bound, ..found }, false, clocks)
+    }
+
+    /// Draws the identity of the next write of a source.
+    pub(super) fn draw_write(&mut self, source: usize) {
+        let drawn = (Some((self.draw)()), self.coordinator.as_mut().connections());
+        let held = &mut self.sources[source];
+        (held.trying, held.drawn_on) = drawn;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,312 @@
+//! The fleet's marker: its ID spaces, and the floor below which nobody starts under a number that it does not hold.
+//!
+//! Every write of a number's key by a daemon compares the marker, and is done only if the writer knows
+//! its newest value. So once the floor is raised, no number changes hands below it, and once an ID
+//! space is replaced, no daemon starts in it.
+
+use std::time::Duration;
+
+use super::held::Held;
+use super::take::not_taken;
+use super::want::{JoinError, Want};
+use super::{Bound, Clocks, Member, NoAnswer, Note, Stop};
+use crate::notice::shortest_horizon;
+use crate::rules;
+use crate::{Cluster, Coordinator, Marker, POLL_PERIOD_MAX, POLL_PERIOD_MIN, Swap, Swapped};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+/// The most tries to write the marker, each after another change of it.
+const TRIES_MAX: usize = 10;
+
+/// The marker as it was last read.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) text: String,
+    pub(super) marker: Marker,
+}
+
+/// The grant of a daemon under a number whose key went back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    /// The instant of the highest bound that was acknowledged.
+    pub(super) until: UnixMicros,
+    /// The daemon's horizon.
+    pub(super) horizon: Duration,
+    /// The distance that its IDs may be ahead of its clock.
+    pub(super) max_ahead: Duration,
+}
+
+impl Granted {
+    pub(super) fn of(held: &Held, at: usize) -> Granted {
+        let until = rules::instant_of(&held.numbering, held.numbers[at].1.acknowledged());
+        Granted { until, horizon: held.horizon, max_ahead: held.max_ahead }
+    }
+
+    /// Returns the grant that a start finds in its note.
+    pub(super) fn noted(note: &Note, want: Want<'_>) -> Granted {
+        let until = instant_of(want.layout, note.acknowledged);
+        Granted { until, horizon: want.horizon, max_ahead: want.max_ahead }
+    }
+}
+
+/// The meaning of a bound that is lower than an acknowledged one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noticed {
+    /// The coordinator went back. The floor is above all that it has forgotten.
+    WentBack,
+    /// The answer was old. The key has another value now.
+    OldAnswer,
+}
+
+/// Returns the instant at which the clock is past all IDs of a layout below a bound, whatever their worker IDs.
+pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
+    numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
+}
+
+/// Returns the reason after the last try.
+pub(super) fn marker_changes() -> NoAnswer {
+    NoAnswer::passing("the fleet's marker changes with each answer")
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Checks that the fleet's marker has an ID space, and returns its place.
+    ///
+    /// # Errors
+    /// There is no marker, it has other spaces, or the endpoints are of two clusters.
+    pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
+        let key = self.paths.marker();
+        // First, because it connects to an endpoint that answers.
+        self.compare_endpoints()?;
+        let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let unreadable = |error| JoinError::Unreadable(format!("key {key}: {error}"));
+        if let Some(text) = &found {
+            self.stay_in(Cluster::of(&key, text, Marker::identity_in).map_err(unreadable)?);
+        }
+        self.know_marker(found)?;
+        self.check_space(space)
+    }
+
+    /// Takes the marker's value.
+    fn know_marker(&mut self, found: Option<String>) -> Result<(), JoinError> {
+        let key = self.paths.marker();
+        let Some(text) = found else {
+            return Err(JoinError::Refused(format!(
+                "the coordinator has no fleet of this name (key {key}): if it is new, run `snowbank fleet init --new`; if \
+                 it lost its data, stop all daemons of the fleet first, and see docs/fleet.md"
+            )));
+        };
+        let marker =
+            Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
+        self.longest_horizon = self.longest_horizon.max(marker.horizon());
+        self.marker = Some(Known { text, marker });
+        Ok(())
+    }
+
+    /// Checks that the known marker has an ID space that daemons may use. Returns its place.
+    pub(super) fn check_space(&self, space: &str) -> Result<usize, JoinError> {
+        let key = self.paths.marker();
+        let Known { marker, .. } = self.known_marker()?;
+        let Some(place) = marker.place_of(space) else {
+            return Err(JoinError::Refused(format!(
+                "the fleet has other ID spaces (key {key}): found {space}, allowed: {}; correct the layout, or choose \
+                 another fleet.name",
+                marker.shown()
+            )));
+        };
+        if let Some(rival) = marker.rival_of(space) {
+            return Err(JoinError::Refused(format!(
+                "the fleet has two ID spaces that can make the same IDs (key {key}): {space} and {rival}, allowed: one of \
+                 them; stop the daemons of the other one, and run `snowbank fleet init --add` with this configuration"
+            )));
+        }
+        Ok(place)
+    }
+
+    /// Returns the place of the ID space of a source that is about to take numbers. Records its horizon in the marker first.
+    pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
+        self.place_of(&want.space())?;
+        let marker = &self.known_marker()?.marker;
+        // A floor after a loss is two horizons ahead at most.
+        let latest = rules::latest(want.clocks.wall, rules::HORIZON_MAX, rules::HORIZON_MAX);
+        if marker.floor() > latest {
+            return Err(JoinError::Unreadable(format!(
+                "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
+                 right; or, if the clock of another daemon was wrong and no later IDs were handed out, run `snowbank fleet \
+                 init --above INSTANT --lower`, with an instant that no ID has reached",
+                self.paths.marker(),
+                marker.floor().rfc3339(0),
+                latest.rfc3339(0)
+            )));
+        }
+        self.record_horizon(want.horizon)?;
+        self.check_space(&want.space())
+    }
+
+    /// Records a horizon in the marker, and waits until the other daemons have polled that: whoever raises the floor counts
+    /// with the longest horizon, also if a restored marker has forgotten it. So no write may be by a horizon that is not
+    /// recorded.
+    pub(super) fn record_horizon(&mut self, horizon: Duration) -> Result<(), JoinError> {
+        self.check_horizon(horizon)?;
+        for _ in 0..TRIES_MAX {
+            let Known { text, mut marker } = self.known_marker()?.clone();
+            if !marker.lengthen_horizon(horizon) {
+                return Ok(());
+            }
+            marker.write = (self.draw)();
+            let key = self.paths.marker();
+            let swap = Swap::write(key.clone(), Some(text), marker.text());
+            match self.coordinator.as_mut().swap(&[swap])? {
+                Swapped::Done => {
+                    self.know_marker(Some(marker.text()))?;
+                    return self.pause_and_poll(horizon).map_err(not_taken);
+                }
+                // Another daemon was faster. It may have recorded a longer one.
+                Swapped::Refused(_) => {
+                    let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?;
+                    self.know_marker(found.into_iter().next().flatten())?;
+                }
+            }
+        }
+        Err(JoinError::NoAnswer(marker_changes()))
+    }
+
+    /// Learns the longest horizon from the marker as a poll found it. What else changed is met by the next write.
+    pub(super) fn learn_horizon(&mut self, found: Option<&str>) {
+        let Some(Ok(found)) = found.map(Marker::parse) else { return };
+        if self.marker.as_ref().is_some_and(|known| known.marker.identity == found.identity) {
+            self.longest_horizon = self.longest_horizon.max(found.horizon());
+        }
+    }
+
+    /// Checks that a horizon leaves time for the pause of a start.
+    fn check_horizon(&self, horizon: Duration) -> Result<(), JoinError> {
+        let period = self.poll_period();
+        let shortest = shortest_horizon(period);
+        if horizon >= shortest {
+            return Ok(());
+        }
+        Err(JoinError::Refused(format!(
+            "found fleet.horizon {horizon:?}, allowed: {shortest:?} or more, because this fleet was prepared for longer \
+             horizons: its daemons poll the coordinator every {period:?}, and a start waits for them; give a longer \
+             fleet.horizon, or prepare a fleet of another name with this one"
+        )))
+    }
+
+    /// Returns the time between two polls.
+    pub fn poll_period(&self) -> Duration {
+        match &self.marker {
+            Some(known) => known.marker.poll_period(),
+            // Nobody's numbers depend on the polls of shared counters alone.
+            None if self.sources.is_empty() => POLL_PERIOD_MAX,
+            None => POLL_PERIOD_MIN,
+        }
+    }
+
+    /// Returns the marker as it was last read.
+    pub(super) fn known_marker(&self) -> Result<&Known, NoAnswer> {
+        self.marker.as_ref().ok_or_else(|| NoAnswer::passing("the fleet's marker was not read yet"))
+    }
+
+    /// Takes the marker from a refused write of a source's keys.
+    pub(super) fn see_marker(&mut self, source: usize, found: Option<String>) -> Result<(), Stop> {
+        let before = self.known_marker()?.clone();
+        if found.as_ref() == Some(&before.text) {
+            return Ok(());
+        }
+        let lost = |error: JoinError| Stop::Lost(error.to_string());
+        self.know_marker(found).map_err(lost)?;
+        let held = &self.sources[source];
+        let (space, noted) = (held.space.clone(), held.place);
+        let place = self.check_space(&space).map_err(lost)?;
+        let Known { marker, .. } = self.known_marker()?;
+        if marker.identity != before.marker.identity || place != noted {
+            return Err(Stop::Lost(format!("the fleet was prepared again, with the ID space {space}")));
+        }
+        Ok(())
+    }
+
+    /// Returns the bounds of sources that have passed, so that their numbers count as abandoned. Those that were raised since
+    /// count until the pause after that is over.
+    pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
+        let mut passed = Vec::new();
+        for (source, held) in self.sources.iter().enumerate() {
+            let have_passed = (0..held.numbers.len())
+                .any(|at| rules::may_be_abandoned(Granted::of(held, at).until, clocks.wall, held.max_ahead));
+            if held.is_unsettled || have_passed {
+                passed.push(Bound { source, id_bound: held.lowest_acknowledged() });
+            }
+        }
+        passed
+    }
+
+    /// Checks the floor for a source whose bound has passed.
+    pub(super) fn check_passed(&self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+        let passed = self.passed(clocks);
+        passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
+    }
+
+    /// Checks that a bound that has passed is above the floor. If it is not, the coordinator went back, and others may have had
+    /// the number in the history that is gone. So the source must start above the floor, as with a number of another.
+    pub(super) fn check_floor(&self, passed: Bound) -> Result<(), Stop> {
+        let floor =
+            rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
+        if passed.id_bound < floor {
+            return Err(Stop::Lost(String::from(
+                "its ceiling had passed, and the fleet's floor is above it now",
+            )));
+        }
+        Ok(())
+    }
+
+    /// Raises the fleet's floor above all that a coordinator has forgotten that went back, unless the key has another value
+    /// than the old one by now.
+    ///
+    /// Whoever notices does this before anything else: another daemon may be about to take a number whose holder was
+    /// granted more than its key shows.
+    pub(super) fn raise_floor(
+        &mut self,
+        older: Swap,
+        granted: &Granted,
+        clocks: Clocks,
+    ) -> Result<Noticed, Stop> {
+        for _ in 0..TRIES_MAX {
+            let Known { text, mut marker } = self.known_marker()?.clone();
+            let longest = granted.horizon.max(self.longest_horizon);
+            marker.lengthen_horizon(longest);
+            marker.raise_floor(rules::floor_after_loss(
+                clocks.wall,
+                granted.until,
+                longest,
+                granted.max_ahead,
+            ));
+            marker.write = (self.draw)();
+            let raised = marker.text();
+            let swaps = [Swap::write(self.paths.marker(), Some(text.clone()), raised.clone()), older.clone()];
+            match self.coordinator.as_mut().swap(&swaps)? {
+                Swapped::Done => {
+                    self.marker = Some(Known { text: raised, marker });
+                    return Ok(Noticed::WentBack);
+                }
+                Swapped::Refused(found) => {
+                    let [now, key] = <[Option<String>; 2]>::try_from(found).unwrap_or_default();
+                    if now.as_ref() == Some(&raised) {
+                        // It was done before: its answer was lost.
+                        self.marker = Some(Known { text: raised, marker });
+                        return Ok(Noticed::WentBack);
+                    }
+                    if now == Some(text) && key != older.expected {
+                        return Ok(Noticed::OldAnswer);
+                    }
+                    let before = marker.identity;
+                    self.know_marker(now).map_err(|error| Stop::Lost(error.to_string()))?;
+                    if self.known_marker()?.marker.identity != before {
+                        return Err(Stop::Lost(String::from("the fleet was prepared again")));
+                    }
+                }
+            }
+        }
+        Err(Stop::NoAnswer(marker_changes()))
+    }
+}

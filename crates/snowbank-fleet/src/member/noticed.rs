@@ -1,0 +1,373 @@
+//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever it does there. The restore comes at
+//! every moment of each job.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use super::tests::{HORIZON, WALL, clocks, names, want};
+use super::*;
+use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
+use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::numbering::{Numbering, TicketCounter};
+
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// The number of a daemon's sources.
+const SOURCES: usize = 16;
+/// The time after which the bounds of all sources have passed.
+const OUTAGE: Duration = Duration::from_secs(400);
+const COUNTER: &str = "tickets";
+
+/// A coordinator whose answers take time.
+struct World {
+    keys: BTreeMap<String, String>,
+    now: Duration,
+    answer: Duration,
+    /// The moment of the restore, and the older keys.
+    restore: Option<(Duration, BTreeMap<String, String>)>,
+    floor: i64,
+    /// When the floor was raised.
+    noticed: Option<Duration>,
+    /// The writes of other daemons to the counter that come first.
+    rivals: u32,
+    is_away: bool,
+}
+
+impl World {
+    fn restore_if_due(&mut self) {
+        if let Some((_, keys)) = self.restore.take_if(|(at, _)| *at < self.now) {
+            self.keys = keys;
+        }
+    }
+
+    fn await_answer(&mut self) -> Result<(), NoAnswer> {
+        self.now += self.answer;
+        if self.is_away { Err(NoAnswer::passing("away")) } else { Ok(()) }
+    }
+
+    /// Takes a range for another daemon.
+    fn outrun(&mut self, key: &str) {
+        let Ok(counter) = CounterKey::parse(&self.keys[key]) else { return };
+        if self.rivals > 0 {
+            self.rivals -= 1;
+            let range = NumberRange { from: counter.next, to: counter.next + 1 };
+            let text = CounterKey::new(&counter.counter, range, &self.rivals.to_string(), "rival").text();
+            self.keys.insert(key.to_owned(), text);
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Slow(Arc<Mutex<World>>);
+
+impl AsMut<dyn Coordinator> for Slow {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
+impl Coordinator for Slow {
+    fn answer_time(&self) -> Duration {
+        self.0.lock().unwrap().answer
+    }
+
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn now(&self) -> Instant {
+        *BEGAN + self.0.lock().unwrap().now
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.0.lock().unwrap().now += time;
+    }
+
+    /// The keys are read at the beginning, which shows a restore as late as possible.
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        let mut world = self.0.lock().unwrap();
+        world.restore_if_due();
+        let read = keys.iter().map(|key| world.keys.get(key).cloned()).collect();
+        world.await_answer()?;
+        Ok(read)
+    }
+
+    fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        unreachable!("a list has as many keys as the fleet has numbers")
+    }
+
+    /// The keys are written at the end.
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let mut world = self.0.lock().unwrap();
+        world.await_answer()?;
+        world.restore_if_due();
+        world.outrun(&swaps[0].key);
+        let found: Vec<_> = swaps.iter().map(|swap| world.keys.get(&swap.key).cloned()).collect();
+        if swaps.iter().zip(&found).any(|(swap, found)| swap.expected != *found) {
+            return Ok(Swapped::Refused(found));
+        }
+        for Swap { key, text, .. } in swaps {
+            let Some(text) = text else { continue };
+            let floor = Marker::parse(text).map_or(0, |marker| marker.floor().0);
+            if floor > world.floor {
+                let now = world.now;
+                world.noticed.get_or_insert(now);
+            }
+            world.keys.insert(key.clone(), text.clone());
+        }
+        Ok(Swapped::Done)
+    }
+}
+
+/// Returns a member that holds nothing yet.
+fn member(world: &Slow, notes: Notes) -> Member<Slow> {
+    Member::new(world.clone(), names("state"), notes, || fastrand::u64(..).to_string())
+}
+
+/// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that the first raise is of that one
+/// alone.
+fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
+    (0..SOURCES).map(|index| (format!("source-{index}"), WorkerSet::single((SOURCES - 1 - index) as u64)))
+}
+
+fn add_counter(member: &mut Member<Slow>) {
+    let numbering = Numbering::from(TicketCounter::new(COUNTER, 1, 1).unwrap());
+    member.add_counter(SOURCES, COUNTER, &numbering, 0);
+}
+
+/// The pace of a fleet.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    period: Duration,
+    answer: Duration,
+}
+
+/// Returns the paces to try.
+fn paces() -> impl Iterator<Item = Pace> {
+    let periods = [POLL_PERIOD_MIN, POLL_PERIOD_MAX];
+    let answers = [10, 200].map(Duration::from_millis);
+    periods.into_iter().flat_map(move |period| answers.map(|answer| Pace { period, answer }))
+}
+
+/// Returns the coordinator of a fleet that is prepared.
+fn world(Pace { period, answer }: Pace) -> Slow {
+    let (layout, paths) = (Layout::resolve("twitter").unwrap(), Paths::of("f"));
+    let mut marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period);
+    marker.lengthen_horizon(HORIZON);
+    let first = NumberRange { from: 1, to: 1 };
+    let counter = CounterKey::new("c", first, "first", "nobody").text();
+    let keys = BTreeMap::from([(paths.marker(), marker.text()), (paths.counter(COUNTER), counter)]);
+    let (now, restore, floor, noticed, rivals, is_away) = Default::default();
+    let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away };
+    Slow(Arc::new(Mutex::new(world)))
+}
+
+/// A daemon with many sources, whose last bounds a restore of the coordinator loses.
+struct Holder {
+    member: Member<Slow>,
+    world: Slow,
+    backup: BTreeMap<String, String>,
+    pool: Pool,
+    count: Count,
+    covered: u64,
+}
+
+impl Holder {
+    fn new(pace: Pace) -> Holder {
+        let (layout, world) = (Layout::resolve("twitter").unwrap(), world(pace));
+        let mut member = member(&world, Notes::default());
+        let mut taken = Vec::new();
+        for (index, (source, worker_id)) in sources().enumerate() {
+            let want = Want { index, source: &source, ..want(&layout, WALL, false) };
+            taken.push(Some(member.take(want, &worker_id).unwrap()));
+        }
+        member.settle(&mut taken, clocks(WALL)).unwrap();
+        let covered = taken[SOURCES - 1].as_ref().unwrap().covered;
+        add_counter(&mut member);
+        let backup = world.0.lock().unwrap().keys.clone();
+        let pool = Pool { source: 0, numbers: (0..1_024).collect() };
+        let mut holder = Holder { member, world, backup, pool, count: Count::default(), covered };
+        assert_eq!(holder.raise(1, Duration::ZERO), Raised::Done);
+        holder
+    }
+
+    /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look has no answer.
+    /// The restore loses a write of the last source alone.
+    fn start_in_outage(&mut self, later: Duration) {
+        self.backup = self.world.0.lock().unwrap().keys.clone();
+        let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
+        assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Raised::Done);
+        self.member = member(&self.world, self.member.notes().clone());
+        let layout = Layout::resolve("twitter").unwrap();
+        for (index, (source, worker_id)) in sources().enumerate() {
+            let want = Want { index, source: &source, ..want(&layout, WALL, true) };
+            self.member.resume_at_once(want, &worker_id).unwrap();
+        }
+        add_counter(&mut self.member);
+        self.world.0.lock().unwrap().is_away = true;
+        assert!(matches!(self.look(later), Raised::NoAnswer(_)));
+        self.world.0.lock().unwrap().is_away = false;
+    }
+
+    /// Raises the bounds of all sources.
+    fn raise(&mut self, by: u64, later: Duration) -> Raised {
+        let id_bound = self.covered + by;
+        let bounds: Vec<Bound> = (0..SOURCES).map(|source| Bound { source, id_bound }).collect();
+        self.member.raise(&bounds, 0, clocks(WALL).after(later))
+    }
+
+    fn look(&mut self, later: Duration) -> Raised {
+        let looked = self.member.look(clocks(WALL).after(later));
+        if looked == Raised::Done {
+            let _ = self.member.count_on(&self.pool, &mut self.count, clocks(WALL));
+        }
+        looked
+    }
+
+    fn now(&self) -> Duration {
+        self.world.0.lock().unwrap().now
+    }
+}
+
+/// The daemon's look before a job.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Look,
+    /// The first one, without an answer.
+    UnansweredLook,
+}
+
+/// A job of the fleet thread.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    Nothing,
+    /// Of many sources.
+    Raise,
+    /// The bounds have passed, so that it pauses.
+    RaiseAfterOutage,
+    /// Others take theirs first.
+    Range,
+}
+
+impl Job {
+    fn later(self) -> Duration {
+        if matches!(self, Job::RaiseAfterOutage) { OUTAGE } else { Duration::ZERO }
+    }
+
+    fn run(self, holder: &mut Holder) -> Raised {
+        match self {
+            Job::Nothing => Raised::Done,
+            Job::Raise | Job::RaiseAfterOutage => holder.raise(1 << 40, self.later()),
+            Job::Range => {
+                holder.world.0.lock().unwrap().rivals = 60;
+                match holder.member.take_range(SOURCES, 1_000, 0) {
+                    Ranged::Taken(_) => Raised::Done,
+                    Ranged::NoAnswer(answer) => Raised::NoAnswer(answer),
+                    Ranged::Lost(reason) | Ranged::Unusable(reason) => Raised::Lost(reason),
+                }
+            }
+        }
+    }
+}
+
+/// Restores the coordinator at a moment after the beginning of a look, or after the end of an outage. A job follows. Returns the time until the floor
+/// is raised, and whether the job was done by the restore.
+fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
+    let Pace { period, answer } = pace;
+    let mut holder = Holder::new(pace);
+    if matches!(before, Before::UnansweredLook) {
+        holder.start_in_outage(job.later());
+    }
+    let restored_at = holder.now() + restored_after;
+    let backup = holder.backup.clone();
+    holder.world.0.lock().unwrap().restore = Some((restored_at, backup));
+    let mut looked_at = holder.now();
+    let mut ended = match before {
+        Before::Look => holder.look(job.later()),
+        Before::UnansweredLook => Raised::Done,
+    };
+    let mut is_job_done = false;
+    while !matches!(ended, Raised::Lost(_)) {
+        if std::mem::replace(&mut is_job_done, true) {
+            let now = holder.now();
+            holder.member.coordinator.pause((looked_at + period).saturating_sub(now));
+            looked_at = holder.now();
+            ended = holder.look(job.later());
+        } else {
+            // It begins right before the next poll is due.
+            holder.member.coordinator.pause(period - 2 * answer - Duration::from_millis(1));
+            ended = job.run(&mut holder);
+        }
+        assert!(!matches!(ended, Raised::NoAnswer(_)), "{ended:?}");
+    }
+    let noticed = holder.world.0.lock().unwrap().noticed.expect("a floor");
+    (noticed - restored_at, looked_at >= restored_at)
+}
+
+#[test]
+fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
+    for before in [Before::Look, Before::UnansweredLook] {
+        for job in [Job::Nothing, Job::Raise, Job::RaiseAfterOutage, Job::Range] {
+            for pace in paces() {
+                let slowest = slowest(before, job, pace);
+                eprintln!("{before:?}, {job:?}, {pace:?}: noticed within {slowest:?}");
+                assert!(slowest <= noticed_within(pace.period, pace.answer));
+            }
+        }
+    }
+}
+
+/// Returns the longest time until a restore is noticed, whenever it comes.
+fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
+    let (mut slowest, mut after) = (Duration::ZERO, Duration::ZERO);
+    loop {
+        let (noticed, is_over) = notice(before, job, pace, after);
+        slowest = slowest.max(noticed);
+        if is_over && after > pace.period * 2 {
+            return slowest;
+        }
+        after += pace.period / 10;
+    }
+}
+
+/// A daemon in the pause of its start is the only one that lost a write.
+#[test]
+fn a_taker_notices_a_restore_within_another_takers_pause() {
+    let layout = Layout::resolve("twitter").unwrap();
+    for pace in paces() {
+        let pause = noticed_within(pace.period, pace.answer);
+        for part in 0..=10 {
+            let after = pause * part / 10;
+            let world = world(pace);
+            let backup = world.0.lock().unwrap().keys.clone();
+            let mut taker = member(&world, Notes::default());
+            let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+            let restored_at = world.0.lock().unwrap().now + after;
+            world.0.lock().unwrap().restore = Some((restored_at, backup));
+            let settled = taker.settle(&mut taken, clocks(WALL));
+            let noticed = world.0.lock().unwrap().noticed;
+            if settled.is_err() {
+                let within = noticed.expect("a floor") - restored_at;
+                assert!(within <= pause, "{pace:?}, {after:?} after the write: noticed within {within:?}");
+            } else {
+                assert!(after + pace.answer >= pause, "{pace:?}, {after:?} after the write");
+            }
+        }
+    }
+}
+
+/// The taker pauses for the period of the holders, whatever its own horizon is.
+#[test]
+fn a_start_compares_its_keys_after_its_pause_again() {
+    let layout = Layout::resolve("twitter").unwrap();
+    for pace in paces() {
+        let world = world(pace);
+        let mut taker = member(&world, Notes::default());
+        let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+        taker.settle(&mut taken, clocks(WALL)).unwrap();
+        taker.check_taken(clocks(WALL)).unwrap();
+        world.0.lock().unwrap().keys.remove(&Paths::of("f").number(0, 5));
+        let checked = taker.check_taken(clocks(WALL));
+        assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
+    }
+}

@@ -1,0 +1,246 @@
+//! The choice of free worker IDs for a source that has none configured.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use super::Member;
+use super::take::TRIES_MAX;
+use super::unused::{self, CANDIDATES_MAX};
+use super::want::{Busy, Found, JoinError, Taken, Want};
+use crate::rules::Taking;
+use crate::{Coordinator, NoAnswer};
+use snowbank_id::layout::{LayoutError, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+/// The worker IDs that one try picks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pick<'a> {
+    pub(super) count: usize,
+    /// Those that the state had before it belonged to a fleet.
+    pub(super) had: Option<&'a WorkerSet>,
+    /// The tries before this one.
+    pub(super) tried: usize,
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Takes this many free worker IDs of those that are allowed, first those that the state had. `lock` locks them on this machine, or returns `false` if
+    /// they are in use there.
+    ///
+    /// # Errors
+    /// There are too few, the coordinator did not answer, or they cannot be locked.
+    pub fn pick<E: From<JoinError>>(
+        &mut self,
+        want: Want<'_>,
+        count: usize,
+        had: Option<&WorkerSet>,
+        allowed: impl Fn(u64) -> bool,
+        mut lock: impl FnMut(&Numbering) -> Result<bool, E>,
+    ) -> Result<Taken, E> {
+        let mut busy: Vec<u64> = Vec::new();
+        for tried in 0..TRIES_MAX {
+            let place = self.place_for(want)?;
+            let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
+            let free = self.free(want, place, Pick { count, had, tried }, is_allowed)?;
+            let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
+            let refused = |error: LayoutError| JoinError::Refused(error.to_string());
+            let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;
+            let numbering = want.numbering(&worker_ids)?;
+            if !lock(&numbering)? {
+                busy.extend(ids);
+                continue;
+            }
+            let found = free.into_iter().map(|(_, found)| found).collect();
+            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
+                return Ok(taken);
+            }
+        }
+        Err(JoinError::Held(format!("source {:?}: other daemons were faster at each try", want.source))
+            .into())
+    }
+
+    /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
+    /// ones, then those whose bound passed longest ago. After a lost race, each state searches unused ones from another
+    /// place: otherwise, of daemons that start together, all but one would lose each time.
+    ///
+    /// No promise depends on what is read here: a number is written only if its key is still as it was found.
+    pub(super) fn free(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        pick: Pick<'_>,
+        allowed: impl Fn(u64) -> bool,
+    ) -> Result<Vec<(u64, Found)>, JoinError> {
+        let mut free = self.own_ready(want, place, pick, &allowed)?;
+        if free.len() == pick.count {
+            return Ok(free);
+        }
+        let own: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
+        let (workers, missing) = (want.layout.workers(), pick.count - own.len());
+        let from = self.search_from(workers, pick.tried);
+        let ids = (from..workers).chain(0..from);
+        let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
+        let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
+        let unused = self.unused(want, place, &candidates, missing)?;
+        if unused.len() == missing {
+            let found = |id| Found::new(want.layout.number_in_space(id), None);
+            free.extend(unused.into_iter().map(|id| (id, found(id))));
+        } else {
+            let (others, busy) = self.listed(want, place, ids.filter(is_wanted), missing)?;
+            free.extend(others);
+            if free.len() < pick.count {
+                return Err(none_left(want, pick.count, busy));
+            }
+        }
+        Ok(free)
+    }
+
+    /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
+    fn unused(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        candidates: &[u64],
+        count: usize,
+    ) -> Result<Vec<u64>, JoinError> {
+        let found = unused::search(candidates.len(), count, |places| {
+            let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
+            let found = self.found(want, place, &ids)?;
+            Ok::<_, JoinError>(found.iter().map(|(_, found)| found.text.is_none()).collect())
+        })?;
+        Ok(found.into_iter().map(|at| candidates[at]).collect())
+    }
+
+    /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones, then those whose bound
+    /// passed longest ago. If they are fewer, returns those that are not free, too.
+    fn listed(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        ids: impl Iterator<Item = u64> + Clone,
+        count: usize,
+    ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
+        let keys = self.keys(place)?;
+        let own = self.own_of(want);
+        let found = |id: u64| {
+            let number = want.layout.number_in_space(id);
+            Found::new(number, keys.get(&number).cloned())
+        };
+        let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
+            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, &found(id), &own))
+        };
+        let is_unused = |id: &u64| !keys.contains_key(&want.layout.number_in_space(*id));
+        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(count).collect();
+        let mut busy = BusyHolders::new();
+        if free.len() < count {
+            let used: Vec<u64> = ids.filter(|id| !is_unused(id)).collect();
+            let others;
+            (others, busy) = of_others(&used, judge)?;
+            free.extend(others.into_iter().take(count - free.len()));
+        }
+        Ok((free.into_iter().map(|id| (id, found(id))).collect(), busy))
+    }
+
+    /// Returns the worker ID from which unused ones are searched after this many tries.
+    fn search_from(&self, workers: u64, tried: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.state, tried).hash(&mut hasher);
+        if tried == 0 { 0 } else { hasher.finish() % workers }
+    }
+
+    /// Returns worker IDs that this state had, as many as are picked at most, if they are wanted and can be used at once. Most starts
+    /// need no others.
+    fn own_ready(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        pick: Pick<'_>,
+        allowed: impl Fn(u64) -> bool,
+    ) -> Result<Vec<(u64, Found)>, JoinError> {
+        let own = self.own(want).or_else(|| pick.had.cloned());
+        let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
+        let found = self.found(want, place, &own)?;
+        let keys: Vec<Found> = found.iter().map(|(_, found)| found.clone()).collect();
+        self.notice(want, place, &keys)?;
+        let own = self.own_of(want);
+        let mut ready = Vec::new();
+        for (id, found) in found {
+            if want.is_ready(&want.numbering(&WorkerSet::single(id))?, &found, &own) {
+                ready.push((id, found));
+            }
+        }
+        ready.truncate(pick.count);
+        Ok(ready)
+    }
+
+    /// Reads the keys of worker IDs, in their order.
+    fn found(&mut self, want: Want<'_>, place: usize, ids: &[u64]) -> Result<Vec<(u64, Found)>, NoAnswer> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let numbers: Vec<u64> = ids.iter().map(|&id| want.layout.number_in_space(id)).collect();
+        let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+        let mut found = Vec::new();
+        for ((&id, &number), text) in ids.iter().zip(&numbers).zip(self.coordinator.as_mut().read(&keys)?) {
+            found.push((id, Found::new(number, text)));
+        }
+        Ok(found)
+    }
+
+    /// Returns the keys of an ID space, by their numbers.
+    pub(super) fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, NoAnswer> {
+        let prefix = self.paths.space(place);
+        let number = |(key, text): (String, String)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text));
+        Ok(self.coordinator.as_mut().list(&prefix)?.into_iter().filter_map(number).collect())
+    }
+
+    /// Returns the worker IDs that this state had.
+    pub fn own(&self, want: Want<'_>) -> Option<WorkerSet> {
+        self.known(want)?.worker_ids.parse().ok()
+    }
+}
+
+/// Worker IDs that are not free, with their holders and the instants at which they may become free.
+type BusyHolders = Vec<(UnixMicros, String)>;
+
+/// Returns the free worker IDs that others had, the one whose bound passed longest ago first, and those that are not free.
+fn of_others(
+    ids: &[u64],
+    judge: impl Fn(u64) -> Result<Result<Taking, Busy>, JoinError>,
+) -> Result<(Vec<u64>, BusyHolders), JoinError> {
+    let mut free: Vec<(u64, u64)> = Vec::new();
+    let mut busy = BusyHolders::new();
+    for &id in ids {
+        match judge(id)? {
+            Ok(Taking::Above(bound)) => free.push((bound, id)),
+            Ok(_) => free.push((0, id)),
+            Err(Busy::Held(held)) => busy.push((held.free_at, format!("{id} by {}", held.key.holder))),
+            Err(Busy::Unreadable(reason)) => busy.push((UnixMicros(i64::MAX), format!("{id} ({reason})"))),
+        }
+    }
+    free.sort_unstable();
+    Ok((free.into_iter().map(|(_, id)| id).collect(), busy))
+}
+
+fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
+    /// The most holders that one line names.
+    const NAMED_MAX: usize = 5;
+    busy.sort();
+    let first = busy.first().map(|(free_at, _)| *free_at).filter(|free_at| free_at.0 < i64::MAX);
+    let first = first.map_or_else(String::new, |at| {
+        format!("; if its holder no longer runs, the first one is free from {} on", at.rfc3339(0))
+    });
+    let holders: Vec<&str> = busy.iter().take(NAMED_MAX).map(|(_, holder)| holder.as_str()).collect();
+    let more = busy.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let held = match holders.join(", ") {
+        none if none.is_empty() => String::from("worker_ids allows no others"),
+        holders => format!("held are {holders}{more}{first}"),
+    };
+    JoinError::Held(format!(
+        "source {:?}: the fleet has fewer than {count} free worker IDs; {held}",
+        want.source
+    ))
+}
+
+#[cfg(test)]
+mod tests;

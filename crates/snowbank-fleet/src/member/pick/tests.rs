@@ -1,0 +1,63 @@
+use super::super::tests::{Store, WALL, member, store, want};
+use super::*;
+use crate::{Notes, Paths};
+use snowbank_id::layout::Layout;
+
+/// Picks this many numbers below a limit. Returns them, the reads of their keys and the lists, and the notes.
+fn picked(
+    store: &Store,
+    notes: Notes,
+    is_proven: bool,
+    count: usize,
+    below: u64,
+) -> (String, [usize; 2], Notes) {
+    let layout = Layout::resolve("twitter").unwrap();
+    let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
+    let (mut member, before) = (member(store, notes), asked());
+    let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+    let taken = member.pick(want(&layout, WALL, is_proven), count, None, |id| id < below, all).unwrap();
+    let now = asked();
+    // The marker is read, too, before the numbers.
+    (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
+}
+
+#[test]
+fn a_start_prefers_its_own_numbers_to_unused_ones() {
+    let store = store(&Layout::resolve("twitter").unwrap());
+    let (first, asked, notes) = picked(&store, Notes::default(), false, 2, 1_024);
+    assert_eq!((first.as_str(), asked), ("0-1", [1, 0]));
+    let (again, asked, notes) = picked(&store, notes, true, 2, 1_024);
+    assert_eq!((again.as_str(), asked), ("0-1", [1, 0]));
+    let (others, asked, _) = picked(&store, notes.clone(), false, 2, 1_024);
+    assert_eq!((others.as_str(), asked), ("2-3", [2, 0]), "they are a copy's");
+    let (one, asked, notes) = picked(&store, notes, true, 1, 1_024);
+    assert_eq!((one.as_str(), asked), ("0", [1, 0]));
+    let (more, asked, notes) = picked(&store, notes, true, 3, 1_024);
+    assert_eq!((more.as_str(), asked), ("0,4-5", [2, 0]));
+    let key = |number| Paths::of("f").number(0, number);
+    [0, 1, 4, 5].iter().for_each(|&number| store.remove(&key(number)));
+    store.put(&key(0), "of another daemon");
+    let (other, asked, _) = picked(&store, notes, true, 2, 1_024);
+    assert_eq!(
+        (other.as_str(), asked),
+        ("4-5", [1, 0]),
+        "the coordinator has lost the keys of its own numbers"
+    );
+}
+
+#[test]
+fn a_start_lists_the_keys_only_if_few_reads_show_no_unused_number() {
+    let store = store(&Layout::resolve("twitter").unwrap());
+    let key = |number| Paths::of("f").number(0, number);
+    let pick = |count, below| {
+        let (taken, asked, _) = picked(&store, Notes::default(), false, count, below);
+        (taken, asked)
+    };
+    (0..700).for_each(|number| store.put(&key(number), "of a newer release"));
+    assert_eq!(pick(1, 1_024), ("700".to_owned(), [2, 0]), "the lowest unused number");
+    assert_eq!(pick(4, 1_024), ("701-704".to_owned(), [2, 0]));
+    store.remove(&key(17));
+    assert_eq!(pick(1, 1_024), ("17".to_owned(), [1, 0]), "a hole");
+    [17, 300].iter().for_each(|&number| store.remove(&key(number)));
+    assert_eq!(pick(2, 700), ("17,300".to_owned(), [1, 1]), "no read shows both");
+}

@@ -1,0 +1,106 @@
+//! The worker IDs that are left, for the operator. They are counted in steps of one read, so that a count delays no poll.
+
+use super::{Clocks, Member, NoAnswer};
+use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
+use snowbank_core::clock;
+
+/// The numbers that a source may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// The source's index in the daemon.
+    pub source: usize,
+    /// The numbers in its ID space.
+    pub numbers: Vec<u64>,
+}
+
+/// A pool, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The source's index in the daemon.
+    pub source: usize,
+    /// All numbers.
+    pub numbers: u64,
+    /// Those that no other daemon can take now.
+    pub held: u64,
+}
+
+/// The count of a pool, as far as it has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    /// The numbers that were read.
+    read: usize,
+    held: u64,
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Counts some more of a pool's numbers. Returns the result once all are counted. The next call then begins again.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    pub fn count_on(
+        &mut self,
+        pool: &Pool,
+        count: &mut Count,
+        clocks: Clocks,
+    ) -> Result<Option<Counted>, NoAnswer> {
+        let Some(held) = self.sources.iter().find(|held| held.index == pool.source) else { return Ok(None) };
+        let next: Vec<u64> = pool.numbers.iter().skip(count.read).take(SWAPS_MAX).copied().collect();
+        let keys: Vec<String> = next.iter().map(|&number| self.paths.number(held.place, number)).collect();
+        let found = self.coordinator.as_mut().read(&keys)?;
+        let free_from = clocks.wall.0.saturating_add(clock::micros(held.max_ahead));
+        let is_held = |text: &String| match NumberKey::parse(text) {
+            Ok(key) => !key.released && rules::instant_of(&held.numbering, key.id_bound).0 >= free_from,
+            // Nobody takes a number whose key cannot be read.
+            Err(_) => true,
+        };
+        count.read += next.len();
+        count.held += found.iter().flatten().filter(|text| is_held(text)).count() as u64;
+        if count.read < pool.numbers.len() {
+            return Ok(None);
+        }
+        let Count { held, .. } = std::mem::take(count);
+        Ok(Some(Counted { source: pool.source, numbers: pool.numbers.len() as u64, held }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{WALL, clocks, member, store, take, want};
+    use super::*;
+    use crate::{Bound, Notes, Paths};
+    use snowbank_id::layout::{Layout, WorkerSet};
+
+    #[test]
+    fn a_pool_counts_held_numbers_and_those_that_cannot_be_read() {
+        let layout = Layout::resolve("twitter").unwrap();
+        let store = store(&layout);
+        let [mut one, mut two] = [(); 2].map(|()| member(&store, Notes::default()));
+        let covered = take(&mut one, want(&layout, WALL, false), &WorkerSet::single(5)).covered;
+        take(&mut two, want(&layout, WALL, false), &WorkerSet::single(6));
+        take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &WorkerSet::single(9));
+        store.put(&Paths::of("f").number(0, 7), "garbage");
+        let pool = Pool { source: 0, numbers: vec![5, 6, 7, 8] };
+        let mut count = Count::default();
+        let mut held = || {
+            let counted = two.count_on(&pool, &mut count, clocks(WALL)).unwrap();
+            counted.map(|counted| (counted.held, counted.numbers))
+        };
+        assert_eq!(held(), Some((3, 4)), "9 is of another pool");
+        one.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+        assert_eq!(held(), Some((2, 4)));
+    }
+
+    #[test]
+    fn a_large_pool_is_counted_in_steps_of_one_read() {
+        let layout = Layout::resolve("twitter").unwrap();
+        let store = store(&layout);
+        let mut one = member(&store, Notes::default());
+        take(&mut one, want(&layout, WALL, false), &WorkerSet::single(250));
+        let pool = Pool { source: 0, numbers: (0..301).collect() };
+        let mut count = Count::default();
+        let before = store.0.lock().unwrap().reads;
+        let mut on = || one.count_on(&pool, &mut count, clocks(WALL)).unwrap().map(|counted| counted.held);
+        assert_eq!([(); 5].map(|()| on()), [None, None, None, Some(1), None]);
+        assert_eq!(store.0.lock().unwrap().reads, before + 5);
+    }
+}

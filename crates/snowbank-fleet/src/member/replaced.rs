@@ -1,0 +1,289 @@
+//! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
+
+use std::time::Duration;
+
+use super::tests::{HORIZON, Store, WALL, member, store, want};
+use super::*;
+use crate::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+fn before() -> Layout {
+    Layout::resolve("twitter").unwrap()
+}
+
+fn after() -> Layout {
+    Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap()
+}
+
+fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared, String> {
+    let mut coordinator = store.clone();
+    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+    operator.init(&[layout], preparing, || fastrand::u64(..).to_string()).map_err(|error| error.to_string())
+}
+
+/// Adds a layout to the store's fleet. `None`: it was there.
+fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
+    let prepared =
+        init(store, layout, Preparing { begins: None, is_growing: true, horizon: HORIZON, now: WALL })?;
+    Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
+}
+
+/// Adds a layout that collides with that of the store's fleet.
+fn replace(store: &Store) -> Result<Vec<String>, String> {
+    add(store, &after()).map(|replaced| replaced.expect("it is new"))
+}
+
+fn active(store: &Store) -> Vec<String> {
+    let marker = Marker::parse(&store.text(&Paths::of("f").marker())).unwrap();
+    marker.active().into_iter().map(String::from).collect()
+}
+
+fn number_key(id_bound: u64, released: bool) -> String {
+    NumberKey { id_bound, released, ..NumberKey::new("state", "holder", "orders", 0) }.text()
+}
+
+#[test]
+fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
+    let (layout, store) = (before(), store(&before()));
+    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
+    marker.replace(&[0]);
+    store.put_late(&Paths::of("f").marker(), &marker.text());
+    let mut member = member(&store, Notes::default());
+    let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5));
+    assert!(matches!(taken, Err(JoinError::Refused(_))), "{taken:?}");
+    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
+    assert_eq!(note.covered, 0, "the next start asks first");
+}
+
+#[test]
+fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
+    let store = store(&before());
+    store.put_after_list(&Paths::of("f").number(0, 5), &number_key(7, false));
+    let error = replace(&store).expect_err("a daemon holds a number");
+    assert!(error.contains("holder holds a number (/snowbank/f/space-0/5)"), "{error}");
+    assert_eq!(active(&store), [before().space().to_string()], "as it was");
+}
+
+/// An earlier command may have ended between its writes.
+#[test]
+fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let mut marker = Marker::new("1f", vec![before().space().to_string()]);
+    marker.replace(&[0]);
+    store.put(&Paths::of("f").marker(), &marker.text());
+    for text in [number_key(7, false), String::from("of a newer release")] {
+        store.put(&key, &text);
+        assert!(replace(&store).is_err(), "{text}");
+    }
+    store.put(&key, &number_key(7, true));
+    assert_eq!(replace(&store), Ok(Vec::new()));
+    assert_eq!(active(&store), [after().space().to_string()]);
+}
+
+/// The clock of a new daemon may be behind those of the replaced ones.
+#[test]
+fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
+    let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
+    let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(WALL)));
+    store.put(&key, &number_key(bound, true));
+    assert_eq!(replace(&store), Ok(vec![layout.space().to_string()]));
+    let behind = UnixMicros(WALL.0 - 30_000_000);
+    let mut member = member(&store, Notes::default());
+    let after = after();
+    let taken = member.take(want(&after, behind, false), &WorkerSet::single(9)).unwrap();
+    assert!(taken.floor > bound, "{} is not above {bound}", taken.floor);
+}
+
+#[test]
+fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
+    let (store, layout) = (Store::default(), before());
+    let preparing = |begins| Preparing { begins, is_growing: false, horizon: HORIZON, now: WALL };
+    let refused = init(&store, &layout, preparing(None)).unwrap_err();
+    assert!(refused.contains("--new") && refused.contains("--above"), "{refused}");
+    let far = UnixMicros(WALL.0 + 100_000_000_000);
+    assert!(init(&store, &layout, preparing(Some(Begins::Above(far)))).unwrap_err().contains("allowed: "));
+    let prepared = init(&store, &layout, preparing(Some(Begins::New))).unwrap();
+    assert_eq!((prepared.is_new, prepared.floor), (true, None));
+    let later = UnixMicros(WALL.0 + 5_000_000);
+    let raised = init(&store, &layout, preparing(Some(Begins::Above(later)))).unwrap();
+    assert_eq!((raised.is_new, raised.is_floor_changed, raised.floor), (false, true, Some(later)));
+    let again = init(&store, &layout, preparing(Some(Begins::Above(WALL)))).unwrap();
+    assert_eq!((again.is_floor_changed, again.floor), (false, Some(later)), "it never sinks");
+    assert_eq!(init(&store, &layout, preparing(None)).unwrap().floor, Some(later));
+}
+
+/// The clock of the daemon is behind the instant that the operator gave.
+#[test]
+fn a_number_that_was_never_used_starts_above_the_floor() {
+    let (store, layout) = (Store::default(), before());
+    let floor = UnixMicros(WALL.0 + 60_000_000);
+    let preparing =
+        Preparing { begins: Some(Begins::Above(floor)), is_growing: false, horizon: HORIZON, now: WALL };
+    init(&store, &layout, preparing).unwrap();
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
+    let taken =
+        member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
+    assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
+}
+
+#[test]
+fn a_space_comes_back_whatever_its_own_numbers_are() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let mut markers = Vec::new();
+    for _ in 0..3 {
+        replace(&store).unwrap();
+        // Left by a daemon that was refused after its write.
+        store.put(&key, &number_key(7, false));
+        assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
+        assert_eq!(add(&store, &before()), Ok(Some(vec![after().space().to_string()])));
+        assert_eq!(active(&store), [before().space().to_string()]);
+        store.put(&key, &number_key(7, true));
+        markers.push(store.text(&Paths::of("f").marker()));
+    }
+    // From the second on, they have the same floors.
+    assert_ne!(markers[1], markers[2], "no text comes back");
+}
+
+/// A marker of an earlier release may have both.
+#[test]
+fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
+    let store = store(&before());
+    let both = [before(), after()].map(|layout| layout.space().to_string());
+    store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
+    for layout in [before(), after()] {
+        let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+        assert!(
+            matches!(&taken, Err(JoinError::Refused(line)) if line.contains("fleet init --add")),
+            "{taken:?}"
+        );
+    }
+}
+
+#[test]
+fn a_space_replaces_one_that_was_beside_it() {
+    let store = store(&before());
+    let both = [before(), after()].map(|layout| layout.space().to_string());
+    store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
+    assert_eq!(replace(&store), Ok(vec![both[0].clone()]));
+    assert_eq!(active(&store), [both[1].clone()]);
+}
+
+fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, String> {
+    free(store, number, is_forced, false)
+}
+
+fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<NumberKey, String> {
+    let mut coordinator = store.clone();
+    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+    let max_ahead = Duration::from_secs(10);
+    let freeing = Freeing { write: "freed", now: WALL, max_ahead, is_forced, is_lowering };
+    operator.release(&before(), number, freeing).map_err(|error| error.to_string())
+}
+
+/// Another command replaces the ID space while this one frees a number.
+#[test]
+fn a_number_is_not_freed_beside_another_marker() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    store.put(&key, &number_key(7, false));
+    let mut marker = Marker::new("1f", vec![before().space().to_string()]);
+    marker.raise_floor(WALL);
+    store.put_late(&Paths::of("f").marker(), &marker.text());
+    assert!(release(&store, 5, true).unwrap_err().contains("marker has just changed"));
+    assert_eq!(store.text(&key), number_key(7, false));
+    assert!(release(&store, 5, true).is_ok());
+}
+
+/// No daemon takes a number whose bound nobody can have been granted, so an operator must be able to free it.
+#[test]
+fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
+    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let numbering = Numbering::new(before(), WorkerSet::single(5)).unwrap();
+    let until = |text: &str| rules::instant_of(&numbering, NumberKey::parse(text).unwrap().id_bound);
+    let take = |after_s: i64| {
+        let wall = UnixMicros(WALL.0 + after_s * 1_000_000);
+        let taken =
+            member(&store, Notes::default()).take(want(&before(), wall, false), &WorkerSet::single(5));
+        taken.map_err(|error| error.to_string())
+    };
+    // A daemon whose clock was ahead may have been granted the first: only an operator knows.
+    let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 310 + 3_600)];
+    for (wrong, freed_at_s) in rows {
+        store.put(&key, &wrong);
+        let refused = take(0).unwrap_err();
+        assert!(refused.contains("worker ID 5"), "{refused}");
+        assert!(release(&store, 5, false).is_err());
+        if wrong != "garbage" {
+            assert!(release(&store, 5, true).unwrap_err().contains("--lower"));
+        }
+        free(&store, 5, true, wrong != "garbage").unwrap();
+        let freed_us = until(&store.text(&key)).0 - WALL.0;
+        assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
+        let key = NumberKey::parse(&store.text(&key)).unwrap();
+        assert!(wrong != "garbage" || key.from == key.id_bound, "another term: {key:?}");
+        // One whose clock is behind the operator's accepts the furthest bound later.
+        assert!(take(60).is_ok(), "{:?}", take(60));
+    }
+    // One that somebody may have is kept.
+    let ahead = numbering.id_bound(numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + 1_800_000_000))));
+    store.put(&key, &number_key(ahead, false));
+    release(&store, 5, true).unwrap();
+    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
+}
+
+/// A daemon remembers nothing of it, and goes on once the key is put right.
+#[test]
+fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
+    let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
+    let mut member = member(&store, Notes::default());
+    let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+    let right = store.text(&key);
+    let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
+    store.put(&key, &wrong.text());
+    let looked = member.look(super::tests::clocks(WALL));
+    assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker ID 5")), "{looked:?}");
+    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
+    assert_eq!(note.acknowledged, taken.covered);
+}
+
+/// The first answer was lost with its connection, and the second try is refused.
+#[test]
+fn a_counter_that_was_set_by_a_lost_write_is_set() {
+    let store = store(&before());
+    store.0.lock().unwrap().repeats = true;
+    let mut coordinator = store.clone();
+    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+    assert_eq!(operator.set_counter("tickets", 100, "w1", false), Ok(()));
+    let key = operator.counter("tickets").unwrap();
+    assert_eq!((key.next, key.write.as_str()), (101, "w1"));
+}
+
+/// The daemon with the longer horizon may be paused, and its record of it is lost.
+#[test]
+fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
+    let layout = before();
+    let clocks = super::tests::clocks(WALL);
+    for is_polled in [true, false] {
+        let store = store(&layout);
+        let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
+        let mut member = member(&store, Notes::default());
+        let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+        let bound = Bound { source: 0, id_bound: taken.covered + 1 };
+        let before = store.text(&key);
+        if is_polled {
+            assert_eq!(member.raise(&[bound], 0, clocks), Raised::Done);
+        }
+        let restored = store.text(&marker_key);
+        let mut longer = Marker::parse(&restored).unwrap();
+        longer.lengthen_horizon(3 * HORIZON);
+        store.put(&marker_key, &longer.text());
+        let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
+        assert_eq!(learnt, Raised::Done);
+        store.put(&marker_key, &restored);
+        store.put(&key, &before);
+        assert!(matches!(member.look(clocks), Raised::Lost(_)));
+        let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+        assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! Tests: starts that go on, or wait, without an answer of the coordinator.
+
+use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
+use super::*;
+use crate::Marker;
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+fn twitter() -> Layout {
+    Layout::resolve("twitter").unwrap()
+}
+
+fn five() -> WorkerSet {
+    WorkerSet::single(5)
+}
+
+/// Returns a daemon that took number 5, and its ceiling.
+fn taken(store: &Store) -> (Member<Store>, u64) {
+    let mut first = member(store, Notes::default());
+    let covered = take(&mut first, want(&twitter(), WALL, false), &five()).covered;
+    (first, covered)
+}
+
+/// Returns the ceiling below which a start goes on with these notes.
+fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet) -> Option<u64> {
+    let taken = member(store, notes.clone()).resume_at_once(want, worker_ids);
+    taken.map(|taken| taken.covered)
+}
+
+fn key(store: &Store) -> NumberKey {
+    NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap()
+}
+
+#[test]
+fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, covered) = taken(&store);
+    store.set_away(true);
+    let at = |wall, is_proven| resumed(&store, first.notes(), want(&layout, wall, is_proven), &five());
+    let after = |part: u32| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64);
+    assert_eq!(at(WALL, true), Some(covered));
+    assert_eq!(at(after(6), true), Some(covered));
+    assert_eq!(at(after(7), true), None, "it would soon reach its ceiling");
+    assert_eq!(at(WALL, false), None, "a copy of the state");
+}
+
+#[test]
+fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
+    let [one, two] = [1, 2].map(|constant| {
+        Layout::resolve(&format!("time:41,site:5:constant({constant}),worker:5,sequence:12;tick=1ms"))
+            .unwrap()
+    });
+    assert_eq!(one.space(), two.space());
+    let store = store(&one);
+    let mut first = member(&store, Notes::default());
+    take(&mut first, want(&one, WALL, false), &five());
+    let at = |layout, worker_ids| resumed(&store, first.notes(), want(layout, WALL, true), &worker_ids);
+    assert!(at(&one, five()).is_some());
+    assert_eq!(at(&one, WorkerSet::single(6)), None);
+    assert_eq!(at(&two, five()), None, "worker 5 of another site");
+    let renamed = Want { source: "another", ..want(&one, WALL, true) };
+    assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
+}
+
+/// Each daemon is killed, the second one in a raise.
+#[test]
+fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, covered) = taken(&store);
+    let newest = want(&layout, WALL, true);
+    store.set_away(true);
+    let mut second = member(&store, first.notes().clone());
+    assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
+    assert!(matches!(second.look(clocks(WALL)), Raised::NoAnswer(_)));
+    store.set_away(false);
+    assert_eq!(second.look(clocks(WALL)), Raised::Done);
+    store.set_away(true);
+    assert!(matches!(
+        second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
+        Raised::NoAnswer(_)
+    ));
+    assert_eq!(key(&store).id_bound, covered + 9, "its answer was lost");
+    assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    let mut third = member(&store, second.notes().clone());
+    third.resume_at_once(newest, &five()).unwrap();
+    assert_eq!(third.look(clocks(WALL)), Raised::Done);
+    assert_eq!(key(&store).id_bound, covered + 9, "no bound sinks");
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
+    third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
+}
+
+/// A stop asks before it returns anything.
+#[test]
+fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut first, covered) = taken(&store);
+    let newest = want(&layout, WALL, true);
+    store.set_away(true);
+    assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    assert_eq!(first.confirm(clocks(WALL)), Raised::Done);
+    store.set_mute(true);
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
+}
+
+/// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed before it could ask.
+#[test]
+fn a_start_after_a_jump_of_the_clocks_asks() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut first, covered) = taken(&store);
+    let mut jumped = want(&layout, WALL, true);
+    jumped.clocks.wall_minus_boot_us += 30_000_000;
+    assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
+    assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
+    // Once the coordinator has acknowledged a ceiling with the new difference, that one counts.
+    let bound = Bound { source: 0, id_bound: covered + 9 };
+    assert_eq!(first.raise(&[bound], 1, jumped.clocks), Raised::Done);
+    assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
+}
+
+/// Nothing shows that the machine was restored from a snapshot.
+#[test]
+fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, _) = taken(&store);
+    let copies = [(); 2].map(|()| {
+        let mut copy = member(&store, first.notes().clone());
+        copy.resume_at_once(want(&layout, WALL, true), &five()).unwrap();
+        copy
+    });
+    let [mut one, mut two] = copies;
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert!(
+        matches!(two.look(clocks(WALL)), Raised::Lost(reason) if reason.contains("another copy of this daemon"))
+    );
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+}
+
+#[test]
+fn a_start_after_a_loss_asks() {
+    let layout = twitter();
+    let newest = want(&layout, WALL, true);
+    let lose: [fn(&Store); 3] = [
+        |store| store.remove(&Paths::of("f").number(0, 5)),
+        |store| store.remove(&Paths::of("f").marker()),
+        |store| store.put(&Paths::of("f").marker(), &Marker::new("1f", vec![String::from("other")]).text()),
+    ];
+    for lose in lose {
+        let store = store(&layout);
+        let (first, _) = taken(&store);
+        lose(&store);
+        let mut again = member(&store, first.notes().clone());
+        again.resume_at_once(newest, &five()).unwrap();
+        assert!(matches!(again.look(clocks(WALL)), Raised::Lost(_)));
+        assert_eq!(resumed(&store, again.notes(), newest, &five()), None);
+        assert_eq!(member(&store, again.notes().clone()).resume_unseen(newest, &five()), None);
+    }
+}
+
+#[test]
+fn a_start_that_does_not_ask_records_its_longer_horizon() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (first, covered) = taken(&store);
+    let longer = Want { horizon: 3 * HORIZON, ..want(&layout, WALL, true) };
+    let mut again = member(&store, first.notes().clone());
+    again.resume_at_once(longer, &five()).unwrap();
+    let bound = Bound { source: 0, id_bound: covered + 1 };
+    assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    let marker = Marker::parse(&store.text(&Paths::of("f").marker())).unwrap();
+    assert_eq!(marker.horizon(), 3 * HORIZON);
+}
+
+/// The state has its first ceiling before the numbers are checked once more.
+#[test]
+fn a_start_after_a_number_was_lost_during_the_start_asks() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut first, covered) = taken(&store);
+    let newest = want(&layout, WALL, true);
+    store.set_away(true);
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    store.remove(&Paths::of("f").number(0, 5));
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
+}
+
+/// Each try writes, and its answer is lost.
+#[test]
+fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
+    let layout = twitter();
+    let store = store(&layout);
+    let (mut notes, mut tried) = (Notes::default(), Tried::default());
+    let mut try_again = || {
+        let mut daemon = member(&store, notes.clone()).after(std::mem::take(&mut tried));
+        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let picked = daemon.pick(want(&layout, WALL, false), 1, None, |_| true, all);
+        notes = daemon.notes().clone();
+        tried = daemon.into_tried();
+        (picked, notes.of("orders", &layout.space().to_string()).unwrap().writes.len())
+    };
+    store.set_mute(true);
+    for _ in 0..100 {
+        let (picked, writes) = try_again();
+        assert!(matches!(picked, Err(JoinError::NoAnswer(_))) && writes < 20, "{writes} writes are noted");
+    }
+    store.set_mute(false);
+    let (picked, _) = try_again();
+    let taken = picked.unwrap();
+    assert_eq!((taken.worker_ids, taken.floor), (WorkerSet::single(0), 0), "nothing was handed out under it");
+}

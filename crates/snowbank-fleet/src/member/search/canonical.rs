@@ -1,0 +1,260 @@
+//! The sameness of states: names of writes, terms, states and boots are replaced by the order in which they are met.
+//!
+//! The patterns name every field of a machine and its daemon, so that a new one does not compile until it is added, or left
+//! out for a reason. Left out is the value that all states share, what only people read, and a copy of another field.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use super::machine::{Daemon, Machine, SOURCE, SPACE, Starting};
+use super::wire::{Keys, Server, Wire};
+use super::world::World;
+use crate::member::{Held, Member};
+use crate::{Note, Swap};
+
+/// Returns a hash of all that can matter for what follows, apart from the faults that may still happen.
+pub(super) fn hash(world: &World) -> u128 {
+    hash_in_order(world, [0, 1, 2]).min(hash_in_order(world, [1, 0, 2]))
+}
+
+/// Returns the hash with the machines in this order. The first two are alike.
+fn hash_in_order(world: &World, order: [usize; 3]) -> u128 {
+    let mut form = Form { words: Vec::with_capacity(200), ..Form::default() };
+    order.into_iter().for_each(|at| form.machine(&world.machines[at]));
+    form.server(&world.server);
+    form.words.extend(world.used.iter().flat_map(|used| [*used as u64, (*used >> 64) as u64]));
+    form.words.push(world.time.0 as u64);
+    let half = |salt: u64| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(salt);
+        form.words.iter().for_each(|&word| hasher.write_u64(word));
+        hasher.finish()
+    };
+    u128::from(half(0)) << 64 | u128::from(half(1))
+}
+
+/// A state as words, as far as it was read.
+#[derive(Default)]
+struct Form<'a> {
+    words: Vec<u64>,
+    /// The names that were met, in their order.
+    writes: Vec<&'a str>,
+    states: Vec<&'a str>,
+    boots: Vec<u64>,
+}
+
+/// Returns the text of a field of a value, without its quotes.
+fn field<'a>(text: &'a str, name: &str) -> &'a str {
+    let from = text.find(name).map_or(text.len(), |at| at + name.len());
+    let rest = text[from..].trim_start_matches(['"', ':']);
+    &rest[..rest.find(['"', ',', '}']).unwrap_or(rest.len())]
+}
+
+fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
+    let at = known.iter().position(|known| *known == found).unwrap_or_else(|| {
+        known.push(found);
+        known.len() - 1
+    });
+    at as u64
+}
+
+impl<'a> Form<'a> {
+    /// The next name is new, whatever it is. [`Visited`](super::Visited) compares `left`, the faults that may still happen.
+    fn server(&mut self, server: &'a Server) {
+        let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
+        self.keys(keys);
+        self.words.extend([u64::from(before.is_some()), u64::from(*lost_writes)]);
+        before.iter().for_each(|keys| self.keys(keys));
+        self.words.push(backups.len() as u64);
+        backups.iter().for_each(|keys| self.keys(keys));
+        self.words.push(late.len() as u64);
+        for Swap { key, expected, text } in late.iter().flatten() {
+            self.name(key);
+            self.text(expected.as_deref().unwrap_or_default());
+            self.text(text.as_deref().unwrap_or_default());
+        }
+    }
+
+    fn keys(&mut self, keys: &'a Keys) {
+        self.words.push(keys.len() as u64);
+        for (key, text) in keys {
+            self.name(key);
+            self.text(text);
+        }
+    }
+
+    /// The last byte of a key tells numbers and the marker apart.
+    fn name(&mut self, key: &str) {
+        self.words.push(u64::from(key.as_bytes().last().copied().unwrap_or(0)));
+    }
+
+    /// A value: its write and term, its bound, and whether it was released. The marker has a floor.
+    fn text(&mut self, text: &'a str) {
+        self.write(field(text, "\"write\""));
+        self.write(field(text, "\"term\""));
+        self.write(field(text, "\"identity\""));
+        let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
+        self.words.extend([number("\"floor_unix_ms\""), number("\"horizon_ms\""), number("\"from\"")]);
+        let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
+        self.words.extend([bound, u64::from(field(text, "\"released\"") == "true")]);
+    }
+
+    fn write(&mut self, write: &'a str) {
+        let place = place(&mut self.writes, write);
+        self.words.push(place);
+    }
+
+    fn writes(&mut self, writes: &'a [String]) {
+        self.words.push(writes.len() as u64);
+        writes.iter().for_each(|write| self.write(write));
+    }
+
+    fn boot(&mut self, boot: u64) {
+        let place = place(&mut self.boots, boot);
+        self.words.push(place);
+    }
+
+    fn machine(&mut self, machine: &'a Machine) {
+        let Machine {
+            state,
+            notes,
+            noted_in,
+            ceilings,
+            marks,
+            boot,
+            wall_minus_boot_us,
+            starting,
+            daemon,
+            horizon: _,
+        } = machine;
+        self.words.push(*wall_minus_boot_us as u64);
+        self.state(state);
+        self.boot(*boot);
+        self.boot(*noted_in);
+        self.words.extend(ceilings.map(|ceiling| ceiling.unwrap_or(u64::MAX)));
+        for mark in marks {
+            match mark {
+                None => self.words.push(u64::MAX),
+                Some((state, ceiling, fate)) => {
+                    self.state(state);
+                    self.words.extend([*ceiling, *fate as u64]);
+                }
+            }
+        }
+        match notes.of(SOURCE, &SPACE) {
+            None => self.words.push(u64::MAX),
+            Some(note) => self.note(note),
+        }
+        match starting {
+            None => self.words.push(u64::MAX),
+            Some(Starting { member, taken, wall, is_revoked, is_settled }) => {
+                self.words.extend([taken.floor, taken.covered, wall.0 as u64]);
+                self.words.extend([u64::from(*is_revoked), u64::from(*is_settled)]);
+                self.member(member, 0);
+            }
+        }
+        match daemon {
+            None => self.words.push(u64::MAX),
+            Some(daemon) => self.daemon(daemon),
+        }
+    }
+
+    fn note(&mut self, note: &'a Note) {
+        let Note {
+            worker_ids,
+            writes,
+            term,
+            identity,
+            acknowledged,
+            floor,
+            covered,
+            is_held,
+            wall_minus_boot_us,
+            numbers: _,
+            source: _,
+            space: _,
+            place: _,
+        } = note;
+        self.name(worker_ids);
+        self.writes(writes);
+        self.write(term);
+        self.write(identity);
+        self.words.extend([*acknowledged, *floor, *covered, *wall_minus_boot_us as u64, u64::from(*is_held)]);
+    }
+
+    fn state(&mut self, state: &'a str) {
+        let place = place(&mut self.states, state);
+        self.words.push(place);
+    }
+
+    fn daemon(&mut self, daemon: &'a Daemon) {
+        let Daemon { member, number, cursor, granted, newest, generation, horizon: _ } = daemon;
+        self.words.extend([*number as u64, *cursor, *granted, *newest]);
+        self.member(member, *generation);
+    }
+
+    fn member(&mut self, member: &'a Member<Wire>, generation: u64) {
+        // The machine has the same state and the same notes.
+        let Member {
+            sources,
+            counters,
+            marker,
+            longest_horizon,
+            tried: _,
+            polled,
+            are_compared: _,
+            coordinator: _,
+            paths: _,
+            state: _,
+            holder: _,
+            notes: _,
+            draw: _,
+        } = member;
+        assert!(counters.is_empty(), "the search has no ticket source");
+        self.words.push(sources.len() as u64);
+        sources.iter().for_each(|held| self.held(held, generation));
+        self.text(marker.as_ref().map_or("", |known| &known.text));
+        self.words.push(longest_horizon.as_millis() as u64);
+        // No time passes, so only a poll without an answer is due again.
+        self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
+    }
+
+    /// `numbers` has the worker ID, `since_unix_s` is for people, and no connection is made again.
+    fn held(&mut self, held: &'a Held, daemons: u64) {
+        let Held {
+            numbers,
+            is_claimed,
+            floor,
+            covered,
+            acknowledged,
+            trying,
+            generation,
+            term,
+            identity,
+            wall_minus_boot_us,
+            is_unsettled,
+            is_returned,
+            numbering: _,
+            horizon: _,
+            max_ahead: _,
+            drawn_on: _,
+            source: _,
+            index: _,
+            space: _,
+            worker_ids: _,
+            place: _,
+            since_unix_s: _,
+        } = held;
+        let flags = [is_claimed, &(*generation == daemons)].map(|flag| u64::from(*flag));
+        self.words.extend([*floor, *covered, *acknowledged].into_iter().chain(flags));
+        self.words.extend([*wall_minus_boot_us as u64, u64::from(*is_unsettled), u64::from(*is_returned)]);
+        self.write(term);
+        self.write(identity);
+        self.writes(trying.as_slice());
+        for (number, holding) in numbers {
+            self.words.push(*number);
+            self.text(holding.text().map_or("", String::as_str));
+            self.words.push(holding.acknowledged());
+            self.writes(holding.writes());
+        }
+    }
+}

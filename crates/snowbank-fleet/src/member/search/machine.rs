@@ -1,0 +1,303 @@
+//! One machine of the search: its state, its marks, and its daemon.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::wire::{self, Fault, Wire};
+use crate::rules::{self, Proof};
+use crate::{Bound, Clocks, JoinError, Member, Names, Notes, Raised, Taken, Want};
+use snowbank_core::clock::{BootMicros, Now};
+use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+use snowbank_state::{Fate, Mark};
+
+pub(super) const NUMBERS: usize = 2;
+pub(super) const FLEET: &str = "f";
+pub(super) const SOURCE: &str = "orders";
+/// By machine. Their daemons were not configured alike.
+pub(super) const HORIZONS: [Duration; 3] =
+    [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
+pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
+/// The instants that clocks read, in any order. At the second one the ceilings of the first are past.
+pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
+/// The instants that clocks read which differ by `MAX_AHEAD`. By the third one a ceiling of the first is near, and by the
+/// second it is not.
+pub(super) const SKEWED_WALLS: [UnixMicros; 3] =
+    [UnixMicros(0), UnixMicros(8_000_000), UnixMicros(10_000_000)];
+/// The number that each machine is given. `None`: the coordinator picks one.
+pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
+
+/// A tick lasts a second, and tick N begins at second N.
+pub(super) static LAYOUT: LazyLock<Layout> =
+    LazyLock::new(|| Layout::resolve("time:33,worker:1,sequence:1;tick=1s").unwrap());
+pub(super) static SPACE: LazyLock<String> = LazyLock::new(|| LAYOUT.space().to_string());
+pub(super) static NUMBERINGS: LazyLock<[Numbering; NUMBERS]> =
+    LazyLock::new(|| [0, 1].map(|number| Numbering::new(LAYOUT.clone(), WorkerSet::single(number)).unwrap()));
+
+/// A machine, with its state, what it remembers in this boot, and its daemon.
+#[derive(Clone)]
+pub(super) struct Machine {
+    /// The identity of the state.
+    pub(super) state: String,
+    pub(super) notes: Notes,
+    /// The boot in which the notes were written.
+    pub(super) noted_in: u64,
+    /// The local ceilings, as ticks, by number.
+    pub(super) ceilings: [Option<u64>; NUMBERS],
+    /// The states that marked a number, with the marked ticks.
+    pub(super) marks: [Option<(String, u64, Fate)>; NUMBERS],
+    pub(super) boot: u64,
+    /// The difference of its clocks.
+    pub(super) wall_minus_boot_us: i64,
+    /// Its daemon, while the pause of a start is not over. It hands out nothing before.
+    pub(super) starting: Option<Starting>,
+    pub(super) daemon: Option<Daemon>,
+    pub(super) horizon: Duration,
+}
+
+/// A daemon that has taken a number which it did not hold.
+#[derive(Clone)]
+pub(super) struct Starting {
+    pub(super) member: Member<Wire>,
+    pub(super) taken: Taken,
+    pub(super) wall: UnixMicros,
+    /// True if the machine was restored meanwhile: its keeper takes the first grants away at once.
+    pub(super) is_revoked: bool,
+    /// True once the pause is over, while the connections of a wait end, or storage is slow.
+    pub(super) is_settled: bool,
+}
+
+/// A daemon that runs.
+#[derive(Clone)]
+pub(super) struct Daemon {
+    pub(super) member: Member<Wire>,
+    pub(super) number: usize,
+    /// Its first tick that was not used.
+    pub(super) cursor: u64,
+    /// The fleet's ceiling that counts, as a tick.
+    pub(super) granted: u64,
+    /// The highest one that was acknowledged.
+    pub(super) newest: u64,
+    pub(super) generation: u64,
+    pub(super) horizon: Duration,
+}
+
+impl Daemon {
+    /// Returns the fleet's ceiling to write next.
+    pub(super) fn next(&self, wall: UnixMicros) -> u64 {
+        let now = Now { wall, boot: BootMicros(0), jumped: false };
+        let numbering = &NUMBERINGS[self.number];
+        let id_time = numbering.start_of(Tick(self.cursor.saturating_sub(1)));
+        let from = rules::counts_from(now, id_time, MAX_AHEAD);
+        let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
+        ceiling.max(self.newest)
+    }
+
+    /// Takes the grants away, as the keeper does when the machine was restored.
+    pub(super) fn revoke(&mut self) {
+        self.generation += 1;
+        self.granted = 0;
+    }
+
+    /// Takes a ceiling that was acknowledged, as the keeper does.
+    pub(super) fn acknowledge(&mut self, ceiling: u64) {
+        (self.newest, self.granted) = (ceiling, ceiling);
+    }
+}
+
+impl Machine {
+    /// Makes a local ceiling durable, and marks it.
+    pub(super) fn store(&mut self, number: usize, ceiling: u64) {
+        self.ceilings[number] = Some(ceiling);
+        self.marks[number] = Some((self.state.clone(), ceiling, Fate::Granted));
+    }
+
+    /// Reads the notes, as a start does.
+    pub(super) fn read_notes(&mut self) -> Notes {
+        if self.noted_in != self.boot {
+            self.notes.forget();
+            self.noted_in = self.boot;
+        }
+        self.notes.clone()
+    }
+
+    pub(super) fn proof(&self, number: usize) -> Proof {
+        let bound = |ceiling| bound(number, ceiling);
+        let mark = |(state, ceiling, fate): &(String, u64, Fate)| Mark {
+            fate: *fate,
+            ..Mark::granted(bound(*ceiling), state)
+        };
+        let marks: Vec<Mark> = self.marks[number].iter().map(mark).collect();
+        let proof = |stored| rules::proof(&marks, 1, &self.state, bound(stored));
+        self.ceilings[number].map_or(Proof::None, proof)
+    }
+
+    pub(super) fn clocks(&self, wall: UnixMicros) -> Clocks {
+        Clocks { wall, wall_minus_boot_us: self.wall_minus_boot_us }
+    }
+
+    /// Starts a daemon, by the rules of `join_fleet`.
+    pub(super) fn start(&mut self, given: Option<u64>, wall: UnixMicros) {
+        let before = (self.clone(), wire::with_server(|server| server.clone()));
+        let notes = self.read_notes();
+        let want = Want {
+            index: 0,
+            source: SOURCE,
+            layout: &LAYOUT,
+            clocks: self.clocks(wall),
+            proof: Proof::None,
+            max_ahead: MAX_AHEAD,
+            horizon: self.horizon,
+        };
+        let names = Names { fleet: FLEET, state: &self.state, holder: "holder" };
+        let mut member = Member::new(Wire, names, notes, wire::draw);
+        let given = given.map(WorkerSet::single);
+        let own = given.clone().or_else(|| member.own(want));
+        let proof = own.as_ref().map_or(Proof::None, |own| self.proof(own.highest() as usize));
+        let want = Want { proof, ..want };
+        let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
+        let taken = match (resumed, &given) {
+            (Some(resumed), _) => Ok(resumed),
+            (None, Some(given)) => member.take(want, given),
+            (None, None) => member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true)),
+        };
+        let taken = match taken {
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            taken => taken.ok(),
+        };
+        self.notes = member.notes().clone();
+        match taken {
+            Some(taken) if taken.is_new => {
+                self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
+            }
+            // A number that this state had released starts at once, so that a clean restart needs no pause. If another
+            // daemon has had it since, and the coordinator has lost that, that one must have asked before. So this start
+            // does not happen.
+            Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
+                let (machine, keys) = before;
+                *self = machine;
+                wire::with_server(|server| *server = keys);
+            }
+            Some(taken) => self.daemon = self.serve(member, &taken, wall),
+            None => {}
+        }
+    }
+
+    /// Ends the pause of a start.
+    pub(super) fn settle(&mut self) {
+        let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
+        let mut taken = [Some(taken)];
+        let settled = member.settle(&mut taken, self.clocks(wall));
+        self.notes = member.notes().clone();
+        if let (Ok(()), [Some(taken)]) = (settled, taken) {
+            self.starting = Some(Starting { member, taken, wall, is_revoked, is_settled: true });
+        }
+    }
+
+    /// Begins to serve after a start. `is_late`: it checks its numbers once more.
+    pub(super) fn begin(&mut self, is_late: bool) {
+        let Some(Starting { mut member, taken, wall, is_revoked, .. }) = self.starting.take() else { return };
+        let checked = if is_late { member.check_taken(self.clocks(wall)) } else { Ok(()) };
+        self.notes = member.notes().clone();
+        if checked.is_ok() {
+            self.daemon = self.serve(member, &taken, wall);
+        }
+        if let Some(daemon) = self.daemon.as_mut().filter(|_| is_revoked) {
+            daemon.revoke();
+        }
+    }
+
+    /// Returns whether its start is late. It asks nothing then, and so notices nothing.
+    pub(super) fn is_late(&self) -> bool {
+        self.starting.as_ref().is_some_and(|starting| starting.is_settled)
+    }
+
+    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if the state is an older copy.
+    pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
+        let number = taken.worker_ids.highest() as usize;
+        let next = NUMBERINGS[number].tick_at(wall).0 + 1;
+        let start = self.ceilings[number].unwrap_or(next).max(tick(number, taken.floor));
+        let start = match &self.marks[number] {
+            Some((state, marked, _)) if *marked > start => (*state == self.state).then_some(*marked)?,
+            _ => start,
+        };
+        self.store(number, start);
+        let granted = tick(number, taken.covered);
+        let horizon = self.horizon;
+        Some(Daemon { member, number, cursor: start, granted, newest: granted, generation: 0, horizon })
+    }
+
+    pub(super) fn raise(&mut self, wall: UnixMicros) {
+        let clocks = self.clocks(wall);
+        let Some(daemon) = &mut self.daemon else { return };
+        let ceiling = daemon.next(wall);
+        let bounds = [Bound { source: 0, id_bound: bound(daemon.number, ceiling) }];
+        let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
+        if raised == Raised::Done {
+            daemon.acknowledge(ceiling);
+        }
+        self.take(&raised);
+    }
+
+    pub(super) fn look(&mut self, wall: UnixMicros) {
+        let clocks = self.clocks(wall);
+        let Some(daemon) = &mut self.daemon else { return };
+        let looked = daemon.member.look(clocks);
+        self.take(&looked);
+    }
+
+    /// Ends the daemon if it has lost its number.
+    pub(super) fn take(&mut self, raised: &Raised) {
+        let Some(daemon) = &self.daemon else { return };
+        self.notes = daemon.member.notes().clone();
+        if matches!(raised, Raised::Lost(_)) {
+            self.daemon = None;
+            // It has noticed what it lost. If it raised no floor then, none comes.
+            wire::with_server(|server| server.lost_writes = false);
+        }
+    }
+
+    /// Stops the daemon cleanly.
+    pub(super) fn stop(&mut self) {
+        let clocks = self.clocks(WALLS[0]);
+        let Some(mut daemon) = self.daemon.take() else { return };
+        let confirmed = daemon.member.confirm(clocks);
+        let fate = if confirmed == Raised::Done { Fate::Returned } else { Fate::Granted };
+        self.ceilings[daemon.number] = Some(daemon.cursor);
+        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, fate));
+        if confirmed == Raised::Done {
+            let bounds = [Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }];
+            let _ = daemon.member.release(&bounds, clocks);
+        }
+        self.notes = daemon.member.notes().clone();
+    }
+
+    /// Takes the grants away, also those of a daemon that is starting.
+    pub(super) fn revoke(&mut self) {
+        self.daemon.iter_mut().for_each(Daemon::revoke);
+        self.starting.iter_mut().for_each(|starting| starting.is_revoked = true);
+    }
+
+    /// Returns what the coordinator had acknowledged for a number, as far as this machine or its daemon knows.
+    pub(super) fn acknowledged(&self, number: usize) -> u64 {
+        let note = self.notes.of(SOURCE, &SPACE).filter(|note| note.numbers == [number as u64]);
+        let daemon = self.daemon.as_ref().filter(|daemon| daemon.number == number);
+        let held = daemon.map_or(0, |daemon| daemon.member.sources[0].numbers[0].1.acknowledged());
+        note.map_or(0, |note| note.acknowledged).max(held)
+    }
+}
+
+/// Counts a fault of the event that is played.
+pub(super) fn lose(fault: Fault) {
+    wire::with_server(|server| server.left.take(fault));
+}
+
+/// Returns the bound of all IDs before a tick.
+pub(super) fn bound(number: usize, tick: u64) -> u64 {
+    NUMBERINGS[number].id_bound(NUMBERINGS[number].first_of(Tick(tick)))
+}
+
+/// Returns the tick of a bound.
+pub(super) fn tick(number: usize, bound: u64) -> u64 {
+    NUMBERINGS[number].tick_of(NUMBERINGS[number].position_from(bound)).0
+}

@@ -1,0 +1,251 @@
+//! The coordinator of the search. Each call may meet a fault, as a script says.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use crate::{Coordinator, Marker, NoAnswer, Swap, Swapped};
+use snowbank_id::layout::UnixMicros;
+
+pub(super) type Keys = BTreeMap<String, String>;
+
+/// A fault, of the coordinator, its network or a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A read has no answer, or the answer of a write that was done is lost.
+    Lost,
+    /// A write is done later, or never.
+    Late,
+    /// A read sees the keys before the last write.
+    Stale,
+    Kill,
+    Boot,
+    Copy,
+    Snapshot,
+    /// The same, and the kernel does not report it: the clocks of both jump.
+    Jump,
+    LoseData,
+    /// The coordinator is restored to an older state.
+    GoBack,
+}
+
+/// The number of kinds of faults.
+const FAULTS: usize = Fault::GoBack as usize + 1;
+
+/// The faults that may still happen: of each kind, and all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    each: [u8; FAULTS],
+    all: u8,
+}
+
+impl Left {
+    pub(super) fn new(each: u8, all: u8) -> Left {
+        Left { each: [each; FAULTS], all }
+    }
+
+    /// Returns the same without a kind of fault.
+    pub(super) fn without(mut self, fault: Fault) -> Left {
+        self.each[fault as usize] = 0;
+        self
+    }
+
+    pub(super) fn has(self, fault: Fault) -> bool {
+        self.all > 0 && self.each[fault as usize] > 0
+    }
+
+    pub(super) fn take(&mut self, fault: Fault) {
+        self.each[fault as usize] -= 1;
+        self.all -= 1;
+    }
+
+    /// Returns whether all can happen that can happen with `other`.
+    pub(super) fn covers(self, other: Left) -> bool {
+        self.all >= other.all && self.each.iter().zip(other.each).all(|(one, other)| *one >= other)
+    }
+}
+
+/// The coordinator. Reads may lag behind writes.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) keys: Arc<Keys>,
+    /// The keys before the last write. `None`: no read can see them.
+    pub(super) before: Option<Arc<Keys>>,
+    /// Writes that are on their way.
+    pub(super) late: Vec<Vec<Swap>>,
+    /// The states to which it may be restored, the newest last: at most [`BACKUPS_MAX`].
+    pub(super) backups: Vec<Arc<Keys>>,
+    /// True from a restore that lost a write until a daemon has raised the floor.
+    pub(super) lost_writes: bool,
+    /// The number of identities that were drawn for writes.
+    pub(super) drawn: u64,
+    pub(super) left: Left,
+}
+
+/// The most states that are kept for restores.
+pub(super) const BACKUPS_MAX: usize = 3;
+
+impl Server {
+    fn fits(&self, swap: &Swap) -> bool {
+        self.keys.get(&swap.key) == swap.expected.as_ref()
+    }
+
+    pub(super) fn apply(&mut self, swaps: &[Swap]) -> Swapped {
+        if !swaps.iter().all(|swap| self.fits(swap)) {
+            return Swapped::Refused(swaps.iter().map(|swap| self.keys.get(&swap.key).cloned()).collect());
+        }
+        if swaps.iter().all(|swap| swap.text.is_none()) {
+            return Swapped::Done;
+        }
+        self.before = Some(Arc::clone(&self.keys));
+        self.backups.push(Arc::clone(&self.keys));
+        let spare = self.backups.len().saturating_sub(BACKUPS_MAX);
+        self.backups.drain(..spare);
+        let keys = Arc::make_mut(&mut self.keys);
+        for Swap { key, text, .. } in swaps {
+            if let Some(text) = text {
+                // A daemon that has noticed the loss raises the floor.
+                let floor =
+                    |text: &String| Marker::parse(text).map_or(UnixMicros(0), |marker| marker.floor());
+                let is_raised = keys.get(key).is_some_and(|before| floor(text) > floor(before));
+                self.lost_writes &= !is_raised;
+                keys.insert(key.clone(), text.clone());
+            }
+        }
+        Swapped::Done
+    }
+
+    /// Forgets what cannot matter any more, so that equal futures are one state.
+    pub(super) fn forget(&mut self) {
+        if !self.left.has(Fault::Stale) {
+            self.before = None;
+        }
+        if !self.left.has(Fault::GoBack) {
+            self.backups.clear();
+        }
+        // No text comes back, unless the coordinator does.
+        let mut late = std::mem::take(&mut self.late);
+        late.retain(|swaps| self.left.has(Fault::GoBack) || swaps.iter().all(|swap| self.fits(swap)));
+        self.late = late;
+    }
+}
+
+/// One event's view of the coordinator: the faults that its calls meet.
+pub(super) struct Scene {
+    pub(super) server: Server,
+    /// The choices of the first calls. All later ones meet no fault.
+    pub(super) script: Vec<u8>,
+    /// The choices that were made, each with the number of choices that there were.
+    pub(super) made: Vec<(u8, u8)>,
+}
+
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
+
+/// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices that were made.
+pub(super) fn play<T>(
+    server: Server,
+    script: &[u8],
+    event: impl FnOnce() -> T,
+) -> (T, Server, Vec<(u8, u8)>) {
+    let scene = Scene { server, script: script.to_vec(), made: Vec::new() };
+    SCENE.with(|it| it.replace(Some(scene)));
+    let result = event();
+    let Scene { server, made, .. } = SCENE.with(RefCell::take).expect("it is played");
+    (result, server, made)
+}
+
+fn with<T>(act: impl FnOnce(&mut Scene) -> T) -> T {
+    SCENE.with(|scene| act(scene.borrow_mut().as_mut().expect("an event is played")))
+}
+
+/// Acts on the coordinator of the event that is played.
+pub(super) fn with_server<T>(act: impl FnOnce(&mut Server) -> T) -> T {
+    with(|scene| act(&mut scene.server))
+}
+
+/// Draws the identity of a write.
+pub(super) fn draw() -> String {
+    with_server(|server| {
+        server.drawn += 1;
+        server.drawn.to_string()
+    })
+}
+
+impl Scene {
+    /// Chooses a fault for a call, or none.
+    fn choose(&mut self, other: Fault) -> Option<Fault> {
+        let server = &mut self.server;
+        let is_possible =
+            |fault: &Fault| server.left.has(*fault) && (*fault != Fault::Stale || server.before.is_some());
+        let possible: Vec<Fault> = [Fault::Lost, other].into_iter().filter(is_possible).collect();
+        let choice = self.script.get(self.made.len()).copied().unwrap_or(0);
+        self.made.push((choice, possible.len() as u8 + 1));
+        let fault = possible.get(usize::from(choice).checked_sub(1)?).copied();
+        fault.into_iter().for_each(|fault| server.left.take(fault));
+        fault
+    }
+
+    fn seen(&mut self) -> Result<Arc<Keys>, NoAnswer> {
+        match self.choose(Fault::Stale) {
+            Some(Fault::Lost) => Err(NoAnswer::passing("lost")),
+            Some(_) => Ok(Arc::clone(self.server.before.as_ref().unwrap_or(&self.server.keys))),
+            None => Ok(Arc::clone(&self.server.keys)),
+        }
+    }
+}
+
+/// The way to the coordinator of the event that is played.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wire;
+
+impl AsMut<dyn Coordinator> for Wire {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
+impl Coordinator for Wire {
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    /// The end of the pause is an event of its own.
+    fn pause(&mut self, _: Duration) {}
+
+    /// No time passes within an event, and looks are events of their own.
+    fn now(&self) -> Instant {
+        *BEGAN
+    }
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        let seen = with(Scene::seen)?;
+        Ok(keys.iter().map(|key| seen.get(key).cloned()).collect())
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        let seen = with(Scene::seen)?;
+        let found = seen.iter().filter(|(key, _)| key.starts_with(prefix));
+        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        with(|scene| match scene.choose(Fault::Late) {
+            None => Ok(scene.server.apply(swaps)),
+            Some(Fault::Lost) => {
+                scene.server.apply(swaps);
+                Err(NoAnswer::passing("lost on the way back"))
+            }
+            // Perhaps it is never done.
+            Some(_) => {
+                scene.server.late.push(swaps.to_vec());
+                Err(NoAnswer::passing("late"))
+            }
+        })
+    }
+}

@@ -1,0 +1,436 @@
+//! All that can happen to the machines of the search.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::machine::{
+    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEAD, Machine, NUMBERINGS, NUMBERS, SKEWED_WALLS, SPACE, WALLS, lose,
+};
+use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
+use crate::{Marker, Notes, NumberKey, Paths, Swap};
+use snowbank_id::layout::{Tick, UnixMicros};
+
+/// All of a fleet at a moment.
+#[derive(Clone)]
+pub(super) struct World {
+    pub(super) server: Server,
+    pub(super) machines: [Arc<Machine>; GIVEN.len()],
+    /// By number, the ticks whose IDs were handed out.
+    pub(super) used: [u128; NUMBERS],
+    pub(super) clocks: AllClocks,
+    /// The highest time that a clock has read.
+    pub(super) time: UnixMicros,
+    pub(super) boots: u64,
+    past: Option<Arc<Past>>,
+}
+
+/// The clocks of the machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AllClocks {
+    /// Each reads any time at any moment.
+    Differ,
+    /// None reads an earlier time than another one has read.
+    Agree,
+    /// They differ by up to `MAX_AHEAD`.
+    AreSkewed,
+}
+
+/// The events that led to a state, the last first.
+struct Past {
+    event: Event,
+    script: Vec<u8>,
+    before: Option<Arc<Past>>,
+}
+
+/// Something that happens. A raise hands out all IDs that it may, and a start those of one tick or all. Handing out fewer
+/// is not tried, because an ID that is not handed out is never repeated. The numbers in events are those of machines.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A daemon starts, and hands out IDs at once.
+    Start(usize, UnixMicros, Amount),
+    /// A daemon hands out all that it may.
+    Use(usize),
+    /// The same, after a raise.
+    Raise(usize, UnixMicros),
+    Look(usize, UnixMicros),
+    /// The pause of a start is over, and it hands out all that it may.
+    Settle(usize),
+    /// The pause of a start is over, and the start takes longer.
+    SettleLate(usize),
+    /// A start that took longer hands out all that it may.
+    Begin(usize),
+    Kill(usize),
+    Stop(usize),
+    Boot(usize),
+    /// The state of the first replaces that of the second.
+    Copy(usize, usize),
+    /// The same, and the second is a container beside the first, with locks of its own.
+    CopyBeside(usize, usize),
+    /// A memory snapshot of the first is resumed on both.
+    Snapshot(usize, usize),
+    /// The same, and the kernel does not report it. The clocks of both jump, and both daemons notice that.
+    Jump(usize, usize),
+    /// A write that was on its way is done.
+    Late(usize),
+    LoseData,
+    /// An operator prepares a coordinator that has lost its data, above all IDs that were handed out. No daemon runs.
+    Prepare,
+    /// The coordinator is restored to this one of the states that were kept.
+    GoBack(usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Amount {
+    One,
+    All,
+}
+
+impl World {
+    /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The coordinator may be restored to an
+    /// older state only where clocks differ by at most `MAX_AHEAD`: the floor that is then raised is above all their grants.
+    pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
+        let left = Left::new(2, faults);
+        let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
+        let text = Marker::new("1f", vec![SPACE.clone()]).text();
+        let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
+        let server = Server {
+            keys,
+            before: None,
+            late: Vec::new(),
+            backups: Vec::new(),
+            lost_writes: false,
+            drawn: 0,
+            left,
+        };
+        let machine = |index: usize| Machine {
+            state: format!("state-{index}"),
+            notes: Notes::default(),
+            noted_in: index as u64,
+            ceilings: [None; NUMBERS],
+            marks: [const { None }; NUMBERS],
+            boot: index as u64,
+            wall_minus_boot_us: 0,
+            starting: None,
+            daemon: None,
+            horizon: HORIZONS[index],
+        };
+        let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
+        let (used, time, boots) = ([0; NUMBERS], WALLS[0], GIVEN.len() as u64);
+        World { server, machines, used, clocks, time, boots, past: None }
+    }
+
+    /// Returns the same with a daemon on the first machine, which has handed out all that it may.
+    pub(super) fn with_a_daemon(self) -> World {
+        let (started, _) = self.after(Event::Start(0, WALLS[0], Amount::All), &[]);
+        let (settled, _) = started.after(Event::Settle(0), &[]);
+        settled
+    }
+
+    /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is far ahead. The second
+    /// machine's daemon has taken a released number there, and may hand out nothing yet. The third one's then went on.
+    pub(super) fn with_a_start_at_a_far_floor(self) -> World {
+        let (early, late) = (self.walls()[0], self.walls()[self.walls().len() - 1]);
+        let events = [
+            Event::Start(0, early, Amount::One),
+            Event::Settle(0),
+            Event::Start(2, early, Amount::One),
+            Event::Settle(2),
+            Event::Stop(0),
+            Event::Raise(2, late),
+            Event::GoBack(BACKUPS_MAX - 1),
+            Event::Look(2, late),
+            Event::Start(1, late, Amount::One),
+            Event::Settle(1),
+            Event::Start(2, late, Amount::One),
+        ];
+        let world = events.into_iter().fold(self, |world, event| world.after(event, &[]).0);
+        let runs = |at: usize| world.machines[at].daemon.is_some();
+        assert!(runs(1) && runs(2), "they have started:{world}");
+        world
+    }
+
+    /// Returns the times that clocks may read now.
+    fn walls(&self) -> Vec<UnixMicros> {
+        let max_ahead = MAX_AHEAD.as_micros() as i64;
+        match self.clocks {
+            AllClocks::Differ => WALLS.to_vec(),
+            AllClocks::Agree => WALLS.into_iter().filter(|wall| *wall >= self.time).collect(),
+            AllClocks::AreSkewed => {
+                SKEWED_WALLS.into_iter().filter(|wall| wall.0 + max_ahead >= self.time.0).collect()
+            }
+        }
+    }
+
+    /// Calls `visit` with each state that one event leads to.
+    pub(super) fn for_each_successor(&self, mut visit: impl FnMut(World)) {
+        for event in self.events() {
+            let mut scripts: Vec<Vec<u8>> = vec![Vec::new()];
+            while let Some(script) = scripts.pop() {
+                let (world, made) = self.after(event, &script);
+                for at in script.len()..made.len() {
+                    let same = made[..at].iter().map(|(choice, _)| *choice);
+                    scripts.extend((1..made[at].1).map(|other| same.clone().chain([other]).collect()));
+                }
+                visit(world);
+            }
+        }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let left = self.server.left;
+        let mut events = Vec::new();
+        for (index, machine) in self.machines.iter().enumerate() {
+            if machine.starting.is_some() && left.has(Fault::Kill) {
+                events.push(Event::Kill(index));
+            }
+            match (&machine.starting, &machine.daemon) {
+                (None, None) => {
+                    for wall in self.walls() {
+                        events.push(Event::Start(index, wall, Amount::One));
+                        events.push(Event::Start(index, wall, Amount::All));
+                    }
+                }
+                (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
+                // Meanwhile a daemon that has lost a write has noticed it.
+                (Some(_), _) if self.server.lost_writes => {}
+                (Some(_), _) => {
+                    events.push(Event::Settle(index));
+                    // Only a restore can come between.
+                    events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
+                }
+                (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
+            }
+            if left.has(Fault::Boot) {
+                events.push(Event::Boot(index));
+            }
+            let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
+            let idle = (0..GIVEN.len()).filter(|&to| to != index && is_idle(&self.machines[to]));
+            for to in idle {
+                if left.has(Fault::Copy) {
+                    events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
+                }
+                if left.has(Fault::Snapshot) {
+                    events.push(Event::Snapshot(index, to));
+                }
+                if left.has(Fault::Jump) && !is_idle(machine) {
+                    events.push(Event::Jump(index, to));
+                }
+            }
+        }
+        events.extend((0..self.server.late.len()).map(Event::Late));
+        let is_prepared = !self.server.keys.is_empty();
+        let runs = |machine: &Arc<Machine>| machine.daemon.is_some() || machine.starting.is_some();
+        if left.has(Fault::LoseData) && is_prepared {
+            events.push(Event::LoseData);
+        }
+        if !is_prepared && !self.machines.iter().any(runs) {
+            events.push(Event::Prepare);
+        }
+        if left.has(Fault::GoBack) {
+            events.extend((0..self.server.backups.len()).map(Event::GoBack));
+        }
+        events
+    }
+
+    /// Returns what a daemon may do. A look after the first can only end it, and a raise would end it as well, unless the
+    /// coordinator has lost writes.
+    fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
+        let mut events = vec![Event::Stop(at)];
+        let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);
+        for wall in self.walls() {
+            if is_unclaimed || self.server.lost_writes {
+                events.push(Event::Look(at, wall));
+            }
+            // A raise whose bound has passed pauses, as a start does.
+            let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
+            if daemon.next(wall) > daemon.granted && !(has_passed && self.server.lost_writes) {
+                events.push(Event::Raise(at, wall));
+            }
+        }
+        if daemon.cursor < daemon.granted {
+            events.push(Event::Use(at));
+        }
+        events.extend(self.server.left.has(Fault::Kill).then_some(Event::Kill(at)));
+        events
+    }
+
+    /// Returns the state after an event, and the choices that its calls had.
+    fn after(&self, event: Event, script: &[u8]) -> (World, Vec<(u8, u8)>) {
+        let mut world = self.clone();
+        let past = Past { event, script: script.to_vec(), before: world.past.take() };
+        world.past = Some(Arc::new(past));
+        let ((), server, made) = wire::play(self.server.clone(), script, || world.happen(event));
+        world.server = server;
+        world.server.forget();
+        (world, made)
+    }
+
+    fn happen(&mut self, event: Event) {
+        if let Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall) = event
+            && self.clocks != AllClocks::Differ
+        {
+            self.time = wall.max(self.time);
+        }
+        match event {
+            Event::Start(at, wall, amount) => {
+                self.machine(at).start(GIVEN[at], wall);
+                self.use_up(at, amount);
+            }
+            Event::Use(at) => self.use_up(at, Amount::All),
+            Event::Raise(at, wall) => {
+                self.machine(at).raise(wall);
+                self.use_up(at, Amount::All);
+            }
+            Event::Look(at, wall) => self.machine(at).look(wall),
+            Event::Settle(at) => {
+                self.machine(at).settle();
+                self.machine(at).begin(false);
+                self.use_up(at, Amount::All);
+            }
+            Event::SettleLate(at) => self.machine(at).settle(),
+            Event::Begin(at) => {
+                self.machine(at).begin(true);
+                self.use_up(at, Amount::All);
+            }
+            Event::Stop(at) => self.machine(at).stop(),
+            Event::Kill(at) => {
+                (self.machine(at).daemon, self.machine(at).starting) = (None, None);
+                lose(Fault::Kill);
+            }
+            Event::Boot(at) => {
+                self.boot(at);
+                (self.machine(at).daemon, self.machine(at).starting) = (None, None);
+                lose(Fault::Boot);
+            }
+            Event::Copy(from, to) => self.copy(from, to, false),
+            Event::CopyBeside(from, to) => self.copy(from, to, true),
+            Event::Snapshot(from, to) => self.resume_twice(from, to),
+            Event::Jump(from, to) => self.jump(from, to),
+            Event::Late(at) => wire::with_server(|server| {
+                let swaps = server.late.remove(at);
+                server.apply(&swaps);
+            }),
+            Event::LoseData => wire::with_server(|server| {
+                server.left.take(Fault::LoseData);
+                server.keys = Arc::default();
+                server.before = None;
+                server.backups.clear();
+            }),
+            Event::Prepare => self.prepare(),
+            Event::GoBack(at) => self.go_back(at),
+        }
+    }
+
+    /// The operator knows the highest tick of all that were handed out, and removes all notes.
+    fn prepare(&mut self) {
+        for at in 0..self.machines.len() {
+            self.machine(at).notes = Notes::default();
+        }
+        let used = self.used.iter().map(|used| u128::BITS - used.leading_zeros()).max().unwrap_or(0);
+        let mut marker = Marker::new(&wire::draw(), vec![SPACE.clone()]);
+        marker.raise_floor(NUMBERINGS[0].start_of(Tick(u64::from(used))));
+        let text = marker.text();
+        wire::with_server(|server| {
+            server.late.clear();
+            server.lost_writes = false;
+            server.apply(&[Swap::write(Paths::of(FLEET).marker(), None, text)]);
+            server.backups.clear();
+        });
+    }
+
+    fn go_back(&mut self, at: usize) {
+        let keys = wire::with_server(|server| {
+            server.left.take(Fault::GoBack);
+            server.late.clear();
+            server.before = None;
+            server.keys = Arc::clone(&server.backups[at]);
+            server.backups.truncate(at);
+            Arc::clone(&server.keys)
+        });
+        let restored = |number: usize| {
+            let text = keys.get(&Paths::of(FLEET).number(0, number as u64));
+            text.and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
+        };
+        let polling: Vec<_> = self.machines.iter().filter(|machine| !machine.is_late()).collect();
+        let is_lost = |number| polling.iter().any(|machine| machine.acknowledged(number) > restored(number));
+        if (0..NUMBERS).any(is_lost) {
+            wire::with_server(|server| server.lost_writes = true);
+        }
+    }
+
+    fn machine(&mut self, at: usize) -> &mut Machine {
+        Arc::make_mut(&mut self.machines[at])
+    }
+
+    fn boot(&mut self, at: usize) {
+        self.boots += 1;
+        let boot = self.boots;
+        let machine = self.machine(at);
+        (machine.boot, machine.marks) = (boot, [const { None }; NUMBERS]);
+    }
+
+    /// Hands out the IDs of ticks. Their ceiling is durable, and marked, before.
+    fn use_up(&mut self, at: usize, amount: Amount) {
+        let machine = self.machine(at);
+        let Some(daemon) = &mut machine.daemon else { return };
+        let from = daemon.cursor;
+        let to = match amount {
+            Amount::One => from + 1,
+            Amount::All => daemon.granted,
+        };
+        if to <= from || to > daemon.granted {
+            return;
+        }
+        daemon.cursor = to;
+        let number = daemon.number;
+        machine.store(number, to);
+        let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
+        assert!(self.used[number] & ticks == 0, "number {number}, ticks {from}..{to} twice:{self}");
+        self.used[number] |= ticks;
+    }
+
+    fn copy(&mut self, from: usize, to: usize, is_beside: bool) {
+        lose(Fault::Copy);
+        let original = Arc::clone(&self.machines[from]);
+        let copy = self.machine(to);
+        copy.state.clone_from(&original.state);
+        (copy.notes, copy.noted_in) = (original.notes.clone(), original.noted_in);
+        copy.ceilings = original.ceilings;
+        if is_beside {
+            (copy.boot, copy.marks) = (original.boot, [const { None }; NUMBERS]);
+        }
+    }
+
+    /// The kernels of both copies report the restore, each with the same new boot number.
+    fn resume_twice(&mut self, from: usize, to: usize) {
+        lose(Fault::Snapshot);
+        self.boots += 1;
+        let boot = self.boots;
+        let machine = self.machine(from);
+        machine.boot = boot;
+        machine.revoke();
+        self.machines[to] = Arc::clone(&self.machines[from]);
+    }
+
+    /// Both keepers take the grants away, and store the new difference of the clocks in the state.
+    fn jump(&mut self, from: usize, to: usize) {
+        lose(Fault::Jump);
+        let machine = self.machine(from);
+        machine.wall_minus_boot_us += 30_000_000;
+        machine.revoke();
+        self.machines[to] = Arc::clone(&self.machines[from]);
+    }
+}
+
+impl fmt::Display for World {
+    /// Lists the events that led here.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut events = Vec::new();
+        let mut past = self.past.as_deref();
+        while let Some(Past { event, script, before }) = past {
+            events.push(format!("\n{event:?} {script:?}"));
+            past = before.as_deref();
+        }
+        events.iter().rev().try_for_each(|event| f.write_str(event))
+    }
+}

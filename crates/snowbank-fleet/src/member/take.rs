@@ -1,0 +1,279 @@
+//! The taking of numbers at a start, by writes to their keys.
+
+use super::marker::{Granted, Noticed};
+use super::want::{Busy, Found, JoinError, Own, Taken, Want};
+use super::{Held, Member, Note, SWAPS_MAX, Stop};
+use crate::rules::{self, Holding, Proof, Taking};
+use crate::{Coordinator, Marker, NumberKey, Swap, Swapped};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+/// The most tries to take free numbers, each after another daemon was faster.
+pub(super) const TRIES_MAX: usize = 100;
+
+/// The bounds of a source that takes numbers, by what was found at their keys.
+struct Bounds {
+    /// The lowest at which it may start.
+    floor: u64,
+    /// The lowest that its first write may have.
+    lowest: u64,
+    /// True if it goes on in the term of its note.
+    is_same_term: bool,
+    /// True if it did not hold one of the numbers.
+    is_new: bool,
+}
+
+impl<C: AsMut<dyn Coordinator>> Member<C> {
+    /// Takes these worker IDs.
+    ///
+    /// # Errors
+    /// Another daemon holds one of them, or the coordinator did not answer.
+    pub fn take(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Result<Taken, JoinError> {
+        let numbers = want.layout.numbers_in_space(worker_ids);
+        let numbering = want.numbering(worker_ids)?;
+        for _ in 0..TRIES_MAX {
+            let place = self.place_for(want)?;
+            let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+            let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
+            let found: Vec<Found> = found.map(|(&number, text)| Found::new(number, text)).collect();
+            self.notice(want, place, &found)?;
+            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
+                return Ok(taken);
+            }
+        }
+        Err(JoinError::Held(format!("source {:?}: other daemons write its keys all the time", want.source)))
+    }
+
+    /// Returns this state's note of a source.
+    pub(super) fn known(&self, want: Want<'_>) -> Option<&Note> {
+        self.notes.of(want.source, &want.space())
+    }
+
+    /// Returns what this state knows of its own writes. If it may be an older copy, its writes are only those of this process,
+    /// which has handed out nothing yet.
+    pub(super) fn own_of(&self, want: Want<'_>) -> Own {
+        let marker = self.marker.as_ref().map(|known| &known.marker);
+        let floor = marker.map_or(UnixMicros(0), Marker::floor);
+        let Some(note) = self.known(want) else { return Own { writes: Vec::new(), note: None, floor } };
+        let mut writes = note.writes.clone();
+        writes.retain(|write| want.proof >= Proof::Newest || self.tried.has(write));
+        let is_of_this_fleet = marker.is_some_and(|marker| marker.identity == note.identity);
+        Own { writes, note: is_of_this_fleet.then(|| note.clone()), floor }
+    }
+
+    /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had acknowledged to this state. An
+    /// older copy of the state does not know of a stop since, so it raises nothing.
+    ///
+    /// A start that ends before it serves, while it takes the numbers of another source, may have lost writes that it does
+    /// not notice. Those granted nothing that was handed out. What earlier lives were granted counts as that of a daemon that
+    /// is stopped, until the next start notices it here.
+    pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
+        let note = self.own_of(want).note.filter(|_| want.proof == Proof::Held);
+        let Some(note) = note else { return Ok(()) };
+        for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
+            // A value that cannot be read shows nothing. It is refused when the number is taken.
+            let Ok(key) = key else { continue };
+            if !rules::is_older(key.as_ref(), &note.term, note.acknowledged) {
+                continue;
+            }
+            let older = Swap::compare(self.paths.number(place, *number), text.clone());
+            match self.raise_floor(older, &Granted::noted(&note, want), want.clocks).map_err(not_taken)? {
+                Noticed::WentBack => return Ok(()),
+                Noticed::OldAnswer => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes numbers whose keys are as found. `None`: they, or the marker, have changed.
+    pub(super) fn try_take(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        numbering: &Numbering,
+        found: Vec<Found>,
+    ) -> Result<Option<Taken>, JoinError> {
+        let own = self.own_of(want);
+        let noted_floor = self.known(want).map_or(0, |note| note.floor);
+        let Bounds { floor, lowest, is_same_term, is_new } = self.bounds_of(want, numbering, &found, &own)?;
+        let covered = want.first_bound(numbering, floor, lowest);
+        let worker_ids = want.worker_ids(numbering);
+        let mut held = self.held(want, place, numbering, &found, &own);
+        if !is_same_term {
+            held.term = (self.draw)();
+        }
+        // Until this write is done, the key's last write may be an earlier one of this state, with another floor.
+        held.floor = floor.max(noted_floor);
+        // The writes before the one that was found cannot be done any more.
+        for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
+            let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
+        }
+        let write = held.trying.take().unwrap_or_default();
+        // In an outage the coordinator may have been restored. Then a release of this state may not be the last write that its
+        // number had.
+        let may_be_newer = self.tried.has_waited && !is_same_term;
+        let is_new = is_new || may_be_newer || found.iter().any(|found| self.tried.wrote(found.readable()));
+        self.tried.add(&write);
+        held.is_unsettled = is_new;
+        let key = NumberKey { write, ..self.value(&held, covered, false) };
+        self.notes.set(held.note());
+        let _ = self.notes.save();
+        if !self.swap_all(&mut held, &found, &key)? {
+            return Ok(None);
+        }
+        (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
+        held.is_claimed = true;
+        self.notes.set(held.note());
+        let _ = self.notes.save();
+        self.sources.push(held);
+        if self.polled.is_none() {
+            self.note_polled(want.clocks);
+        }
+        let unused_from = lowest.max(floor);
+        Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
+    }
+
+    /// Returns the bounds of a source that takes numbers whose keys are as found.
+    fn bounds_of(
+        &self,
+        want: Want<'_>,
+        numbering: &Numbering,
+        found: &[Found],
+        own: &Own,
+    ) -> Result<Bounds, JoinError> {
+        let noted_floor = self.known(want).map_or(0, |note| note.floor);
+        let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
+        let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term: true, is_new: false };
+        for found in found {
+            match want.judge(numbering, found, own) {
+                Ok(Taking::Resume) => {
+                    let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
+                    let key = found.readable();
+                    let lowest = key.map_or(0, |key| key.id_bound).max(acknowledged);
+                    bounds.lowest = bounds.lowest.max(lowest);
+                    bounds.floor = bounds.floor.max(noted_floor);
+                    let is_released = key.is_some_and(|key| key.released);
+                    let until = rules::instant_of(numbering, lowest);
+                    let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
+                    let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
+                    if is_released || !is_ahead || !is_held {
+                        bounds.floor = bounds.floor.max(fleets_floor);
+                        bounds.is_same_term &= !is_released;
+                        // A clean restart needs no pause: the release is the key's last write.
+                        bounds.is_new |= !is_released;
+                    }
+                }
+                Ok(Taking::Again(acknowledged)) => {
+                    bounds.lowest = bounds.lowest.max(acknowledged);
+                    bounds.floor = bounds.floor.max(noted_floor);
+                }
+                Ok(Taking::New) => {
+                    bounds.floor = bounds.floor.max(fleets_floor);
+                    (bounds.is_same_term, bounds.is_new) = (false, true);
+                }
+                Ok(Taking::Above(bound)) => {
+                    bounds.floor = bounds.floor.max(bound).max(fleets_floor);
+                    (bounds.is_same_term, bounds.is_new) = (false, true);
+                }
+                Err(busy) => return Err(self.refusal(want, found.number, busy)),
+            }
+        }
+        Ok(bounds)
+    }
+
+    /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since it was found.
+    fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, JoinError> {
+        let (marker, text) = (self.known_marker()?.text.clone(), key.text());
+        for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
+            let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker.clone()))];
+            for Found { number, text: before, .. } in chunk {
+                let name = self.paths.number(held.place, *number);
+                swaps.push(Swap::write(name, before.clone(), text.clone()));
+            }
+            match self.coordinator.as_mut().swap(&swaps)? {
+                Swapped::Done => numbers.iter_mut().for_each(|(_, holding)| holding.written(&text, key)),
+                Swapped::Refused(_) => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns a source's numbers before their first write. That write's identity is drawn, and counts among those that may
+    /// be the last.
+    pub(super) fn held(
+        &mut self,
+        want: Want<'_>,
+        place: usize,
+        numbering: &Numbering,
+        found: &[Found],
+        own: &Own,
+    ) -> Held {
+        let write = (self.draw)();
+        let mut writes = own.writes.clone();
+        writes.push(write.clone());
+        let identity = self.marker.as_ref().map(|known| known.marker.identity.clone()).unwrap_or_default();
+        let acknowledged = |number: u64| {
+            let note = own.note.as_ref().filter(|note| note.numbers.contains(&number));
+            note.map_or(0, |note| note.acknowledged)
+        };
+        let unseen =
+            |found: &Found| (found.number, Holding::unseen(writes.clone(), acknowledged(found.number)));
+        Held {
+            source: want.source.to_owned(),
+            index: want.index,
+            numbering: numbering.clone(),
+            space: want.space(),
+            worker_ids: want.worker_ids(numbering).to_string(),
+            place,
+            numbers: found.iter().map(unseen).collect(),
+            term: own.note.as_ref().map(|note| note.term.clone()).unwrap_or_default(),
+            identity,
+            horizon: want.horizon,
+            max_ahead: want.max_ahead,
+            is_claimed: false,
+            since_unix_s: want.clocks.wall.0.div_euclid(1_000_000),
+            floor: 0,
+            covered: 0,
+            acknowledged: 0,
+            is_unsettled: false,
+            is_returned: false,
+            wall_minus_boot_us: want.clocks.wall_minus_boot_us,
+            trying: Some(write),
+            drawn_on: self.coordinator.as_mut().connections(),
+            generation: 0,
+        }
+    }
+
+    /// Returns why a number cannot be taken.
+    fn refusal(&self, want: Want<'_>, number: u64, busy: Busy) -> JoinError {
+        let source = want.source;
+        let rules::Held { key, free_at } = match busy {
+            Busy::Held(held) => held,
+            Busy::Unreadable(reason) => {
+                return JoinError::Unreadable(format!(
+                    "source {source:?}: the key of worker ID {number}: {reason}"
+                ));
+            }
+        };
+        let (holder, free_at) = (key.holder, free_at.rfc3339(0));
+        if key.state == self.state {
+            return JoinError::Held(format!(
+                "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \
+                 no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
+                 {free_at} on; or give this source another"
+            ));
+        }
+        JoinError::Held(format!(
+            "source {source:?}: {holder} holds worker ID {number} in the fleet; give this source another, stop \
+             that daemon, or wait: if it no longer runs, the number is free from {free_at} on"
+        ))
+    }
+}
+
+pub(super) fn not_taken(stop: Stop) -> JoinError {
+    match stop {
+        Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
+        Stop::Lost(reason) | Stop::WentBack(reason) => JoinError::Held(reason),
+        Stop::Unusable(reason) => JoinError::Unreadable(reason),
+    }
+}

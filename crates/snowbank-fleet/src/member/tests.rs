@@ -1,0 +1,453 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{Duration, Instant};
+
+use super::pick::Pick;
+use super::*;
+use crate::Marker;
+use crate::rules::Proof;
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+/// No time passes.
+static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+pub(super) const HORIZON: Duration = Duration::from_secs(300);
+
+#[derive(Default)]
+pub(super) struct Keys {
+    found: BTreeMap<String, String>,
+    /// True if it does not answer. It still does writes.
+    is_away: bool,
+    /// True if it answers reads alone.
+    is_mute: bool,
+    /// True if it answers reads alone, and does no writes.
+    is_read_only: bool,
+    /// True if the next write is sent twice: the first answer is lost with its connection, and the second try is refused.
+    pub(super) repeats: bool,
+    pub(super) reads: usize,
+    pub(super) lists: usize,
+    /// The answer to the next read of any key.
+    stale: Option<String>,
+    /// A write that is done after the next read.
+    late: Option<(String, String)>,
+    /// A write that is done after the next list.
+    late_of_list: Option<(String, String)>,
+}
+
+/// A client of the store, and the connections that it has opened.
+#[derive(Clone, Default)]
+pub(super) struct Store(pub(super) Arc<Mutex<Keys>>, u64);
+
+impl Store {
+    pub(super) fn set_away(&self, is_away: bool) {
+        self.0.lock().unwrap().is_away = is_away;
+    }
+
+    pub(super) fn set_mute(&self, is_mute: bool) {
+        self.0.lock().unwrap().is_mute = is_mute;
+    }
+
+    pub(super) fn set_read_only(&self, is_read_only: bool) {
+        self.0.lock().unwrap().is_read_only = is_read_only;
+    }
+
+    /// Answers the next read with an older value.
+    pub(super) fn be_stale(&self, older: String) {
+        self.0.lock().unwrap().stale = Some(older);
+    }
+
+    pub(super) fn text(&self, key: &str) -> String {
+        self.0.lock().unwrap().found[key].clone()
+    }
+
+    pub(super) fn put(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().found.insert(key.to_owned(), text.to_owned());
+    }
+
+    /// Connects again.
+    pub(super) fn connect(&mut self) {
+        self.1 += 1;
+    }
+
+    /// Writes a key after the next read.
+    pub(super) fn put_late(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
+    }
+
+    /// Writes a key after the next list.
+    pub(super) fn put_after_list(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().late_of_list = Some((key.to_owned(), text.to_owned()));
+    }
+
+    pub(super) fn remove(&self, key: &str) {
+        self.0.lock().unwrap().found.remove(key);
+    }
+}
+
+impl AsMut<dyn Coordinator> for Store {
+    fn as_mut(&mut self) -> &mut (dyn Coordinator + 'static) {
+        self
+    }
+}
+
+impl Coordinator for Store {
+    fn answer_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn connections(&self) -> u64 {
+        self.1
+    }
+
+    fn pause(&mut self, _: Duration) {}
+
+    fn now(&self) -> Instant {
+        *BEGAN
+    }
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        let mut store = self.0.lock().unwrap();
+        if store.is_away {
+            return Err(NoAnswer::passing("away"));
+        }
+        store.reads += 1;
+        let read = keys.iter().map(|key| store.found.get(key).cloned()).collect();
+        if let Some(stale) = store.stale.take() {
+            return Ok(keys.iter().map(|_| Some(stale.clone())).collect());
+        }
+        let late = store.late.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(read)
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        let mut store = self.0.lock().unwrap();
+        store.lists += 1;
+        let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
+        let listed = found.map(|(key, stored)| (key.clone(), stored.clone())).collect();
+        let late = store.late_of_list.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(listed)
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let mut store = self.0.lock().unwrap();
+        if store.is_read_only {
+            return Err(NoAnswer::passing("reads alone"));
+        }
+        let is_lost = store.is_away || store.is_mute;
+        let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
+        if found.iter().zip(swaps).any(|(it, swap)| *it != swap.expected) {
+            return Ok(Swapped::Refused(found));
+        }
+        for Swap { key, text, .. } in swaps {
+            if let Some(text) = text {
+                store.found.insert(key.clone(), text.clone());
+            }
+        }
+        if std::mem::take(&mut store.repeats) {
+            return Ok(Swapped::Refused(
+                swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect(),
+            ));
+        }
+        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done) }
+    }
+}
+
+pub(super) fn store(layout: &Layout) -> Store {
+    let store = Store::default();
+    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
+    marker.lengthen_horizon(HORIZON);
+    let text = marker.text();
+    store.put(&Paths::of("f").marker(), &text);
+    store
+}
+
+/// Clocks that have not jumped, whatever the time is.
+pub(super) fn clocks(wall: UnixMicros) -> Clocks {
+    Clocks { wall, wall_minus_boot_us: 0 }
+}
+
+pub(super) fn want(layout: &Layout, wall: UnixMicros, is_proven: bool) -> Want<'_> {
+    let proof = if is_proven { Proof::Held } else { Proof::None };
+    let clocks = clocks(wall);
+    Want { index: 0, source: "orders", layout, clocks, proof, max_ahead: MAX_AHEAD, horizon: HORIZON }
+}
+
+/// Returns the names of a daemon of this state, which is its name for people, too.
+pub(super) fn names(state: &str) -> Names<'_> {
+    Names { fleet: "f", state, holder: state }
+}
+
+pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
+    Member::new(store.clone(), names("state"), notes, || fastrand::u64(..).to_string())
+}
+
+/// Takes worker IDs, and waits until nobody else has had them.
+pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &WorkerSet) -> Taken {
+    let mut taken = [Some(member.take(want, worker_ids).unwrap())];
+    member.settle(&mut taken, want.clocks).unwrap();
+    let [taken] = taken;
+    taken.unwrap()
+}
+
+/// Takes number 5 again and again, a second after each other, and returns how far ahead of the clock its bound gets.
+fn ahead_after_starts(is_proven: bool) -> Duration {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
+    let mut notes = Notes::default();
+    let mut furthest = Duration::ZERO;
+    for second in 0..2_000 {
+        let wall = UnixMicros(WALL.0 + second * 1_000_000);
+        let mut member = member(&store, notes.clone());
+        let Ok(taken) = member.take(want(&layout, wall, is_proven), &worker_ids) else { continue };
+        notes = member.notes().clone();
+        let until = numbering.start_of(numbering.tick_of(numbering.position_from(taken.covered)));
+        furthest = furthest.max(Duration::from_micros(until.0.saturating_sub(wall.0).max(0).unsigned_abs()));
+    }
+    furthest
+}
+
+#[test]
+fn starts_in_a_row_do_not_push_the_bound_away() {
+    let limit = HORIZON + MAX_AHEAD + Duration::from_secs(1);
+    for is_proven in [true, false] {
+        let furthest = ahead_after_starts(is_proven);
+        assert!(furthest <= limit, "{furthest:?} ahead of the clock, is proven: {is_proven}");
+    }
+}
+
+/// A late start may write a higher bound than the raise that was asked for before it.
+#[test]
+fn a_raise_lowers_no_bound_that_was_acknowledged() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let mut member = member(&store, Notes::default());
+    let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
+    let bound = Bound { source: 0, id_bound: taken.covered - 1 };
+    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    let key = store.text(&Paths::of("f").number(0, 5));
+    assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
+}
+
+/// Its bounds were granted by a clock that was two hours ahead.
+#[test]
+fn own_keys_stay_credible_after_the_clock_was_set_back() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
+    let mut first = member(&store, Notes::default());
+    let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
+    assert_eq!(first.look(clocks(corrected)), Raised::Done);
+    let bound = Bound { source: 0, id_bound: taken.covered };
+    assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Raised::Done);
+    let key = Paths::of("f").number(0, 5);
+    assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, taken.covered, "no bound sinks");
+    let again = member(&store, first.notes().clone()).take(want(&layout, corrected, true), &worker_ids);
+    assert!(again.is_ok_and(|again| again.covered >= taken.covered), "so does a start");
+    let by_another = member(&store, Notes::default()).take(want(&layout, corrected, false), &worker_ids);
+    assert!(matches!(by_another, Err(JoinError::Unreadable(_))), "{by_another:?}");
+}
+
+#[test]
+fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    take(&mut first, want(&layout, WALL, false), &worker_ids);
+    let notes = first.notes().clone();
+    let refused = member(&store, notes.clone()).take(want(&layout, WALL, false), &worker_ids).unwrap_err();
+    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
+    let taken = member(&store, notes.clone()).pick(
+        want(&layout, WALL, false),
+        1,
+        None,
+        |_| true,
+        |_| Ok::<bool, JoinError>(true),
+    );
+    assert_ne!(taken.unwrap().worker_ids, worker_ids, "another number is free");
+    store.set_away(true);
+    assert_eq!(member(&store, notes.clone()).resume_unseen(want(&layout, WALL, false), &worker_ids), None);
+    let newest = want(&layout, WALL, true);
+    assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
+    assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
+}
+
+/// A daemon that was killed before it stored its start finds an old ceiling in its state. So nothing proves that its state is
+/// the newest. But no copy of the state can have made the write of this start.
+#[test]
+fn a_first_start_whose_write_was_repeated_has_its_number() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    store.0.lock().unwrap().repeats = true;
+    let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+    assert!(taken.is_ok(), "{taken:?}");
+}
+
+#[test]
+fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    let ours = first.take(want(&layout, WALL, false), &worker_ids).unwrap();
+    let mut other =
+        Member::new(store.clone(), names("other"), Notes::default(), || fastrand::u64(..).to_string());
+    let later = UnixMicros(WALL.0 + 400_000_000);
+    let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
+    assert!(theirs.floor >= ours.covered);
+    other.release(&[Bound { source: 0, id_bound: theirs.covered }], clocks(WALL)).unwrap();
+    let mut again = member(&store, first.notes().clone());
+    let taken = again.take(want(&layout, later, true), &worker_ids).unwrap();
+    assert_eq!(taken.floor, theirs.covered);
+    let mut after_kill = member(&store, again.notes().clone());
+    let resumed = after_kill.take(want(&layout, later, true), &worker_ids).unwrap();
+    assert_eq!(resumed.floor, theirs.covered);
+}
+
+/// A daemon that waited is stopped as it gets its number.
+#[test]
+fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let of_state = |state: &str, notes: Notes| {
+        Member::new(store.clone(), names(state), notes, || fastrand::u64(..).to_string())
+    };
+    let give_back = |state: &str, notes: Notes| {
+        let mut member = of_state(state, notes);
+        let taken = take(&mut member, want(&layout, WALL, true), &worker_ids);
+        member.give_back(&[Some(taken)], clocks(WALL)).unwrap();
+        member.notes().clone()
+    };
+    give_back("first", Notes::default());
+    let mut used = of_state("used", Notes::default());
+    let taken = take(&mut used, want(&layout, WALL, false), &worker_ids);
+    assert_eq!(taken.floor, 0, "nothing was handed out before");
+    let notes = give_back("used", used.notes().clone());
+    let key = NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap();
+    assert!(!key.released, "it goes on with its own number");
+    let mut again = of_state("used", notes);
+    take(&mut again, want(&layout, WALL, true), &worker_ids);
+    again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
+    // By its own note it starts lower than another one may.
+    give_back("used", again.notes().clone());
+    give_back("third", Notes::default());
+    let last = take(&mut of_state("last", Notes::default()), want(&layout, WALL, false), &worker_ids);
+    assert_eq!(last.floor, taken.covered);
+}
+
+#[test]
+fn a_record_is_held_once_all_its_numbers_have_its_bound() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let workers = |text: &str| text.parse::<WorkerSet>().unwrap();
+    let mut earlier = member(&store, Notes::default());
+    let covered = earlier.take(want(&layout, WALL, false), &workers("5,6")).unwrap().covered;
+    let mut now = member(&store, Notes::default());
+    assert_eq!(now.holds(0, &[(vec![5], 1)]), Ok(vec![false]), "it has no number yet");
+    now.take(want(&layout, WALL, false), &workers("9")).unwrap();
+    let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
+    assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
+    store.set_away(true);
+    assert!(now.holds(0, &asked).is_err());
+}
+
+/// It tries again and again, while the coordinator is away and after that.
+#[test]
+fn a_copy_of_the_state_that_waits_starts_above_the_original() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut original = member(&store, Notes::default());
+    let covered = original.take(want(&layout, WALL, false), &worker_ids).unwrap().covered;
+    let (mut notes, mut tried) = (original.notes().clone(), Tried::default());
+    let mut try_at = |wall| {
+        let mut copy = member(&store, notes.clone()).after(std::mem::take(&mut tried));
+        let taken = copy.take(want(&layout, wall, false), &worker_ids);
+        notes = copy.notes().clone();
+        tried = copy.into_tried();
+        taken
+    };
+    store.set_away(true);
+    assert!(matches!(try_at(WALL), Err(JoinError::NoAnswer(_))));
+    store.set_away(false);
+    assert!(matches!(try_at(WALL), Err(JoinError::Held(line)) if line.contains("a copy of it")));
+    let taken = try_at(UnixMicros(WALL.0 + 400_000_000)).unwrap();
+    assert!(taken.floor >= covered && taken.is_new, "{taken:?}");
+}
+
+/// The coordinator may have lost what another holder wrote after the release.
+#[test]
+fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let mut first = member(&store, Notes::default());
+    let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
+    first.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
+    let again = || member(&store, first.notes().clone());
+    let waited = again().into_tried();
+    for (mut member, expected) in [(again(), false), (again().after(waited), true)] {
+        let before = store.text(&Paths::of("f").number(0, 5));
+        let taken = member.take(want(&layout, WALL, true), &worker_ids).unwrap();
+        assert_eq!(taken.is_new, expected);
+        store.put(&Paths::of("f").number(0, 5), &before);
+    }
+}
+
+/// The clock is past all bounds.
+#[test]
+fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let at = |seconds: i64| UnixMicros(WALL.0 + seconds * 1_000_000);
+    for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
+        let mut other = member(&store, Notes::default());
+        other.take(want(&layout, at(seconds), false), &WorkerSet::single(number)).unwrap();
+    }
+    let pick = |count| {
+        let mut member = member(&store, Notes::default());
+        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let allowed = |id| (1..4).contains(&id);
+        member
+            .pick(want(&layout, at(1_000), false), count, None, allowed, all)
+            .unwrap()
+            .worker_ids
+            .to_string()
+    };
+    assert_eq!(pick(1), "1");
+    assert_eq!(pick(1), "3", "1 has a new bound");
+    assert_eq!(pick(1), "2");
+}
+
+#[test]
+fn daemons_that_start_together_soon_have_different_numbers() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let (store, want) = (store(&layout), want(&layout, WALL, false));
+    let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
+    let draw = || fastrand::u64(..).to_string();
+    let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), draw);
+    let mut waiting: Vec<_> = states.iter().map(daemon).collect();
+    for tried in 0.. {
+        assert!(tried < 10, "{} daemons have no number yet", waiting.len());
+        // All read the keys before one of them writes.
+        let found: Vec<_> = waiting
+            .iter_mut()
+            .map(|daemon| daemon.free(want, 0, Pick { count: 1, had: None, tried }, |_| true).unwrap())
+            .collect();
+        let mut found = found.into_iter();
+        waiting.retain_mut(|daemon| {
+            let (id, found) = found.next().unwrap().remove(0);
+            let numbering = Numbering::new(layout.clone(), WorkerSet::single(id)).unwrap();
+            daemon.place_of(&layout.space().to_string()).unwrap();
+            let taken = daemon.try_take(want, 0, &numbering, vec![found]).unwrap();
+            taken.is_none()
+        });
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and a number each");
+}

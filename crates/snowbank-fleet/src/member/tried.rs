@@ -1,0 +1,46 @@
+//! The tries of a start to take numbers. A start that waits tries again and again, each time with another member.
+
+use super::Member;
+use crate::NumberKey;
+
+/// The most writes that are remembered. A try makes a few.
+const WRITES_MAX: usize = 100;
+
+/// The knowledge that the tries of a process leave to its next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// The identities of the writes by which it tried to take numbers. One whose answer was lost may have been done. Nothing
+    /// was handed out under it, so the process may take its number, though its state may be an older copy.
+    writes: Vec<String>,
+    /// True if an earlier try had no number.
+    pub(super) has_waited: bool,
+}
+
+impl Tried {
+    pub(super) fn add(&mut self, write: &str) {
+        self.writes.push(write.to_owned());
+        let spare = self.writes.len().saturating_sub(WRITES_MAX);
+        self.writes.drain(..spare);
+    }
+
+    pub(super) fn has(&self, write: &str) -> bool {
+        self.writes.iter().any(|tried| tried == write)
+    }
+
+    /// Returns whether the process tried to take a number by the last write of this key.
+    pub(super) fn wrote(&self, key: Option<&NumberKey>) -> bool {
+        key.is_some_and(|key| self.has(&key.write))
+    }
+}
+
+impl<C> Member<C> {
+    /// Goes on where earlier tries of this process ended.
+    pub fn after(self, tried: Tried) -> Self {
+        Member { tried, ..self }
+    }
+
+    /// Returns what this try leaves to the next one, which waits.
+    pub fn into_tried(self) -> Tried {
+        Tried { has_waited: true, ..self.tried }
+    }
+}

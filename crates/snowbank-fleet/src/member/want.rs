@@ -1,0 +1,172 @@
+//! A source that wants numbers, and the numbers that it may take by the rules.
+
+use std::time::Duration;
+
+use super::{Clocks, Note};
+use crate::rules::{self, Acknowledged, Proof, Reach, Taker, Taking};
+use crate::{KeyError, NoAnswer, NumberKey};
+use snowbank_core::clock::{self, BootMicros, Now};
+use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+/// A source that wants numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Want<'a> {
+    /// The source's index in the daemon.
+    pub index: usize,
+    /// The source's name.
+    pub source: &'a str,
+    /// Its layout.
+    pub layout: &'a Layout,
+    /// The clocks of the start.
+    pub clocks: Clocks,
+    /// The proof that the state may continue with the worker IDs that it had.
+    pub proof: Proof,
+    /// The distance that IDs may be ahead of the wall clock.
+    pub max_ahead: Duration,
+    /// The distance that the fleet's ceiling is kept ahead.
+    pub horizon: Duration,
+}
+
+/// Numbers that were taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The worker IDs.
+    pub worker_ids: WorkerSet,
+    /// The lowest ID bound at which the source may start. 0: it starts at its own ceiling.
+    pub floor: u64,
+    /// The bound of all IDs that were handed out before under the numbers.
+    pub unused_from: u64,
+    /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before a raise.
+    pub covered: u64,
+    /// True if the source did not hold them before: see [`Member::settle`](super::Member::settle).
+    pub is_new: bool,
+    /// True if the source goes on in the term that it had.
+    pub is_same_term: bool,
+}
+
+/// The reason why a daemon cannot join its fleet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// The coordinator did not answer.
+    #[error("the coordinator does not answer: {0}")]
+    NoAnswer(NoAnswer),
+    /// Only an operator can change it.
+    #[error("{0}")]
+    Refused(String),
+    /// Other daemons hold the numbers now, or this state or a copy of it, and nothing shows that this one is the newest.
+    #[error("{0}")]
+    Held(String),
+    /// A value at the coordinator cannot be read, or cannot be true.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl From<NoAnswer> for JoinError {
+    fn from(answer: NoAnswer) -> Self {
+        JoinError::NoAnswer(answer)
+    }
+}
+
+impl Want<'_> {
+    /// Returns the ID space of the layout.
+    pub(super) fn space(&self) -> String {
+        self.layout.space().to_string()
+    }
+
+    /// Returns the worker IDs of a numbering of the layout.
+    pub(super) fn worker_ids(&self, numbering: &Numbering) -> WorkerSet {
+        numbering.snowflake().map_or_else(|| WorkerSet::single(0), |(_, worker_ids)| worker_ids.clone())
+    }
+
+    pub(super) fn numbering(&self, worker_ids: &WorkerSet) -> Result<Numbering, JoinError> {
+        let made = Numbering::new(self.layout.clone(), worker_ids.clone());
+        made.map_err(|error: LayoutError| JoinError::Refused(format!("source {:?}: {error}", self.source)))
+    }
+
+    /// Decides whether a number may be taken whose key is as found.
+    pub(super) fn judge(&self, numbering: &Numbering, found: &Found, own: &Own) -> Result<Taking, Busy> {
+        let key = found.key.as_ref().map_err(|error| Busy::Unreadable(error.to_string()))?;
+        let wall = self.clocks.wall;
+        let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
+        if let Some(key) = key {
+            let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
+            let reach = Reach { from, horizon: self.horizon, max_ahead: self.max_ahead };
+            rules::check_bound(numbering, key, reach).map_err(Busy::Unreadable)?;
+        }
+        let is_noted = |note: &&Note| self.proof == Proof::Held && note.numbers.contains(&found.number);
+        let acknowledged = own.note.as_ref().filter(is_noted).map(|note| Acknowledged {
+            term: &note.term,
+            id_bound: note.acknowledged,
+            until: rules::instant_of(numbering, note.acknowledged),
+        });
+        let taker = Taker { writes: &own.writes, acknowledged, wall, max_ahead: self.max_ahead };
+        rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
+    }
+
+    /// Returns whether a source could hand out IDs at once under a number whose key is as found. A number that an operator
+    /// released is free, and its bound may be minutes ahead.
+    pub(super) fn is_ready(&self, numbering: &Numbering, found: &Found, own: &Own) -> bool {
+        let reach = self.clocks.wall.0.saturating_add(clock::micros(self.max_ahead));
+        match self.judge(numbering, found, own) {
+            Ok(Taking::Above(bound)) => rules::instant_of(numbering, bound).0 < reach,
+            Ok(Taking::New | Taking::Resume | Taking::Again(_)) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Returns the bound of the first write: a horizon above the source's start, and no lower than the keys' bounds.
+    /// Repeated starts do not push it up: it is never further ahead of the clock than `max_ahead` and a horizon, unless a
+    /// key is.
+    pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
+        let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
+        let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);
+        numbering.id_bound(rules::ceiling(numbering, from, self.horizon)).max(lowest.max(floor))
+    }
+}
+
+/// A number with the value that was found at its key.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) number: u64,
+    pub(super) text: Option<String>,
+    /// The text, read. `None`: there is no key.
+    pub(super) key: Result<Option<NumberKey>, KeyError>,
+}
+
+impl Found {
+    pub(super) fn new(number: u64, text: Option<String>) -> Found {
+        let key = text.as_deref().map(NumberKey::parse).transpose();
+        Found { number, text, key }
+    }
+
+    /// Returns the key, if there is one that can be read.
+    pub(super) fn readable(&self) -> Option<&NumberKey> {
+        self.key.as_ref().ok()?.as_ref()
+    }
+}
+
+/// A state's own writes, and its note.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// Those that may be the last of its numbers' keys.
+    pub(super) writes: Vec<String>,
+    /// Its note, if that is of the fleet that the marker identifies.
+    pub(super) note: Option<Note>,
+    /// The fleet's floor, which may be ahead of all clocks.
+    pub(super) floor: UnixMicros,
+}
+
+impl Own {
+    /// Returns the instant of the bound that was acknowledged to this state for a number.
+    fn acknowledged_until(&self, numbering: &Numbering, number: u64) -> UnixMicros {
+        let note = self.note.as_ref().filter(|note| note.numbers.contains(&number));
+        note.map_or(UnixMicros(0), |note| rules::instant_of(numbering, note.acknowledged))
+    }
+}
+
+/// Why a number is not free.
+pub(super) enum Busy {
+    Held(rules::Held),
+    Unreadable(String),
+}

@@ -1,0 +1,166 @@
+//! A coordinator that was restored to an older state, and daemons whose clocks differ by less than `max_ahead`.
+
+use super::tests::{HORIZON, Store, WALL, clocks, member, names, store, take, want};
+use super::*;
+use crate::counter::CounterKey;
+use crate::{Begins, Marker, NumberRange, Operator, Preparing};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::{Numbering, TicketCounter};
+
+fn twitter() -> Layout {
+    Layout::resolve("twitter").unwrap()
+}
+
+fn five() -> WorkerSet {
+    WorkerSet::single(5)
+}
+
+fn numbering() -> Numbering {
+    Numbering::new(twitter(), five()).unwrap()
+}
+
+fn key_five() -> String {
+    Paths::of("f").number(0, 5)
+}
+
+fn floor(store: &Store) -> UnixMicros {
+    Marker::parse(&store.text(&Paths::of("f").marker())).unwrap().floor()
+}
+
+fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
+    UnixMicros(wall.0 + seconds * 1_000_000)
+}
+
+/// Returns the bound that the keeper asks for: a horizon above its clock.
+fn keepers_bound(wall: UnixMicros) -> Bound {
+    let ceiling = rules::ceiling(&numbering(), wall, HORIZON);
+    Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
+}
+
+fn other(store: &Store) -> Member<Store> {
+    let draw = || fastrand::u64(..).to_string();
+    Member::new(store.clone(), names("other"), Notes::default(), draw)
+}
+
+/// The first try has no answer, and its grant is lost before the second one.
+#[test]
+fn no_later_try_of_a_raise_lowers_a_bound() {
+    for generation in [0, 1] {
+        let layout = twitter();
+        let store = store(&layout);
+        let covered =
+            take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &five()).covered;
+        let until = rules::instant_of(&numbering(), covered);
+        // It starts at the bound of the daemon before, so its first bound is further ahead than a keeper's.
+        let now = at(until, -9);
+        let mut daemon = other(&store);
+        take(&mut daemon, want(&layout, now, false), &five());
+        store.set_read_only(true);
+        let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
+        assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
+        store.set_read_only(false);
+        let next = at(now, 1);
+        assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Raised::Done);
+        assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
+        assert_eq!(floor(&store), UnixMicros(0), "nothing went back");
+    }
+}
+
+#[test]
+fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
+    let layout = twitter();
+    let store = store(&layout);
+    let counter_key = Paths::of("f").counter("tickets");
+    let range = NumberRange { from: 1, to: 1 };
+    store.put(&counter_key, &CounterKey::new("c", range, "w0", "operator").text());
+    let mut daemon = member(&store, Notes::default());
+    take(&mut daemon, want(&layout, WALL, false), &five());
+    let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
+    daemon.add_counter(1, "tickets", &tickets, 0);
+    assert_eq!(daemon.look(clocks(WALL)), Raised::Done);
+    let backup = [key_five(), counter_key].map(|key| (store.text(&key), key));
+    let later = at(WALL, 200);
+    assert_eq!(daemon.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
+    assert!(matches!(daemon.take_range(1, 1_000, 0), Ranged::Taken(_)));
+    for (text, key) in backup {
+        store.put(&key, &text);
+    }
+    let taken = daemon.take_range(1, 1_000, 0);
+    assert!(matches!(&taken, Ranged::Lost(reason) if reason.contains("tickets")), "{taken:?}");
+    assert!(floor(&store) > later);
+}
+
+/// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the coordinator goes back to
+/// before that, and Y notices it.
+struct TakenByAnotherClock {
+    store: Store,
+    x: Member<Store>,
+    x_now: UnixMicros,
+    y_had: Taken,
+}
+
+fn taken_by_another_clock() -> TakenByAnotherClock {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut x = member(&store, Notes::default());
+    let covered = take(&mut x, want(&layout, WALL, false), &five()).covered;
+    let until = rules::instant_of(&numbering(), covered);
+    let backup = store.text(&key_five());
+    let x_now = at(until, -14);
+    let y_now = at(x_now, 5);
+    let mut y = other(&store);
+    let y_had = take(&mut y, want(&layout, y_now, false), &five());
+    assert_eq!(y_had.floor, covered, "Y hands out IDs from X's bound on, 9 s ahead of its clock");
+    store.put(&key_five(), &backup);
+    assert!(matches!(y.look(clocks(at(y_now, 2))), Raised::Lost(_)));
+    assert!(floor(&store) > until, "Y has noticed it");
+    TakenByAnotherClock { store, x, x_now: at(x_now, 3), y_had }
+}
+
+#[test]
+fn a_start_repeats_nothing_that_another_clock_let_others_have() {
+    let layout = twitter();
+    let TakenByAnotherClock { store, x, x_now, y_had } = taken_by_another_clock();
+    let mut again = member(&store, x.notes().clone());
+    let ours = take(&mut again, want(&layout, x_now, true), &five());
+    let is_apart = ours.covered <= y_had.floor || ours.floor >= y_had.covered;
+    assert!(is_apart, "X: {} to {}, Y: {} to {}", ours.floor, ours.covered, y_had.floor, y_had.covered);
+}
+
+#[test]
+fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
+    let TakenByAnotherClock { mut x, x_now, y_had, .. } = taken_by_another_clock();
+    let raised = x.raise(&[keepers_bound(x_now)], 0, clocks(x_now));
+    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
+}
+
+/// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it handed out such IDs.
+#[test]
+fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
+    let layout = twitter();
+    let store = store(&layout);
+    let ahead = at(WALL, 3 * 86_400);
+    let mut wrong = member(&store, Notes::default());
+    take(&mut wrong, want(&layout, ahead, false), &five());
+    let backup = store.text(&key_five());
+    let later = at(ahead, 200);
+    assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
+    store.put(&key_five(), &backup);
+    assert!(matches!(wrong.look(clocks(later)), Raised::Lost(_)));
+    let six = WorkerSet::single(6);
+    let now = at(WALL, 300);
+    let refused = other(&store).take(want(&layout, now, false), &six);
+    let lowers = |line: &String| line.contains("fleet init --above INSTANT --lower");
+    assert!(matches!(&refused, Err(JoinError::Unreadable(line)) if lowers(line)), "{refused:?}");
+    let init = |begins| {
+        let mut coordinator = store.clone();
+        let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
+        let preparing = Preparing { begins: Some(begins), is_growing: false, horizon: HORIZON, now };
+        operator.init(&[&layout], preparing, || fastrand::u64(..).to_string()).unwrap()
+    };
+    assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
+    let lowered = init(Begins::Lowered(now));
+    assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
+    let taken = other(&store).take(want(&layout, now, false), &six).unwrap();
+    assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+}

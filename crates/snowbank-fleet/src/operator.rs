@@ -1,0 +1,312 @@
+//! An operator at a coordinator: prepares a fleet, lists its numbers, and frees one.
+
+mod spaces;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::counter::CounterKey;
+use super::key::{Marker, NumberKey, Paths};
+use super::member::instant_of;
+use super::rules::{self, Reach};
+use super::{Coordinator, KeyError, NoAnswer, NumberRange, Swap, Swapped};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+
+pub use spaces::{Begins, Prepared, Preparing, above};
+
+/// The reason why an operator's command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperatorError {
+    /// The coordinator did not answer.
+    #[error("the coordinator does not answer: {0}")]
+    NoAnswer(NoAnswer),
+    /// The command is refused, for this reason.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<NoAnswer> for OperatorError {
+    fn from(answer: NoAnswer) -> Self {
+        OperatorError::NoAnswer(answer)
+    }
+}
+
+/// A worker ID at the coordinator.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The ID space.
+    pub space: String,
+    /// The number in that space.
+    pub number: u64,
+    /// `held`, `released`, `unreadable`, or `free`: held until an instant that has passed.
+    pub state: &'static str,
+    /// The holder for people, or why the key cannot be read.
+    pub holder: String,
+    /// The source that uses it.
+    pub source: String,
+    /// Since when.
+    pub since_unix_s: i64,
+    /// The lowest ID that was not granted.
+    pub id_bound: String,
+    /// The instant of that ID.
+    pub until: String,
+}
+
+/// The name, for people, of the command that sets a counter.
+const COUNTER_SETTER: &str = "snowbank ticket set";
+
+/// An operator's wish to free a number.
+#[derive(Clone, Copy, Debug)]
+pub struct Freeing<'a> {
+    /// The identity of the write.
+    pub write: &'a str,
+    /// The wall clock.
+    pub now: UnixMicros,
+    /// The distance that IDs may be ahead of the wall clock.
+    pub max_ahead: Duration,
+    /// True if the holder may still run.
+    pub is_forced: bool,
+    /// True if a bound that no clock explains is wrong: no such IDs were handed out.
+    pub is_lowering: bool,
+}
+
+impl Freeing<'_> {
+    /// Returns the bound at which the next holder starts: that of the key. `None` is a key that cannot be read: the bound is
+    /// then the furthest that daemons accept.
+    ///
+    /// # Errors
+    /// The key has a bound that no clock explains. A daemon whose clock was ahead may have been granted it.
+    fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
+        let numbering =
+            Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
+        let (from, horizon, max_ahead) = (self.now.max(marker.floor()), marker.horizon(), self.max_ahead);
+        let Some(key) = key else {
+            return Ok(rules::bound_above(&numbering, rules::latest(from, horizon, max_ahead)));
+        };
+        match rules::check_bound(&numbering, key, Reach { from, horizon, max_ahead }) {
+            Ok(()) => Ok(key.id_bound),
+            Err(_) if self.is_lowering => {
+                let floor = rules::floor_after_loss(self.now, marker.floor(), horizon, max_ahead);
+                Ok(rules::bound_above(&numbering, floor))
+            }
+            Err(reason) => Err(reason),
+        }
+    }
+}
+
+/// A fleet as an operator sees it.
+pub struct Operator<'c> {
+    /// The coordinator.
+    pub coordinator: &'c mut dyn Coordinator,
+    /// The fleet's name.
+    pub name: &'c str,
+}
+
+impl Operator<'_> {
+    /// Returns the marker, and its text.
+    fn marker(&mut self) -> Result<(Marker, String), OperatorError> {
+        let (name, key) = (self.name, Paths::of(self.name).marker());
+        self.read_marker()?.ok_or_else(|| {
+            OperatorError::Refused(format!(
+                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` makes one"
+            ))
+        })
+    }
+
+    fn read_marker(&mut self) -> Result<Option<(Marker, String)>, OperatorError> {
+        let key = Paths::of(self.name).marker();
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
+        marker.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))
+    }
+
+    /// Lists the numbers of a layout's ID space that were ever used.
+    ///
+    /// # Errors
+    /// The fleet does not have the space, or the coordinator did not answer.
+    pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
+        let (marker, _) = self.marker()?;
+        let (place, space) = self.place(&marker, layout, Marker::place_of)?;
+        let prefix = Paths::of(self.name).space(place);
+        let listed = self.coordinator.list(&prefix)?;
+        let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
+        let entry = |(key, text): &(String, String)| Some(entry(&space, number(key)?, text, layout, now));
+        let mut entries: Vec<Entry> = listed.iter().filter_map(entry).collect();
+        entries.sort_by_key(|entry| entry.number);
+        Ok(entries)
+    }
+
+    fn place(
+        &self,
+        marker: &Marker,
+        layout: &Layout,
+        find: impl Fn(&Marker, &str) -> Option<usize>,
+    ) -> Result<(usize, String), OperatorError> {
+        let space = layout.space().to_string();
+        let place = find(marker, &space).ok_or_else(|| {
+            let (name, known) = (self.name, marker.shown());
+            OperatorError::Refused(format!(
+                "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
+            ))
+        })?;
+        Ok((place, space))
+    }
+
+    /// Returns the key of a shared counter.
+    ///
+    /// # Errors
+    /// There is none, or the coordinator did not answer.
+    pub fn counter(&mut self, source: &str) -> Result<CounterKey, OperatorError> {
+        let (key, found) = self.read_counter_text(source)?;
+        let found = found.as_deref().map(CounterKey::parse).transpose();
+        let found = found.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+        found.ok_or_else(|| {
+            OperatorError::Refused(format!(
+                "source {source:?}: no counter at the coordinator (key {key}): `snowbank ticket set` makes one"
+            ))
+        })
+    }
+
+    /// Stores the highest number of a shared counter that was handed out: daemons take only later ones. `write` is the
+    /// identity of this write. With `is_lowering`, the operator knows that the key
+    /// has a wrong value.
+    ///
+    /// # Errors
+    /// Higher numbers may have been handed out, or the coordinator did not answer.
+    pub fn set_counter(
+        &mut self,
+        source: &str,
+        value: u64,
+        write: &str,
+        is_lowering: bool,
+    ) -> Result<(), OperatorError> {
+        let refused = |text: String| OperatorError::Refused(format!("source {source:?}: {text}"));
+        let (key, before) = self.read_counter_text(source)?;
+        let found = match before.as_deref().map(CounterKey::parse).transpose() {
+            Ok(found) => found,
+            Err(_) if is_lowering => None,
+            Err(error) => {
+                return Err(refused(format!(
+                    "key {key}: {error}; with --lower, the command writes over it, and daemons that run end"
+                )));
+            }
+        };
+        if let Some(found) = found.as_ref().filter(|found| found.next > value + 1 && !is_lowering) {
+            let (highest, writer) = (found.next - 1, &found.writer);
+            return Err(refused(format!(
+                "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
+                 {highest} may have been handed out ({writer} wrote it); if it is wrong, and no number above {value} was, add \
+                 --lower"
+            )));
+        }
+        // Daemons that took numbers of another counter end when they look.
+        let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
+        let range = NumberRange { from: value + 1, to: value + 1 };
+        let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();
+        match self.coordinator.swap(&[Swap::write(key, before, text.clone())])? {
+            Swapped::Done => Ok(()),
+            // Its answer was lost, and it was tried again.
+            Swapped::Refused(found) if found.first() == Some(&Some(text)) => Ok(()),
+            Swapped::Refused(_) => Err(refused(String::from(
+                "a daemon took numbers at the same time; try again with a higher value",
+            ))),
+        }
+    }
+
+    fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), OperatorError> {
+        let key = Paths::of(self.name).counter(source);
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        Ok((key, found))
+    }
+
+    /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts at its bound. `write`
+    /// is the identity of this write. Without `is_forced`, a holder that may still run keeps the number.
+    ///
+    /// A key that cannot be read gets the furthest bound that daemons accept.
+    ///
+    /// # Errors
+    /// The number is not held, its holder may run, or the coordinator did not answer.
+    pub fn release(
+        &mut self,
+        layout: &Layout,
+        number: u64,
+        freeing: Freeing<'_>,
+    ) -> Result<NumberKey, OperatorError> {
+        let (marker, before) = self.marker()?;
+        let (place, _) = self.place(&marker, layout, Marker::index_of)?;
+        let refused = |text: String| OperatorError::Refused(format!("worker ID {number}: {text}"));
+        let key = Paths::of(self.name).number(place, number);
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
+        let parsed = NumberKey::parse(&stored);
+        let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
+        let held = match parsed {
+            Ok(held) => held,
+            // The former holder finds another term that began at the bound, and not that the coordinator went back.
+            Err(_) if freeing.is_forced => NumberKey {
+                id_bound: u64::MAX,
+                from: id_bound.clone().map_err(refused)?,
+                ..NumberKey::new("", "a value that cannot be read", "", freeing.now.0.div_euclid(1_000_000))
+            },
+            Err(error) => {
+                return Err(refused(format!("{error}; with --force, the command writes over it")));
+            }
+        };
+        if held.released {
+            return Err(refused(format!("it is released already ({})", held.holder)));
+        }
+        let until = instant_of(layout, held.id_bound);
+        if until > freeing.now && !freeing.is_forced {
+            return Err(refused(format!(
+                "{} may still run, and holds it until {}; stop that daemon, or add --force: it ends when it notices",
+                held.holder,
+                until.rfc3339(0)
+            )));
+        }
+        let id_bound = id_bound.map_err(refused)?;
+        let released =
+            NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
+        let swaps = [
+            Swap::compare(Paths::of(self.name).marker(), Some(before.clone())),
+            Swap::write(key, Some(stored), released.text()),
+        ];
+        match self.coordinator.swap(&swaps)? {
+            Swapped::Done => Ok(held),
+            // Its answer was lost, and it was tried again.
+            Swapped::Refused(found) if found.get(1) == Some(&Some(released.text())) => Ok(held),
+            Swapped::Refused(found) if found.first() != Some(&Some(before)) => {
+                Err(refused(String::from("the fleet's marker has just changed; try again")))
+            }
+            Swapped::Refused(_) => Err(refused(String::from("its key has just changed: its holder runs"))),
+        }
+    }
+}
+
+fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros) -> Entry {
+    let space = space.to_owned();
+    match NumberKey::parse(text) {
+        Ok(key) => {
+            let until = instant_of(layout, key.id_bound);
+            let state = match key.released {
+                true => "released",
+                false if until > now => "held",
+                false => "free",
+            };
+            let (id_bound, until) = (key.id_bound.to_string(), until.rfc3339(0));
+            let NumberKey { holder, source, since_unix_s, .. } = key;
+            Entry { space, number, state, holder, source, since_unix_s, id_bound, until }
+        }
+        Err(error) => Entry {
+            space,
+            number,
+            state: "unreadable",
+            holder: error.to_string(),
+            source: String::new(),
+            since_unix_s: 0,
+            id_bound: String::new(),
+            until: String::new(),
+        },
+    }
+}

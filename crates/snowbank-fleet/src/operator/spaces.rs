@@ -1,0 +1,260 @@
+//! The marker of a fleet, as an operator writes it: its ID spaces, and its floor.
+
+use super::{Operator, OperatorError};
+use crate::key::{Marker, NumberKey, Paths};
+use crate::{Swap, Swapped, poll_period, rules};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::numbering::Numbering;
+use std::time::Duration;
+
+/// An operator's knowledge of the IDs that were made before a fleet was prepared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// Nobody has made IDs of these layouts.
+    New,
+    /// All IDs that were made are of ticks before this instant.
+    Above(UnixMicros),
+    /// The same, and a floor that is higher is wrong.
+    Lowered(UnixMicros),
+}
+
+/// An operator's request.
+#[derive(Clone, Copy, Debug)]
+pub struct Preparing {
+    /// `None`: the fleet must be there already.
+    pub begins: Option<Begins>,
+    /// Adds the ID spaces that the marker does not have, and replaces others that can make the same IDs.
+    pub is_growing: bool,
+    /// The horizon of this configuration's daemons. A new fleet polls by it.
+    pub horizon: Duration,
+    /// The wall clock.
+    pub now: UnixMicros,
+}
+
+/// A fleet that is prepared, and what has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepared {
+    /// True if it was not there before.
+    pub is_new: bool,
+    /// The ID spaces that were added.
+    pub added: Vec<String>,
+    /// The ID spaces that were replaced, because they can make the same IDs as the added ones.
+    pub replaced: Vec<String>,
+    /// The floor, where there is one.
+    pub floor: Option<UnixMicros>,
+    /// True if the floor was another before.
+    pub is_floor_changed: bool,
+}
+
+/// The indices of the ID spaces that can make the same IDs as a layout's.
+struct Rivals<'a> {
+    layout: &'a Layout,
+    indices: Vec<usize>,
+}
+
+impl Operator<'_> {
+    /// Writes the marker with the ID spaces of these layouts, and its floor. `draw` gives the identities: a new marker's, and
+    /// each write's.
+    ///
+    /// # Errors
+    /// Another fleet has the name, nothing is known of earlier IDs, numbers of a colliding ID space are held, or the
+    /// coordinator did not answer.
+    pub fn init(
+        &mut self,
+        layouts: &[&Layout],
+        preparing: Preparing,
+        draw: fn() -> String,
+    ) -> Result<Prepared, OperatorError> {
+        let Preparing { begins, is_growing, horizon, now } = preparing;
+        let (known, mut before) = self.read_marker()?.unzip();
+        let is_new = known.is_none();
+        if is_new && begins.is_none() {
+            return Err(OperatorError::Refused(self.unknown_beginning()));
+        }
+        let mut marker =
+            known.unwrap_or_else(|| Marker::new(&draw(), Vec::new()).polled_each(poll_period(horizon)));
+        let missing: Vec<String> = layouts
+            .iter()
+            .map(|layout| layout.space().to_string())
+            .filter(|space| marker.place_of(space).is_none())
+            .collect();
+        let mut rivals = Vec::new();
+        for &layout in layouts {
+            rivals.push(Rivals { layout, indices: marker.rivals(&layout.space().to_string()) });
+        }
+        let has_rivals = rivals.iter().flat_map(|it| &it.indices).any(|&index| marker.is_active(index));
+        if !is_new && !is_growing && (!missing.is_empty() || has_rivals) {
+            return Err(OperatorError::Refused(self.other_spaces(&marker, layouts)));
+        }
+        let floor_before = marker.floor();
+        match begins {
+            Some(Begins::Above(floor)) => raise_floor(&mut marker, floor, now)?,
+            Some(Begins::Lowered(floor)) => {
+                marker.forget_floor();
+                raise_floor(&mut marker, floor, now)?;
+            }
+            Some(Begins::New) | None => {}
+        }
+        let mut replaced = Vec::new();
+        if !missing.is_empty() || has_rivals {
+            let floors;
+            (replaced, floors) = self.replace(&mut marker, &mut before, &rivals, draw)?;
+            for floor in floors {
+                raise_floor(&mut marker, floor, now)?;
+            }
+            missing.iter().for_each(|space| marker.put(space));
+        }
+        let is_floor_changed = marker.floor() != floor_before;
+        let is_longer = marker.lengthen_horizon(horizon);
+        if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_changed {
+            self.write_marker(&mut marker, &mut before, draw)?;
+        }
+        let floor = Some(marker.floor()).filter(|floor| floor.0 > 0);
+        Ok(Prepared { is_new, added: missing, replaced, floor, is_floor_changed })
+    }
+
+    fn unknown_beginning(&self) -> String {
+        format!(
+            "no fleet {:?} at the coordinator (key {}), and nothing shows which IDs were made before: if none of these \
+             layouts were, say --new; if daemons made some without the fleet, or the coordinator lost its data, say --above \
+             with an instant or an ID that none of them has reached (`snowbank state show` on each machine prints how far \
+             it got)",
+            self.name,
+            Paths::of(self.name).marker()
+        )
+    }
+
+    fn other_spaces(&self, marker: &Marker, layouts: &[&Layout]) -> String {
+        let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
+        format!(
+            "the fleet {:?} has other ID spaces: found {}, this configuration has {}; choose another fleet.name, or change \
+             them with --add",
+            self.name,
+            marker.shown(),
+            spaces.join(", ")
+        )
+    }
+
+    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and the instants up to which IDs were
+    /// made in them, by the layouts that replace them.
+    ///
+    /// If none is held, writes the marker without them. From then on no daemon can start in those, because each compares the
+    /// marker with its write. So a second check sees all holders. If there are any, it restores the marker.
+    fn replace(
+        &mut self,
+        marker: &mut Marker,
+        before: &mut Option<String>,
+        rivals: &[Rivals<'_>],
+        draw: fn() -> String,
+    ) -> Result<(Vec<String>, Vec<UnixMicros>), OperatorError> {
+        let mut original = marker.clone();
+        let floors = self.floors_unless_held(marker, rivals)?;
+        let mut replaced = Vec::new();
+        for Rivals { indices, .. } in rivals {
+            replaced.extend(marker.replace(indices));
+        }
+        if replaced.is_empty() {
+            return Ok((replaced, floors));
+        }
+        self.write_marker(marker, before, draw)?;
+        match self.floors_unless_held(marker, rivals) {
+            Ok(floors) => Ok((replaced, floors)),
+            Err(error) => {
+                self.write_marker(&mut original, before, draw)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns for each ID space the instant that its layout reaches with the highest ID of its rivals. Refuses if one of
+    /// their numbers is held.
+    fn floors_unless_held(
+        &mut self,
+        marker: &Marker,
+        rivals: &[Rivals<'_>],
+    ) -> Result<Vec<UnixMicros>, OperatorError> {
+        let mut floors = Vec::new();
+        for Rivals { layout, indices } in rivals {
+            let bound = self.bound_unless_held(marker, indices, &layout.space().to_string())?;
+            if bound > 0 {
+                floors.push(above(layout, bound));
+            }
+        }
+        Ok(floors)
+    }
+
+    fn write_marker(
+        &mut self,
+        marker: &mut Marker,
+        before: &mut Option<String>,
+        draw: fn() -> String,
+    ) -> Result<(), OperatorError> {
+        marker.write = draw();
+        let text = marker.text();
+        let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
+        if let Swapped::Refused(found) = self.coordinator.swap(&[swap])?
+            // It was done before if it is there: its answer was lost.
+            && found.into_iter().next().flatten().as_ref() != Some(&text)
+        {
+            return Err(OperatorError::Refused(String::from(
+                "another command, or a daemon, changed the fleet's marker at the same time; try again",
+            )));
+        }
+        *before = Some(text);
+        Ok(())
+    }
+
+    /// Returns the highest bound of the numbers of these ID spaces. Refuses if one of them is held.
+    fn bound_unless_held(
+        &mut self,
+        marker: &Marker,
+        indices: &[usize],
+        space: &str,
+    ) -> Result<u64, OperatorError> {
+        let mut bound = 0;
+        for &index in indices {
+            let name = marker.name_at(index);
+            for (key, text) in self.coordinator.list(&Paths::of(self.name).space(index))? {
+                let number = NumberKey::parse(&text)
+                    .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+                if !number.released {
+                    return Err(OperatorError::Refused(format!(
+                        "the ID spaces {space} and {name} can make the same IDs, and {} holds a number ({key}) of the \
+                         latter: stop all daemons with that layout, release the numbers of killed ones (`snowbank fleet \
+                         release` with a configuration of that layout), and try again; or choose an epoch at least a \
+                         year apart",
+                        number.holder
+                    )));
+                }
+                bound = bound.max(number.id_bound);
+            }
+        }
+        Ok(bound)
+    }
+}
+
+/// Returns the instant up to which a layout may have made IDs below a bound.
+pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
+    numbering.map_or(UnixMicros(i64::MAX), |numbering| {
+        // The bound may lie within its tick, so the floor is the end of that.
+        let tick = numbering.tick_of(numbering.position_from(id_bound));
+        let start = numbering.start_of(tick);
+        let tick_us = i64::try_from(numbering.tick_ms()).unwrap_or(i64::MAX).saturating_mul(1_000);
+        UnixMicros(start.0.saturating_add(tick_us))
+    })
+}
+
+fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), OperatorError> {
+    let latest = rules::latest(now, rules::HORIZON_MAX, Duration::ZERO);
+    if floor > latest {
+        return Err(OperatorError::Refused(format!(
+            "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \
+             instant that IDs of these layouts have reached, or choose the epoch of the layout before",
+            floor.rfc3339(0),
+            latest.rfc3339(0)
+        )));
+    }
+    marker.raise_floor(floor);
+    Ok(())
+}

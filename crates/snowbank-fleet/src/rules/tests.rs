@@ -1,0 +1,219 @@
+use proptest::prelude::*;
+
+use super::*;
+use snowbank_core::clock::{BootMicros, Now};
+use snowbank_id::layout::{Layout, Position, WorkerSet};
+use snowbank_state::Fate;
+
+const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+
+/// Reads an answer, as a member does.
+trait Read {
+    fn read(&mut self, text: Option<&str>, term: &str) -> Seen;
+}
+
+impl Read for Holding {
+    fn read(&mut self, text: Option<&str>, term: &str) -> Seen {
+        self.see(text, &text.map(NumberKey::parse).transpose(), term)
+    }
+}
+
+fn numbering() -> Numbering {
+    Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(5)).unwrap()
+}
+
+fn key(write: &str, bound: u64) -> NumberKey {
+    let key = NumberKey::new("state", "host-a (process 7)", "orders", 1);
+    let term = String::from("t");
+    NumberKey { term, write: write.to_owned(), id_bound: bound, from: bound, ..key }
+}
+
+fn text(write: &str) -> String {
+    key(write, 9).text()
+}
+
+fn ours(write: &str) -> Seen {
+    Seen::Ours(Box::new(key(write, 9)))
+}
+
+fn taker(writes: &[String]) -> Taker<'_> {
+    Taker { writes, acknowledged: None, wall: WALL, max_ahead: MAX_AHEAD }
+}
+
+fn after(seconds: i64) -> UnixMicros {
+    UnixMicros(WALL.0 + seconds * 1_000_000)
+}
+
+#[test]
+fn a_number_that_was_never_used_is_free() {
+    assert_eq!(take(None, after(0), taker(&[])), Ok(Taking::New));
+}
+
+#[test]
+fn the_coordinator_holds_what_its_key_has_and_no_more() {
+    assert!(holds(Some(&key("w", 9)), 9) && holds(Some(&key("w", 10)), 9));
+    assert!(!holds(Some(&key("w", 8)), 9), "granted before the number was the fleet's, or in an outage");
+    assert!(!holds(None, 0), "it lost its data");
+}
+
+#[test]
+fn a_state_resumes_only_what_it_wrote_last_itself() {
+    let own = [String::from("w1"), String::from("w2")];
+    for write in ["w1", "w2"] {
+        assert_eq!(take(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
+    }
+    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "an older copy of the state");
+}
+
+#[test]
+fn a_state_is_the_newest_only_where_this_machine_remembers_no_more_than_it() {
+    let mark = |state: &str, id_bound| Mark::granted(id_bound, state);
+    let proof = |marks: &[Mark], stored| proof(marks, 1, "state", stored);
+    assert_eq!(proof(&[mark("state", 7)], 7), Proof::Held);
+    assert_eq!(proof(&[mark("state", 7)], 8), Proof::Held, "killed between the state's write and the mark");
+    assert_eq!(proof(&[mark("state", 7)], 6), Proof::None, "an older copy on the same machine");
+    assert_eq!(proof(&[], 7), Proof::None, "another machine, or a boot");
+    assert_eq!(proof(&[mark("other", 7)], 7), Proof::None);
+    let fate = |fate| [Mark { fate, ..mark("state", 7) }];
+    assert_eq!(proof(&fate(Fate::Released), 7), Proof::None);
+    let returned = fate(Fate::Returned);
+    assert_eq!(proof(&returned, 7), Proof::Newest, "another daemon may have the number");
+    assert_eq!(
+        proof(&returned, 8),
+        Proof::Newest,
+        "an older copy, from before the stop that lowered the mark"
+    );
+    let both = [mark("state", 7), mark("state", 5)];
+    assert_eq!(super::proof(&both, 2, "state", 7), Proof::Held);
+    assert_eq!(super::proof(&both, 3, "state", 7), Proof::None);
+}
+
+#[test]
+fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
+    let other = key("w", 77);
+    assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
+    assert_eq!(take(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
+    let held = take(Some(&other), after(10), taker(&[])).unwrap_err();
+    assert_eq!((held.free_at, *held.key), (after(0), other.clone()));
+    let released = NumberKey { released: true, ..other };
+    assert_eq!(take(Some(&released), after(3_600), taker(&[])), Ok(Taking::Above(77)), "whatever the clock");
+}
+
+/// Returns a number whose key has this write.
+fn held(write: &str) -> Holding {
+    let mut holding = Holding::unseen(vec![write.to_owned()], 0);
+    assert_eq!(holding.read(Some(&text(write)), "t"), ours(write));
+    holding
+}
+
+#[test]
+fn an_answer_that_was_lost_is_found_again() {
+    let mut holding = held("w3");
+    holding.try_write("w4");
+    holding.try_write("w5");
+    assert_eq!(holding.read(Some(&text("w3")), "t"), ours("w3"), "not done yet");
+    assert_eq!(holding.read(Some(&text("w4")), "t"), ours("w4"));
+    assert_eq!(holding.text(), Some(&text("w4")));
+    assert_eq!(holding.writes(), ["w4", "w5"], "no later one is known to have failed");
+}
+
+#[test]
+fn a_number_is_lost_once_its_key_is_anothers() {
+    assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
+    assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
+    assert_eq!(Holding::unseen(vec![String::from("w3")], 0).read(None, "t"), Seen::Lost(Loss::Gone));
+    let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")], 0);
+    assert_eq!(unseen.read(Some(&text("w2")), "t"), ours("w2"));
+}
+
+#[test]
+fn a_bound_below_an_acknowledged_one_shows_a_coordinator_that_went_back() {
+    assert_eq!(held("w3").read(None, "t"), Seen::Older(Loss::Gone));
+    let lower = |write: &str| key(write, 8).text();
+    assert_eq!(held("w3").read(Some(&lower("w2")), "t"), Seen::Older(Loss::WentBack));
+    assert_eq!(
+        held("w3").read(Some(&lower("x")), "t"),
+        Seen::Older(Loss::WentBack),
+        "another has taken it since"
+    );
+    let released = NumberKey { released: true, term: String::from("t"), ..key("x", 8) }.text();
+    assert!(
+        matches!(held("w3").read(Some(&released), "t"), Seen::Lost(Loss::Taken(_))),
+        "a release is newer"
+    );
+    assert_eq!(held("w3").read(Some(&released), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
+    let mut released = held("w3");
+    released.lower(8);
+    assert_eq!(released.read(Some(&lower("w3")), "t"), Seen::Ours(Box::new(key("w3", 8))), "its own release");
+}
+
+#[test]
+fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
+    let in_term = |term: &str| NumberKey { term: term.to_owned(), ..key("w1", 77) };
+    let take = |key: Option<&NumberKey>, until, id_bound| {
+        let acknowledged = Some(Acknowledged { term: "t", id_bound, until });
+        super::take(key, after(0), Taker { acknowledged, ..taker(&[]) })
+    };
+    let (ours, anothers) = (in_term("t"), in_term("u"));
+    assert_eq!(take(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
+    assert_eq!(take(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
+    assert_eq!(take(Some(&ours), after(19), 88), Ok(Taking::Above(88)), "others may have had it since");
+    assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
+    assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
+    let released = NumberKey { released: true, ..in_term("t") };
+    assert_eq!(take(Some(&released), after(60), 88), Ok(Taking::Above(77)), "the release is newer");
+}
+
+#[test]
+fn the_floor_after_a_loss_is_above_every_grant() {
+    let floor = floor_after_loss(after(0), after(-5), Duration::from_secs(300), MAX_AHEAD);
+    assert_eq!(floor, after(320));
+    assert_eq!(floor_after_loss(after(0), after(305), Duration::from_secs(300), MAX_AHEAD), after(325));
+    let numbering = numbering();
+    let above = numbering.position_from(bound_above(&numbering, floor));
+    assert!(numbering.start_of(numbering.tick_of(above)) > floor);
+    // Another clock is ahead, and so are its IDs.
+    let wall = after(10);
+    let now = Now { wall, boot: BootMicros(0), jumped: false };
+    let counts_from = counts_from(now, after(10_000), MAX_AHEAD);
+    let ceiling = ceiling(&numbering, counts_from, Duration::from_secs(300));
+    assert!(above >= ceiling, "{above:?} is below {ceiling:?}");
+}
+
+/// The holder may be the one whose clock is behind.
+#[test]
+fn what_another_clock_lets_others_take_may_be_abandoned() {
+    let other = key("w", 77);
+    for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
+        let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
+        let is_taken = take(Some(&other), after(bound_s), taker).is_ok();
+        let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
+        assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead");
+    }
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock lets others take it");
+}
+
+proptest! {
+    /// The one promise that matters: a start that does not resume is never below the bound.
+    #[test]
+    fn no_start_is_below_the_bound_of_another_holder(
+        position in 0..u64::MAX >> 10, write in 0..4u8, released: bool, ahead_s in -100..1_000i64,
+    ) {
+        let numbering = numbering();
+        let bound = numbering.id_bound(Position(position).min(numbering.end()));
+        let found = NumberKey { released, ..key(&write.to_string(), bound) };
+        let own = [String::from("0"), String::from("1")];
+        match take(Some(&found), after(ahead_s), taker(&own)) {
+            Ok(Taking::New) => prop_assert!(false, "it has a key"),
+            Ok(Taking::Again(_)) => prop_assert!(false, "nothing was acknowledged"),
+            Ok(Taking::Resume) => prop_assert!(own.contains(&found.write)),
+            Ok(Taking::Above(above)) => {
+                prop_assert_eq!(above, bound);
+                prop_assert!(numbering.id_at(numbering.position_from(above).min(numbering.end())) >= bound
+                    || numbering.position_from(above) == numbering.end());
+            }
+            Err(held) => prop_assert!(held.free_at > WALL || ahead_s >= 10),
+        }
+    }
+}

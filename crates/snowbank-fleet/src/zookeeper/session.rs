@@ -1,0 +1,137 @@
+//! A session with a ZooKeeper: requests and answers in their order. No node depends on a session, so a session may end at
+//! any time.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::jute::{Reader, Writer};
+use crate::endpoint::Endpoint;
+use crate::line::{self, ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Access, Fault, Stream, in_time};
+
+/// The session's life without a request. The server lowers it if it allows less; a connection that it ended is made again.
+const SESSION_MS: i32 = 30_000;
+
+/// The xid of a login's answer, and the login's operation.
+const LOGIN_XID: i32 = -4;
+const LOGIN: i32 = 100;
+
+/// Errors of operations, by ZooKeeper's numbers.
+pub(super) const NO_NODE: i32 = -101;
+pub(super) const BAD_VERSION: i32 = -103;
+pub(super) const NODE_EXISTS: i32 = -110;
+/// Errors that only an operator can resolve: no permission, an invalid permission, a wrong login, a missing login.
+const LASTING_ERRORS: [(i32, &str); 4] = [
+    (-102, "NoAuth: this user may not use its keys"),
+    (-114, "InvalidACL: it takes no permissions for this user"),
+    (-115, "AuthFailed: it refuses the user and the password"),
+    (-124, "it asks for a login by SASL, allowed: fleet.user and fleet.password_file"),
+];
+
+/// A request: an operation and its body.
+pub(super) type Request = (i32, Vec<u8>);
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// 0, or the error.
+    pub(super) error: i32,
+    pub(super) body: Vec<u8>,
+}
+
+/// A connection with a session of its own.
+pub(super) struct Session {
+    stream: Box<dyn Stream>,
+    xid: i32,
+    /// True if it has logged in: only its user may use the nodes that it makes.
+    pub(super) has_user: bool,
+    /// The time for each part of an answer.
+    patience: Duration,
+}
+
+impl line::Session for Session {
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
+        let connected = tokio::time::timeout(within, line::connect(endpoint, &access.tls)).await;
+        let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
+        let stream = connected.map_err(Fault::Endpoint)?;
+        let mut session =
+            Session { stream, xid: 0, has_user: access.user.is_some(), patience: ANSWER_TIMEOUT };
+        // Protocol version, last transaction seen, life, session, its password, no read-only server.
+        let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);
+        session.write_frame(&hello.0).await?;
+        session.read_frame().await?;
+        if let Some(user) = &access.user {
+            let password = user.password().map_err(Fault::Endpoint)?;
+            let login = Writer::default().int(LOGIN_XID).int(LOGIN).int(0).text("digest");
+            session.write_frame(&login.text(&format!("{}:{password}", user.name)).0).await?;
+            let answer = session.answer(LOGIN_XID).await?;
+            fault_of(answer.error).map_or(Ok(()), Err)?;
+        }
+        Ok(session)
+    }
+
+    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault> {
+        let found = super::read(self, &[key]).await?;
+        Ok(found.into_iter().next().flatten().map(|node| node.text))
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+}
+
+impl Session {
+    async fn write_frame(&mut self, frame: &[u8]) -> Result<(), Fault> {
+        let framed = Writer::default().bytes(frame).0;
+        in_time(self.patience, self.stream.write_all(&framed)).await
+    }
+
+    async fn read_frame(&mut self) -> Result<Vec<u8>, Fault> {
+        let size = in_time(self.patience, self.stream.read_u32()).await?;
+        let size = usize::try_from(size).ok().filter(|&size| size <= ANSWER_BYTES_MAX);
+        let mut frame = vec![0; size.ok_or_else(no_zookeeper)?];
+        in_time(self.patience, self.stream.read_exact(&mut frame)).await?;
+        Ok(frame)
+    }
+
+    async fn answer(&mut self, xid: i32) -> Result<Answer, Fault> {
+        let frame = self.read_frame().await?;
+        let mut reader = Reader(&frame);
+        let mut header = || Some((reader.int()?, reader.long()?, reader.int()?));
+        match header() {
+            Some((found, _, error)) if found == xid => Ok(Answer { error, body: reader.0.to_vec() }),
+            _ => Err(no_zookeeper()),
+        }
+    }
+
+    /// Sends requests together, and returns their answers. An error is a fault if only an operator or another server can
+    /// resolve it.
+    pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Fault> {
+        let first = self.xid + 1;
+        for (operation, body) in requests {
+            self.xid += 1;
+            let frame = [&Writer::default().int(self.xid).int(*operation).0, &body[..]].concat();
+            self.write_frame(&frame).await?;
+        }
+        let mut answers = Vec::with_capacity(requests.len());
+        for xid in first..=self.xid {
+            let answer = self.answer(xid).await?;
+            fault_of(answer.error).map_or(Ok(()), Err)?;
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+}
+
+fn no_zookeeper() -> Fault {
+    Fault::Endpoint(String::from("found an answer of another protocol, allowed: ZooKeeper's"))
+}
+
+/// Returns the fault for an error that does not concern nodes.
+pub(super) fn fault_of(error: i32) -> Option<Fault> {
+    if let Some((_, reason)) = LASTING_ERRORS.iter().find(|(lasting, _)| *lasting == error) {
+        return Some(Fault::Lasting((*reason).to_owned()));
+    }
+    let is_of_nodes = [0, NO_NODE, BAD_VERSION, NODE_EXISTS].contains(&error);
+    (!is_of_nodes).then(|| Fault::Endpoint(format!("ZooKeeper's error {error}")))
+}
