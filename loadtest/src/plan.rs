@@ -4,29 +4,26 @@
 //! size uses the cost of a *request*: a reply of IDs from one tick has the same length and the same system calls for any
 //! number of IDs.
 //!
-//! - [`basis`]: what the sweep says. [`page`]: the plan as Markdown.
-
-pub(crate) mod basis;
-mod page;
+//! The plan is one list of figures, each with its formula: the page is that list as a table for a ticket.
 
 use serde::Serialize;
+use serde_json::Value;
+use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
 use crate::report::figure::{Figures, Unit};
-use crate::report::json::FORMAT;
+use crate::report::json::{FORMAT, Objective, Run};
+use crate::report::{LOAD, ORIGIN, PROCESSOR, TARGET};
+use crate::sweep::Sweep;
+use crate::sweep::search;
+use crate::sweep::step::Step;
 use crate::units::{counted, grouped, ids_per_s};
 use crate::value::{Mix, Rate, Share};
-use basis::Basis;
 
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
 
 /// The burst that a resting daemon answers at once, as a share of a second: the default `burst_window`.
 const BURST_WINDOW_S: f64 = 0.01;
-
-/// The rows of a plan's figures.
-const FLEET: &str = "fleet";
-const LIMITS: &str = "limit of one daemon";
-const EACH: &str = "each daemon";
 
 /// The options of a plan.
 #[derive(Debug, clap::Args)]
@@ -49,15 +46,6 @@ pub(crate) struct Wanted {
     pub(crate) worker_ids: Option<u32>,
 }
 
-/// A limit of one daemon.
-#[derive(Debug, Clone)]
-struct Limit {
-    name: &'static str,
-    ids_per_s: f64,
-    /// The formula with its figures.
-    formula: String,
-}
-
 /// A plan, with the keys of its JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct Plan {
@@ -76,151 +64,240 @@ pub(crate) struct Plan {
 }
 
 /// The reason why there is no plan.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoPlan {
-    /// The sweep has not enough to plan with, or the options contradict it.
-    #[error("{0}")]
-    Unsupported(String),
-    /// It is impossible.
-    #[error("no plan: {0}")]
-    Impossible(String),
+#[derive(Debug)]
+pub(crate) struct NoPlan {
+    /// The exit code: 1 if the rate is impossible, 2 otherwise.
+    pub(crate) code: u8,
+    pub(crate) reason: String,
 }
 
-impl NoPlan {
-    /// Returns 1 if the rate is impossible, 2 otherwise.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Impossible(_) => 1,
-            Self::Unsupported(_) => 2,
-        }
+/// The figures of a sweep that a plan divides.
+struct Basis<'a> {
+    sweep: &'a Sweep,
+    /// The run at the saturation point.
+    run: &'a Run,
+    /// IDs per request in the sweep.
+    swept: Mix,
+    /// IDs per request in the plan.
+    batch: Mix,
+    /// Worker IDs of each daemon.
+    worker_ids: u64,
+    /// `None` of counters, and of a source whose layout is not known.
+    numbering: Option<Numbering>,
+}
+
+/// A limit of one daemon.
+struct Limit {
+    name: &'static str,
+    ids_per_s: f64,
+    formula: String,
+}
+
+/// The figures so far, and the table of them with their formulas.
+#[derive(Default)]
+struct Sum {
+    row: &'static str,
+    figures: Figures,
+    table: String,
+}
+
+impl Sum {
+    fn add(&mut self, name: &str, unit: Unit, value: impl Into<Value>, formula: &str) {
+        self.figures.add(self.row, name, unit, value);
+        let text = self.figures.text(self.row, name);
+        self.table += &format!("| {} | {name} | {text} | {formula} |\n", self.row);
     }
-}
-
-/// The division of a plan: what goes into it, and what comes out.
-struct Division<'a> {
-    basis: &'a Basis,
-    wanted: &'a Wanted,
-    limits: Vec<Limit>,
-    lowest: Limit,
-    daemons: u64,
-    ids_per_s_each: f64,
-    requests_per_s_each: f64,
-    /// The processor time of a request, if the sweep saw it.
-    us_per_request: Option<f64>,
 }
 
 /// Computes a plan.
 ///
 /// # Errors
-/// [`NoPlan`] if no number of daemons is enough.
-pub(crate) fn plan(basis: &Basis, wanted: &Wanted) -> Result<Plan, NoPlan> {
-    let limits = limits(basis);
-    let Some(lowest) = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s)).cloned() else {
-        unreachable!("the sweep's saturation point is always a limit");
-    };
+/// [`NoPlan`] if the sweep cannot support it, or no number of daemons is enough.
+pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, NoPlan> {
+    let basis = Basis::of(sweep, wanted)?;
+    let (rate, spare, used_share) = (wanted.rate.per_s(), u64::from(wanted.spare), 1.0 - wanted.headroom.0);
+    let limits = basis.limits();
+    let lowest = &limits[0];
+    let exact = rate / (lowest.ids_per_s * used_share);
     // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
-    let exact = wanted.rate.per_s() / (lowest.ids_per_s * (1.0 - wanted.headroom.0)) - 1e-9;
-    let daemons = exact.ceil().max(1.0);
+    let daemons = (exact - 1e-9).ceil().max(1.0);
     if daemons > MAX_DAEMONS {
-        return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
+        return Err(NoPlan { code: 1, reason: format!("no plan: it would take {daemons:.0} daemons") });
     }
-    let ids_per_s_each = wanted.rate.per_s() / daemons;
-    let requests_per_s_each = ids_per_s_each / basis.batch.mean();
-    let division = Division {
-        basis,
-        wanted,
-        limits,
-        lowest,
-        daemons: daemons as u64,
-        ids_per_s_each,
-        requests_per_s_each,
-        us_per_request: basis.us_per_request(requests_per_s_each),
-    };
-    division.check_worker_ids()?;
-    let assumptions = division.assumptions();
-    Ok(Plan {
-        format: FORMAT,
-        kind: "plan",
-        binding: division.lowest.name,
-        figures: division.figures(),
-        page: page::markdown(&division, &assumptions),
-        assumptions,
-    })
+    let all_daemons = daemons as u64 + spare;
+    basis.check_worker_ids(all_daemons)?;
+    let each_ids_per_s = rate / daemons;
+    let each_requests_per_s = each_ids_per_s / basis.batch.mean();
+    let cost_us = basis.us_per_request(each_requests_per_s);
+    let busy = cost_us.map(|us| each_requests_per_s * us / 1e6);
+    let cores = busy.map(|busy| (busy / used_share).ceil().max(1.0) as u64);
+
+    let mut sum = Sum { row: "fleet", ..Sum::default() };
+    let title = format!("# Snowbank: {} for {}", counted(all_daemons, "daemon"), ids_per_s(rate));
+    sum.table = format!("{title}\n\n| | | | formula |\n|---|---|---|---|\n");
+    sum.add("rate", Unit::IdsPerS, rate, &basis.within());
+    let division =
+        format!("rate ÷ (lowest limit × (1 − unused share)) = {exact:.2}, with the spare ones down");
+    sum.add("daemons", Unit::None, daemons as u64, &division);
+    sum.add("spare", Unit::None, spare, "");
+    sum.add("unused share of the limit", Unit::Share, wanted.headroom.0, "");
+    sum.row = "limit of one daemon";
+    for limit in &limits {
+        let binds = if limit.name == lowest.name { ": binds" } else { "" };
+        sum.add(limit.name, Unit::IdsPerS, limit.ids_per_s, &format!("{}{binds}", limit.formula));
+    }
+    sum.row = "each daemon";
+    sum.add("rate", Unit::IdsPerS, each_ids_per_s, "rate ÷ daemons");
+    let batch = format!("÷ {} IDs per request", grouped(basis.batch.mean()));
+    sum.add("requests per second", Unit::None, each_requests_per_s, &batch);
+    let step =
+        if cost_us.is_some() { "of the sweep's step below that" } else { "sweep with --metrics to know" };
+    sum.add("CPU per request", Unit::Us, cost_us, step);
+    sum.add("cores busy", Unit::None, busy, "requests per second × CPU per request");
+    sum.add("cores", Unit::None, cores, "cores busy ÷ (1 − unused share)");
+    let worker_ids = format!("of all daemons: {}", grouped((all_daemons * basis.worker_ids) as f64));
+    sum.add("worker IDs", Unit::None, basis.worker_ids, &worker_ids);
+
+    let assumptions = basis.assumptions(all_daemons, each_ids_per_s);
+    let alert = ids_per_s(lowest.ids_per_s * used_share);
+    let page = page(&sum.table, &assumptions, &basis.check_command(each_ids_per_s), &alert);
+    Ok(Plan { format: FORMAT, kind: "plan", binding: lowest.name, figures: sum.figures, assumptions, page })
 }
 
-fn limits(basis: &Basis) -> Vec<Limit> {
-    let batch = basis.batch.mean();
-    let mut limits = Vec::new();
-    if let Some(numbering) = &basis.numbering {
-        let per_s = numbering.layout().ids_per_second() as f64;
-        let formula = format!("{} × {}", counted(basis.worker_ids, "worker ID"), ids_per_s(per_s));
-        limits.push(Limit { name: "layout", ids_per_s: per_s * basis.worker_ids as f64, formula });
-    }
-    let (requests, ids) = (grouped(basis.saturation_requests_per_s), grouped(batch));
-    limits.push(Limit {
-        name: "CPU",
-        ids_per_s: basis.saturation_requests_per_s * batch,
-        formula: format!("{requests} requests/s at the saturation point × {ids} IDs a request"),
-    });
-    limits
+/// Returns the plan as Markdown for a ticket, in one screen.
+fn page(table: &str, assumptions: &[String], check: &str, alert: &str) -> String {
+    let assumptions: String = assumptions.iter().map(|line| format!("- {line}\n")).collect();
+    format!(
+        "{table}\nAssumed, and not measured:\n\n{assumptions}\n\
+         To check it, load each daemon with its share from another machine; the run has to pass:\n\n\
+         ```text\n{check}\n```\n\nAlert when a daemon hands out more than {alert}, its limit less the unused share.\n"
+    )
 }
 
-impl Division<'_> {
-    /// Returns the cores that a daemon keeps busy, and those that it should have.
-    fn cores(&self) -> Option<(f64, u64)> {
-        let busy = self.requests_per_s_each * self.us_per_request? / 1e6;
-        Some((busy, (busy / (1.0 - self.wanted.headroom.0)).ceil().max(1.0) as u64))
+impl<'a> Basis<'a> {
+    fn of(sweep: &'a Sweep, wanted: &Wanted) -> Result<Self, NoPlan> {
+        let lacks = |reason: &str| {
+            unsupported(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
+        };
+        let step = sweep.at_saturation().ok_or_else(|| lacks("it found no saturation point"))?;
+        if !sweep.confirmed {
+            return Err(lacks("its saturation point is not confirmed by a second run"));
+        }
+        let figures = &step.run.figures;
+        if figures.words(TARGET, "protocol") != Some("snowbank") {
+            return Err(lacks("a plan is for Snowbank's own protocol, and the sweep used another"));
+        }
+        let swept = figures.words(LOAD, "IDs per request").and_then(|words| words.parse::<Mix>().ok());
+        let swept = swept.ok_or_else(|| lacks("it does not say its batch"))?;
+        let batch = wanted.batch.clone().unwrap_or_else(|| swept.clone());
+        let (asked, allowed) = (batch.max(), figures.number(TARGET, "IDs of a request at most"));
+        if allowed.is_none_or(|allowed| f64::from(asked) > allowed) {
+            return Err(unsupported(format!(
+                "--batch asks for {asked} IDs at once; the daemon of the sweep allows {}",
+                allowed.unwrap_or_default()
+            )));
+        }
+        let held = figures.number(TARGET, "worker IDs").unwrap_or_default() as u64;
+        let worker_ids = wanted.worker_ids.map_or(held.max(1), u64::from);
+        let numbering = numbering(figures.words(TARGET, "layout").unwrap_or_default(), worker_ids)?;
+        if numbering.as_ref().is_some_and(Numbering::needs_list) && batch != swept {
+            return Err(lacks(
+                "its layout puts every ID on the wire, so the cost of a request follows its size; sweep with the planned \
+                 --batch",
+            ));
+        }
+        Ok(Self { sweep, run: &step.run, swept, batch, worker_ids, numbering })
     }
 
-    /// Returns the number of worker IDs that all daemons need.
-    fn worker_ids(&self) -> u64 {
-        (self.daemons + u64::from(self.wanted.spare)) * self.basis.worker_ids
+    fn limits(&self) -> Vec<Limit> {
+        let requests_per_s = self.sweep.saturation.unwrap_or_default() / self.swept.mean();
+        let (requests, ids) = (grouped(requests_per_s), grouped(self.batch.mean()));
+        let mut limits = vec![Limit {
+            name: "CPU",
+            ids_per_s: requests_per_s * self.batch.mean(),
+            formula: format!("{requests} requests/s at the saturation point × {ids} IDs a request"),
+        }];
+        if let Some(numbering) = &self.numbering {
+            let each = ids_per_s(numbering.layout().ids_per_second() as f64);
+            limits.push(Limit {
+                name: "layout",
+                ids_per_s: self.full_rate(numbering),
+                formula: format!("{} × {each}", counted(self.worker_ids, "worker ID")),
+            });
+        }
+        limits.sort_by(|one, other| one.ids_per_s.total_cmp(&other.ids_per_s));
+        limits
     }
 
-    fn check_worker_ids(&self) -> Result<(), NoPlan> {
-        let Some(numbering) = &self.basis.numbering else { return Ok(()) };
-        let (used, all) = (self.worker_ids(), numbering.layout().workers());
-        if used <= all {
+    /// Returns the most IDs that the worker IDs of one daemon have in a second.
+    fn full_rate(&self, numbering: &Numbering) -> f64 {
+        numbering.layout().ids_per_second() as f64 * self.worker_ids as f64
+    }
+
+    /// Returns the processor time of a request at a load. Requests share wake-ups under load and cost less, so the
+    /// step next below the load counts, or the lowest step.
+    fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
+        let cost = |step: &Step| step.run.figures.number(PROCESSOR, "target's CPU per request");
+        let mut known: Vec<&Step> =
+            self.sweep.steps.iter().filter(|step| step.holds && cost(step).is_some()).collect();
+        known.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
+        let above = known.partition_point(|step| step.rate() / self.swept.mean() <= requests_per_s);
+        cost(known.get(above.saturating_sub(1))?)
+    }
+
+    /// Checks that the layout has worker IDs for all daemons.
+    fn check_worker_ids(&self, all_daemons: u64) -> Result<(), NoPlan> {
+        let Some(numbering) = &self.numbering else { return Ok(()) };
+        let (wanted, all) = (all_daemons * self.worker_ids, numbering.layout().workers());
+        if wanted <= all {
             return Ok(());
         }
-        Err(NoPlan::Impossible(format!(
-            "{} and {} spare, with {} each, need {}; the layout has {all}",
-            counted(self.daemons, "daemon"),
-            self.wanted.spare,
-            counted(self.basis.worker_ids, "worker ID"),
-            counted(used, "worker ID"),
-        )))
+        let (daemons, each) = (counted(all_daemons, "daemon"), counted(self.worker_ids, "worker ID"));
+        let wanted = counted(wanted, "worker ID");
+        let reason = format!("no plan: {daemons}, with {each} each, need {wanted}; the layout has {all}");
+        Err(NoPlan { code: 1, reason })
     }
 
-    fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.add(FLEET, "rate", Unit::IdsPerS, self.wanted.rate.per_s());
-        figures.add(FLEET, "daemons", Unit::None, self.daemons);
-        figures.add(FLEET, "spare", Unit::None, u64::from(self.wanted.spare));
-        figures.add(FLEET, "unused share of the limit", Unit::Share, self.wanted.headroom.0);
-        for limit in &self.limits {
-            figures.add(LIMITS, limit.name, Unit::IdsPerS, limit.ids_per_s);
-        }
-        figures.add(EACH, "rate", Unit::IdsPerS, self.ids_per_s_each);
-        figures.add(EACH, "requests per second", Unit::None, self.requests_per_s_each);
-        figures.add(EACH, "CPU per request", Unit::Us, self.us_per_request);
-        figures.add(EACH, "cores busy", Unit::None, self.cores().map(|(busy, _)| busy));
-        figures.add(EACH, "cores", Unit::None, self.cores().map(|(_, cores)| cores));
-        figures.add(EACH, "worker IDs", Unit::None, self.basis.worker_ids);
-        figures
+    /// Returns the objectives of the sweep.
+    fn within(&self) -> String {
+        let within = |it: &Objective| format!("{} within {} ms", it.quantile, it.limit_us / 1e3);
+        self.run.objectives.iter().map(within).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns what the sweep did not measure.
-    fn assumptions(&self) -> Vec<String> {
-        let basis = self.basis;
-        let mut all = basis.assumptions.clone();
-        if self.daemons + u64::from(self.wanted.spare) > 1 {
+    fn assumptions(&self, all_daemons: u64, each_ids_per_s: f64) -> Vec<String> {
+        let Self { sweep, run, swept, batch, .. } = self;
+        let mut all = Vec::new();
+        if run.figures.words(ORIGIN, "build") == Some("debug") {
+            all.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
+        }
+        all.push(match run.figures.get(TARGET, "started for this run") {
+            None => "Each daemon has a machine like that of the sweep's daemon.".to_owned(),
+            Some(_) => format!(
+                "Each daemon has a machine like the one of the sweep. There it shared {} cores with the generator: alone it \
+                 does more.",
+                run.figures.text(ORIGIN, "cores")
+            ),
+        });
+        if sweep.at_least {
+            all.push("The saturation point is at least the figure used here.".to_owned());
+        }
+        if sweep.limit == Some(search::Limit::Layout) {
+            let more = "The layout ended the sweep: a daemon with more worker IDs may carry more requests.";
+            all.push(more.to_owned());
+        }
+        if batch != swept {
+            all.push(format!(
+                "The sweep asked for {swept} IDs a request, the plan for {batch}: the cost of a request is carried over, not \
+                 that of an ID. Sweep with --batch {batch} to know."
+            ));
+        }
+        if all_daemons > 1 {
             let evenly = "The requests spread evenly over the daemons. A client that stays with one gives it its whole rate.";
             all.push(evenly.to_owned());
         }
-        let Some(numbering) = &basis.numbering else { return all };
-        let full_rate = numbering.layout().ids_per_second() as f64 * basis.worker_ids as f64;
-        let largest = f64::from(basis.batch.max());
+        let full_rate = self.numbering.as_ref().map_or(f64::MAX, |numbering| self.full_rate(numbering));
+        let largest = f64::from(batch.max());
         if largest > full_rate * BURST_WINDOW_S {
             all.push(format!(
                 "A request for {} IDs is {:.0} ms of a daemon's full rate: it waits for ticks, and the objective is not for it.",
@@ -228,7 +305,7 @@ impl Division<'_> {
                 largest / full_rate * 1e3
             ));
         }
-        if self.ids_per_s_each > full_rate / 2.0 {
+        if each_ids_per_s > full_rate / 2.0 {
             all.push(format!(
                 "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full \
                  rate, {}: some requests are refused then. A headroom of 50% or more avoids that.",
@@ -237,4 +314,38 @@ impl Division<'_> {
         }
         all
     }
+
+    /// Returns the command that loads one daemon with its share.
+    fn check_command(&self, each_ids_per_s: f64) -> String {
+        let figures = &self.run.figures;
+        let mut command = format!(
+            "snowbank-loadtest --address HOST:PORT --rate {:.0}/s --batch {} --connections {} --threads {}",
+            each_ids_per_s.ceil(),
+            self.batch,
+            figures.number(LOAD, "connections").unwrap_or_default(),
+            figures.number(LOAD, "threads").unwrap_or_default(),
+        );
+        if let Some(source) = figures.words(TARGET, "source").filter(|&source| source != "default") {
+            command += &format!(" --source {source}");
+        }
+        if figures.words(LOAD, "arrivals") == Some("poisson") {
+            command += " --poisson";
+        }
+        for Objective { quantile, limit_us, .. } in &self.run.objectives {
+            command += &format!(" --{quantile} {}ms", limit_us / 1e3);
+        }
+        command + " --for 60s"
+    }
+}
+
+/// Returns the refusal of a sweep that has not enough to plan with, or that the options contradict.
+fn unsupported(reason: String) -> NoPlan {
+    NoPlan { code: 2, reason }
+}
+
+fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, NoPlan> {
+    // A counter, or a source of which nothing is known.
+    let Ok(layout) = Layout::resolve(layout) else { return Ok(None) };
+    let numbering = WorkerSet::from_list(0..workers).and_then(|workers| Numbering::new(layout, workers));
+    numbering.map(Some).map_err(|error| unsupported(error.to_string()))
 }

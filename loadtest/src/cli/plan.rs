@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use super::{Failure, json_text, open_files, print_beside, with_files, write_file};
-use crate::plan::basis::Basis;
 use crate::plan::{NoPlan, Wanted, plan};
 use crate::report::json::read;
 use crate::sweep::{KIND, Sweep};
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
 ///
-/// Writes a page of Markdown to paste into a ticket. Nothing is measured: the page shows its formulas with
-/// the figures put in, its assumptions, and the command that checks it.
+/// Writes a page of Markdown to paste into a ticket. Nothing is measured: the page shows each figure with its
+/// formula, its assumptions, and the command that checks it.
 ///
 /// Exit codes: 0 a plan; 1 the rate is impossible; 2 wrong use, or a sweep that cannot support a plan.
 #[derive(Debug, clap::Args)]
@@ -27,15 +26,14 @@ pub(super) struct Arguments {
 }
 
 impl From<NoPlan> for Failure {
-    fn from(error: NoPlan) -> Self {
-        Self { code: error.exit_code(), reason: error.to_string() }
+    fn from(NoPlan { code, reason }: NoPlan) -> Self {
+        Self { code, reason }
     }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let sweep = read::<Sweep>(&arguments.from, KIND).map_err(Failure::usage)?;
-    let basis = Basis::of(&sweep, &arguments.wanted)?;
-    let plan = plan(&basis, &arguments.wanted)?;
+    let plan = plan(&sweep, &arguments.wanted)?;
     open_files(&[&arguments.json])?;
     print_beside(arguments.json.as_ref(), |out| out.write_all(plan.page.as_bytes()));
     with_files(0, write_file(arguments.json.as_ref(), || json_text(&plan)))
