@@ -236,27 +236,25 @@ impl Evidence<'_> {
         reasons
     }
 
-    /// Judges the rate. An open loop that was served without a backlog took as long as planned.
+    /// Judges the rate: an open loop may take little longer than planned, and a closed one as long as its IDs take at
+    /// the rate. The stalls, and the generator's own backlog, may explain a longer time.
     fn rate(&self, objectives: &Objectives) -> Found {
-        let lost_s = self.stalls.total.as_secs_f64() * 1.25;
         let elapsed_s = self.elapsed.as_secs_f64();
-        let Some(planned) = self.planned else {
-            let wanted = objectives.rate.map_or(0.0, Rate::per_s);
-            let without_stalls = self.ids_per_s * elapsed_s / (elapsed_s - lost_s).max(1e-9);
-            return match self.ids_per_s >= wanted {
-                true => Found::Met,
-                false if without_stalls >= wanted || lost_s >= elapsed_s => Found::Open,
-                false if self.counts.hungriest_thread > MAX_THREAD_SHARE => Found::Open,
-                false => Found::Missed,
+        let (allowed_s, by_generator_s) =
+            match (self.planned.as_ref().map(Duration::as_secs_f64), objectives.rate) {
+                (Some(planned_s), _) => (
+                    (planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S),
+                    self.counts.slip.max() as f64 / 1e9,
+                ),
+                (None, Some(rate)) => {
+                    let is_busy = self.counts.busiest_thread > MAX_THREAD_SHARE;
+                    (self.ids_per_s * elapsed_s / rate.per_s(), if is_busy { f64::MAX } else { 0.0 })
+                }
+                (None, None) => return Found::Met,
             };
-        };
-        let planned_s = planned.as_secs_f64();
-        let allowed_s = (planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S);
-        // A backlog of the generator's own.
-        let slip_s = self.counts.slip.max() as f64 / 1e9;
         if elapsed_s <= allowed_s {
             Found::Met
-        } else if elapsed_s - lost_s - slip_s <= allowed_s {
+        } else if elapsed_s - self.stalls.total.as_secs_f64() * 1.25 - by_generator_s <= allowed_s {
             Found::Open
         } else {
             Found::Missed

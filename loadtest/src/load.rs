@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::machine::stalls::Stalls;
+use crate::machine::Watched;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
@@ -40,14 +40,6 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest time to recover, from the start of an outage.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The work of one thread.
-#[derive(Debug, Clone)]
-pub(crate) struct Task {
-    /// The number of the thread, from 0.
-    pub(crate) thread: usize,
-    pub(crate) scenario: Scenario,
-}
-
 /// One of the targets, as all threads see it.
 #[derive(Debug)]
 pub(crate) struct Peer {
@@ -63,13 +55,12 @@ pub(crate) struct Peer {
 /// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
+    pub(crate) scenario: Scenario,
     pub(crate) peers: Vec<Peer>,
-    /// Instant 0 of the run.
-    pub(crate) origin: Instant,
+    /// This machine, with instant 0 of the run.
+    pub(crate) watched: Arc<Watched>,
     /// When the requests of an open loop leave.
     pub(crate) lanes: Lanes,
-    /// The machine's stalls so far.
-    pub(crate) stalls: Arc<Stalls>,
     /// Set when the run is over.
     pub(crate) stop: AtomicBool,
 }
@@ -96,7 +87,7 @@ struct Now {
 
 impl Shared {
     fn now(&self) -> Now {
-        let ns = Instant::now().saturating_duration_since(self.origin).as_nanos() as u64;
+        let ns = Instant::now().saturating_duration_since(self.watched.origin).as_nanos() as u64;
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         Now { ns, wall_us: since_1970.as_micros() as i64 }
     }

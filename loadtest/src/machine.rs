@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
 use own::{OwnTime, Threads};
-use owner::Owners;
+use owner::Owner;
 use stalls::{MIN_STALL_NS, Stall, Stalls};
 use waits::{Look, Waits};
 
@@ -53,10 +53,12 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 pub(crate) struct Watched {
     /// Instant 0 of the run.
-    origin: Instant,
-    stalls: Arc<Stalls>,
+    pub(crate) origin: Instant,
+    /// The machine's stalls so far.
+    pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
-    cores: u64,
+    /// Those that this process may use.
+    cores: Vec<usize>,
     is_over: AtomicBool,
 }
 
@@ -73,30 +75,16 @@ pub(crate) struct Nap {
 }
 
 impl Watch {
-    /// Starts one sleeper on each core that this process may use, and a thread that looks at the target's waits.
-    pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owners: Owners) -> Self {
-        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-        let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
-        let watched = Arc::new(Watched {
-            origin,
-            stalls,
-            own: Mutex::new(OwnTime::of(owners)),
-            cores: cores.len().max(1) as u64,
-            is_over: AtomicBool::new(false),
-        });
-        let sleeper = |core| {
-            let watched = Arc::clone(&watched);
-            std::thread::spawn(move || watched.sleep_on(core))
-        };
-        let mut sleepers: Vec<_> = cores.into_iter().map(sleeper).collect();
-        let of_target = Arc::clone(&watched);
+    /// Starts one sleeper on each core, and a thread that looks at the target's waits.
+    pub(crate) fn begin(watched: &Arc<Watched>) -> Self {
+        let mut sleepers = Vec::new();
+        for &core in &watched.cores {
+            let watched = Arc::clone(watched);
+            sleepers.push(std::thread::spawn(move || watched.sleep_on(core)));
+        }
+        let of_target = Arc::clone(watched);
         sleepers.push(std::thread::spawn(move || of_target.watch_target()));
-        Self { watched, sleepers }
-    }
-
-    /// Returns the machine under watch.
-    pub(crate) fn watched(&self) -> Arc<Watched> {
-        Arc::clone(&self.watched)
+        Self { watched: Arc::clone(watched), sleepers }
     }
 
     /// Ends the sleepers.
@@ -108,6 +96,27 @@ impl Watch {
 }
 
 impl Watched {
+    /// Returns the machine of a run that starts at `origin` and measures from `warm_up` on.
+    pub(crate) fn new(origin: Instant, warm_up: Duration, owners: Vec<Owner>) -> Self {
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        Self {
+            origin,
+            stalls: Stalls::of_measurement(warm_up.as_nanos() as u64),
+            own: Mutex::new(OwnTime::of(owners)),
+            cores: (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Records the process that a target has now.
+    pub(crate) fn set_owner(&self, target: usize, owner: Owner) {
+        self.lock_own().set_owner(target, owner);
+    }
+
+    fn cores(&self) -> u64 {
+        self.cores.len().max(1) as u64
+    }
+
     fn now_ns(&self) -> u64 {
         Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
     }
@@ -142,7 +151,7 @@ impl Watched {
                 waits.find_threads(&processes);
             }
             let now = self.look();
-            waits.look(now, self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
+            waits.look(now, self.cores()).into_iter().for_each(|stall| self.stalls.add(stall));
             std::thread::sleep(waits::LOOK_PERIOD);
         }
     }
@@ -166,12 +175,12 @@ impl Watched {
                 nap.own_here_ns =
                     seen.replace(now.clone()).map_or(0, |before| now.used_since(&before, nap.from_ns));
             }
-            nap.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
+            nap.stall(self.cores()).into_iter().for_each(|stall| self.stalls.add(stall));
             let mut look = nap.look(self.now_ns());
             if look.is_late() {
                 let own_before_ns = std::mem::replace(&mut own_ns, self.own_ns(false));
                 look.own_ns = own_ns.saturating_sub(own_before_ns);
-                look.stall(self.cores).into_iter().for_each(|stall| self.stalls.add(stall));
+                look.stall(self.cores()).into_iter().for_each(|stall| self.stalls.add(stall));
             }
             nap = nap.next(self.now_ns());
         }

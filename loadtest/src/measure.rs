@@ -173,11 +173,9 @@ pub(crate) struct Counts {
     pub(crate) longest_pause: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
-    /// The largest share of a core that one generator thread used, from 0 to 1.
-    pub(crate) busiest_thread: f64,
     /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to
     /// 1.
-    pub(crate) hungriest_thread: f64,
+    pub(crate) busiest_thread: f64,
     /// The last counted receipt, since the start of the measurement.
     pub(crate) last_receipt: Duration,
     /// The largest distance seen between the two machines' clocks; 0 on one machine.
@@ -206,7 +204,6 @@ impl Counts {
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.cpu += other.cpu;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
-        self.hungriest_thread = self.hungriest_thread.max(other.hungriest_thread);
         self.last_receipt = self.last_receipt.max(other.last_receipt);
         if other.clock_offset_us.abs() > self.clock_offset_us.abs() {
             self.clock_offset_us = other.clock_offset_us;
@@ -215,15 +212,19 @@ impl Counts {
 
     /// Returns the share of all requests that were refused, those of the warm-up included, and of so many unanswered.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
-        let in_warm_up: u64 = self.warm_up_refused.values().map(|refusals| refusals.count).sum();
-        let errors = self.refused_count() + in_warm_up + unanswered;
+        let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64
     }
 
     /// Requests refused, of all codes.
     pub(crate) fn refused_count(&self) -> u64 {
-        self.refused.values().map(|refusals| refusals.count).sum()
+        count_of(&self.refused)
     }
+}
+
+/// Returns the requests refused with any code.
+pub(crate) fn count_of(refused: &RefusalsByCode) -> u64 {
+    refused.values().map(|refusals| refusals.count).sum()
 }
 
 fn merge_refusals(all: &mut RefusalsByCode, others: RefusalsByCode) {

@@ -10,7 +10,7 @@ pub(crate) use approach::greet;
 pub(crate) use collector::Collected;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,22 +19,18 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
-use crate::load::{self, Clock, Lanes, Message, Peer, Shared, Task};
-use crate::machine::owner::{Owner, Owners};
-use crate::machine::stalls::{StallSum, Stalls};
+use crate::load::{self, Clock, Lanes, Message, Shared};
+use crate::machine::stalls::StallSum;
 use crate::machine::{Watch, Watched, echo, quota};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
 use crate::scenario::{Drive, Protocol, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
-use crate::target::{Access, NoTarget};
-use samples::{Sampler, Samples};
+use crate::target::NoTarget;
+use samples::Sampler;
 
 /// From the spawning of the threads to the start of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
-
-/// The name of a daemon's process.
-const DAEMON_NAME: &str = "snowbank";
 
 /// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
 const LONGEST_ECHO: Duration = Duration::from_secs(3);
@@ -86,6 +82,9 @@ pub(crate) enum CannotRun {
     /// A batch above the target's limit.
     #[error("--batch asks for {asked} IDs at once; the target allows {allowed}")]
     TooLargeBatch { asked: u32, allowed: u32 },
+    /// A sweep that would begin above its end.
+    #[error("--start {start}/s is above {limit}, {why}")]
+    StartTooHigh { start: f64, limit: f64, why: &'static str },
     /// The user ended it before there was anything to measure.
     #[error("interrupted before the measurement began")]
     Interrupted,
@@ -150,10 +149,89 @@ pub(crate) struct Progress<'a> {
     pub(crate) loop_words: &'static str,
 }
 
-/// The target of a run, as far as this machine has it.
-pub(crate) struct Target<'a> {
-    daemon: Option<&'a mut Daemon>,
-    owners: Owners,
+/// A target under load, in one run or several: no ID may come twice in any of them.
+pub(crate) struct Loaded<'a> {
+    /// Started here if the scenario names no target.
+    daemon: Option<Daemon>,
+    /// By target.
+    seen: Vec<Distinct>,
+    interrupt: &'a AtomicBool,
+}
+
+impl<'a> Loaded<'a> {
+    /// Starts a daemon if the scenario names no target. Returns it with the scenario that names it.
+    ///
+    /// # Errors
+    /// [`CannotRun`] if the daemon does not start.
+    pub(crate) fn begin(
+        scenario: &Scenario,
+        interrupt: &'a AtomicBool,
+    ) -> Result<(Self, Scenario), CannotRun> {
+        let (mut scenario, mut daemon) = (scenario.clone(), None);
+        if scenario.addresses.is_empty() {
+            let protocol = scenario.protocol;
+            let started = interruptible::unless(interrupt, move || Ok(Daemon::start(protocol)?))?;
+            scenario.addresses = vec![started.front_end.as_ref().unwrap_or(&started.native).clone()];
+            scenario.info = vec![started.native.clone()];
+            daemon = Some(started);
+        }
+        Ok((Self { daemon, seen: Vec::new(), interrupt }, scenario))
+    }
+
+    /// Runs a scenario that names the target.
+    ///
+    /// # Errors
+    /// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
+    pub(crate) fn run(
+        &mut self,
+        scenario: &Scenario,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Outcome, CannotRun> {
+        let asked = scenario.clone();
+        let (greeted, streams) = interruptible::unless(self.interrupt, move || approach::approach(&asked))?;
+        let version = greeted.iter().find_map(|one| one.version.clone());
+        let origin = Instant::now() + START_DELAY;
+        let owners = greeted.iter().map(|one| one.owner).collect();
+        let shared = Arc::new(Shared {
+            scenario: scenario.clone(),
+            peers: greeted.into_iter().map(|one| one.peer).collect(),
+            watched: Arc::new(Watched::new(origin, scenario.warm_up, owners)),
+            lanes: lanes(scenario),
+            stop: AtomicBool::new(false),
+        });
+        let held_up_before = quota::held_up();
+        let watch = Watch::begin(&shared.watched);
+        let (threads, from) = spawn(streams, &shared);
+        let sampler = Sampler::begin(&shared);
+        let mut collected = collector::collect(self, &shared, &from, progress);
+        let samples = sampler.end();
+        // A thread that panicked has sent no counts, and then its load is missing.
+        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        assert_eq!(panicked, 0, "a load thread panicked");
+        watch.end();
+        let Some(Shared { peers, watched, .. }) = Arc::into_inner(shared) else {
+            unreachable!("every thread that had a part of it has been joined")
+        };
+        collected.counts.settling.settle(u64::MAX, &watched.stalls);
+        let elapsed = collected.elapsed(scenario, origin);
+        samples.put_into(&mut collected.seconds);
+        collected.target_cpu = samples.cpu(elapsed);
+        let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
+        Ok(Outcome {
+            address: addresses.join(", "),
+            version,
+            own_daemon: self.daemon.is_some(),
+            same_clock: peers.iter().all(|peer| peer.clock == Clock::Same),
+            per_second: peers.iter().map(|peer| peer.promise.per_second).sum(),
+            promise: peers.into_iter().next().unwrap_or_else(|| unreachable!("a run has a target")).promise,
+            elapsed,
+            rounds: 1,
+            // A stall at the end of the load delays the last answers, and counts until they have come.
+            stalls: watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64),
+            held_up: quota::held_up().saturating_sub(held_up_before),
+            collected,
+        })
+    }
 }
 
 /// Puts the load of a scenario on a bare echo. Returns `None` if it could not be run: then the machine has no
@@ -171,141 +249,9 @@ pub(crate) fn of_echo(
         length: scenario.length.min(LONGEST_ECHO),
         ..scenario.without_events()
     };
-    let outcome = run_against(&scenario, None, &mut Vec::new(), interrupt, progress).ok()?;
+    let (mut loaded, scenario) = Loaded::begin(&scenario, interrupt).ok()?;
+    let outcome = loaded.run(&scenario, progress).ok()?;
     (!outcome.collected.is_cut_short()).then_some(outcome)
-}
-
-/// Starts a daemon if the scenario names no target.
-///
-/// # Errors
-/// [`CannotRun`] if the daemon does not start.
-pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Result<Option<Daemon>, CannotRun> {
-    let protocol = scenario.protocol;
-    let start = || interruptible::unless(interrupt, move || Ok(Daemon::start(protocol)?));
-    scenario.addresses.is_empty().then(start).transpose()
-}
-
-/// Returns the scenario with the addresses of a daemon of our own.
-pub(crate) fn aimed(scenario: &Scenario, daemon: Option<&Daemon>) -> Scenario {
-    let Some(Daemon { native, front_end, .. }) = daemon else { return scenario.clone() };
-    let target = front_end.as_ref().unwrap_or(native).clone();
-    Scenario { addresses: vec![target], info: vec![native.clone()], ..scenario.clone() }
-}
-
-/// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before,
-/// which are kept for each target.
-///
-/// # Errors
-/// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
-pub(crate) fn run_against(
-    scenario: &Scenario,
-    daemon: Option<&mut Daemon>,
-    seen: &mut Vec<Distinct>,
-    interrupt: &AtomicBool,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, CannotRun> {
-    let (scenario, own_daemon) = (&aimed(scenario, daemon.as_deref()), daemon.is_some());
-    let targets: Vec<Access> =
-        scenario.addresses.iter().map(|endpoint| scenario.access(endpoint.clone())).collect();
-    let (greeted, streams) = {
-        let (targets, scenario) = (targets.clone(), scenario.clone());
-        interruptible::unless(interrupt, move || approach::approach(&targets, &scenario))?
-    };
-    let owners = Owners::new(greeted.iter().map(|one| one.owner).collect());
-    let version = greeted.iter().find_map(|one| one.version.clone());
-    let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
-    let held_up_before = quota::held_up();
-    let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
-    let (threads, from) = spawn(scenario, streams, &shared);
-    let sampler = sampler(scenario, watch.watched(), shared.origin);
-    let target = Target { daemon, owners };
-    let mut collected = collector::collect(scenario, &shared, seen, &from, target, interrupt, progress);
-    let samples = sampler.end();
-    // A thread that panicked has sent no counts, and then its load is missing.
-    let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
-    assert_eq!(panicked, 0, "a load thread panicked");
-    watch.end();
-    collected.counts.settling.settle(u64::MAX, &shared.stalls);
-    let Some(shared) = Arc::into_inner(shared) else {
-        unreachable!("every thread that had a part of it has been joined")
-    };
-    let outcome = Outcome::of(scenario, shared, collected).with_samples(&samples);
-    let held_up = quota::held_up().saturating_sub(held_up_before);
-    Ok(Outcome { version, own_daemon, held_up, ..outcome })
-}
-
-fn sampler(scenario: &Scenario, watched: Arc<Watched>, origin: Instant) -> Sampler {
-    let of = match scenario.metrics.is_empty() {
-        true => samples::Of::Processes(watched),
-        false => samples::Of::Metrics(scenario.metrics.clone()),
-    };
-    Sampler::begin(of, origin + scenario.warm_up, scenario.length)
-}
-
-fn shared(
-    scenario: &Scenario,
-    targets: Vec<Access>,
-    greeted: Vec<approach::Greeted>,
-    is_own: bool,
-) -> Shared {
-    let peer = |(access, one): (Access, approach::Greeted)| Peer {
-        access,
-        wire: one.wire,
-        promise: one.promise,
-        clock: clock_of(one.owner, is_own),
-        highest: AtomicU64::new(0),
-    };
-    Shared {
-        peers: targets.into_iter().zip(greeted).map(peer).collect(),
-        origin: Instant::now() + START_DELAY,
-        lanes: lanes(scenario),
-        stalls: Arc::new(Stalls::of_measurement(scenario.warm_up.as_nanos() as u64)),
-        stop: AtomicBool::new(false),
-    }
-}
-
-/// Returns the clock of a target. A daemon has this machine's; another process on this machine may forward to
-/// any other.
-fn clock_of(owner: Owner, is_own: bool) -> Clock {
-    match owner {
-        _ if is_own => Clock::Same,
-        Owner::Remote => Clock::Other,
-        Owner::Unknown => Clock::Nearby,
-        Owner::Process(_) if owner.name().as_deref() == Some(DAEMON_NAME) => Clock::Same,
-        Owner::Process(_) => Clock::Nearby,
-    }
-}
-
-impl Outcome {
-    fn with_samples(mut self, samples: &Samples) -> Self {
-        samples.put_into(&mut self.collected.seconds);
-        self.collected.target_cpu = samples.cpu(self.elapsed);
-        self
-    }
-
-    /// Describes the targets and the results of the threads.
-    fn of(scenario: &Scenario, shared: Shared, collected: Collected) -> Self {
-        let Shared { peers, origin, stalls, .. } = shared;
-        let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
-        let per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
-        let same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
-        let elapsed = collected.elapsed(scenario, origin);
-        let Some(first) = peers.into_iter().next() else { unreachable!("a run has a target") };
-        Self {
-            address: addresses.join(", "),
-            version: None,
-            own_daemon: false,
-            same_clock,
-            per_second,
-            promise: first.promise,
-            rounds: 1,
-            elapsed,
-            // A stall at the end of the load delays the last answers, and counts until they have come.
-            stalls: stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64),
-            held_up: Duration::ZERO,
-            collected,
-        }
-    }
 }
 
 /// Starts the threads of the load.
@@ -320,17 +266,12 @@ impl Outcome {
 ///
 /// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID, and
 /// what is known of each target ([`Shared`]).
-fn spawn(
-    scenario: &Scenario,
-    streams: approach::Streams,
-    shared: &Arc<Shared>,
-) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
+fn spawn(streams: approach::Streams, shared: &Arc<Shared>) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
     let start = |(thread, streams)| {
         let (shared, to) = (Arc::clone(shared), to.clone());
-        let task = Task { thread, scenario: scenario.clone() };
         let builder = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
-        let spawned = builder.spawn(move || load::run(task, streams, &shared, &to));
+        let spawned = builder.spawn(move || load::run(thread, streams, &shared, &to));
         spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"))
     };
     (streams.into_iter().enumerate().map(start).collect(), from)

@@ -121,11 +121,13 @@ impl Scenario {
         self.requests.map(|all| all / threads + u64::from(thread < all % threads))
     }
 
+    /// Returns true if requests leave on a schedule.
+    pub(crate) fn is_open_loop(&self) -> bool {
+        matches!(self.drive, Drive::Open { .. })
+    }
+
     /// Returns the loop in words, for every output.
     pub(crate) fn loop_words(&self) -> &'static str {
-        match self.drive {
-            Drive::Open { .. } => "open loop",
-            Drive::Closed { .. } => "closed loop",
-        }
+        if self.is_open_loop() { "open loop" } else { "closed loop" }
     }
 }

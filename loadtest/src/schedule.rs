@@ -15,11 +15,8 @@ pub(crate) enum Arrivals {
 
 impl Arrivals {
     /// Returns the word for it in every output.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::Poisson => "poisson",
-        }
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 

@@ -19,18 +19,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::check::distinct::Distinct;
-use crate::daemon::Daemon;
 use crate::judge::Objectives;
 use crate::report::figure::Figures;
 use crate::report::json::FORMAT;
-use crate::run::{self, CannotRun, Progress};
-use crate::scenario::{Drive, Scenario};
-use crate::schedule::Arrivals;
+use crate::run::{self, CannotRun, Loaded, Progress};
+use crate::scenario::Scenario;
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use progress::Live;
-use search::{Bounds, Finding, Limit, Next, Phase, Search};
-use step::{Attempt, Step};
+use search::{Bounds, Limit, Phase, Search};
+use step::Step;
 
 /// The first step's requests per second without `--start`. This is far below the limit of any machine, and in
 /// a step of 5 s ten requests lie beyond the p99.9.
@@ -93,12 +90,6 @@ fn factor(text: &str) -> Result<f64, String> {
     })
 }
 
-/// The target under load, and the IDs of all steps: none may come twice in any two.
-pub(crate) struct Loaded {
-    daemon: Option<Daemon>,
-    seen: Vec<Distinct>,
-}
-
 /// The reason why a sweep ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -144,106 +135,62 @@ pub(crate) struct Sweep {
     pub(crate) steps: Vec<Step>,
 }
 
-/// The reason why there is no sweep.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CannotSweep {
-    /// There is nothing to load.
-    #[error(transparent)]
-    Run(#[from] CannotRun),
-    /// Options that do not fit the target.
-    #[error("{option} {given} is above {limit}, {why}")]
-    OutOfRange { option: &'static str, given: Rate, limit: f64, why: &'static str },
-}
-
-impl CannotSweep {
-    /// Returns 1 where the target is at fault, 2 otherwise.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::Run(cannot) => cannot.exit_code(),
-            Self::OutOfRange { .. } => 2,
-        }
-    }
-}
-
 /// Sweeps until the search is over or `interrupt` is set.
 ///
 /// # Errors
-/// [`CannotSweep`] if not even the first step can be run.
-pub(crate) fn sweep(settings: &Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
-    let daemon = run::start_daemon(&settings.scenario, interrupt)?;
-    let full_rate = full_rate(&run::aimed(&settings.scenario, daemon.as_ref()))?;
-    let bounds = settings.bounds(full_rate)?;
-    let mut search = Search::new(bounds);
+/// [`CannotRun`] if not even the first step can be run.
+pub(crate) fn sweep(mut settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotRun> {
+    let mut target;
+    (target, settings.scenario) = Loaded::begin(&settings.scenario, interrupt)?;
+    let full_rate = run::greet(&settings.scenario, 0)?.peer.promise.per_second;
+    let mut search = Search::new(settings.bounds(full_rate)?);
     let (mut steps, mut ended) = (Vec::new(), Ended::Searched);
-    live.begin(settings, bounds);
-    let mut loaded = Loaded { daemon, seen: Vec::new() };
-    while let Next::Try { rate, phase } = search.next() {
+    live.print(|out| table::begin(&settings, search.bounds, out));
+    while let Some(attempt) = search.next() {
         if !steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
         let number = steps.len() + 1;
-        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
-        let attempt = Attempt { rate, phase, full_rate };
-        let answer = match step::run(settings, attempt, &mut loaded, interrupt, &mut progress) {
+        let mut progress = |now: Progress<'_>| live.progress(number, attempt, now);
+        let answer = match step::run(&settings, attempt, full_rate, &mut target, &mut progress) {
             Ok((step, answer)) => {
-                live.step(&step);
+                live.print(|out| table::row(&step, out));
                 steps.push(step);
                 answer
             }
-            Err(cannot) if steps.is_empty() => return Err(cannot.into()),
+            Err(cannot) if steps.is_empty() => return Err(cannot),
             Err(CannotRun::Interrupted) => Err(Ended::Interrupted),
             Err(cannot) if cannot.is_limit_here() => Err(Ended::Hindered(cannot.to_string())),
             Err(cannot) => Err(Ended::Gone(cannot.to_string())),
         };
         match answer {
-            Ok(answer) => search.record(answer),
+            Ok(limit) => search.record(attempt, limit),
             Err(reason) => {
                 ended = reason;
                 break;
             }
         }
     }
-    Ok(Sweep::of(settings, &search, full_rate, ended, steps))
-}
-
-/// Asks the target for all that its source can hand out in a second.
-fn full_rate(scenario: &Scenario) -> Result<Option<u64>, CannotRun> {
-    let Some(endpoint) = scenario.addresses.first() else {
-        unreachable!("a daemon is started where no address is given")
-    };
-    Ok(run::greet(&scenario.access(endpoint.clone()), scenario, 0)?.promise.per_second)
+    Ok(Sweep::of(&settings, &search, full_rate, ended, steps))
 }
 
 impl Settings {
     /// Returns the bounds of the search on a source that can hand out `per_second`.
-    fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotSweep> {
-        let full_rate = per_second.map(|per_second| per_second as f64).filter(|&full_rate| full_rate > 0.0);
-        let highest = full_rate.unwrap_or(MAX_RATE_PER_S);
-        let options = &self.search;
-        let limit = options.limit.map_or(highest, Rate::per_s).min(highest);
-        let default_start = (START_REQUESTS_PER_S * self.scenario.batch.mean())
-            .min(full_rate.map_or(f64::MAX, |full_rate| full_rate * START_SHARE_OF_FULL_RATE))
-            .min(limit);
-        let start = options.start.map_or(default_start, Rate::per_s);
-        match options.start {
-            Some(given) if start > limit => {
-                let why = if options.limit.is_some_and(|asked| asked.per_s() <= highest) {
-                    "where --limit ends the sweep"
-                } else {
-                    "which is all that the source can hand out in a second"
-                };
-                Err(CannotSweep::OutOfRange { option: "--start", given, limit, why })
-            }
-            _ => Ok(Bounds { start, limit, factor: options.factor, resolution: options.resolution.0 }),
+    fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotRun> {
+        let SearchOptions { factor, resolution, .. } = self.search;
+        let full_rate = per_second.filter(|&rate| rate > 0).map_or(MAX_RATE_PER_S, |rate| rate as f64);
+        let limit = self.search.limit.map_or(full_rate, Rate::per_s).min(full_rate);
+        let usual =
+            (START_REQUESTS_PER_S * self.scenario.batch.mean()).min(full_rate * START_SHARE_OF_FULL_RATE);
+        let start = self.search.start.map_or(usual.min(limit), Rate::per_s);
+        if start > limit {
+            let why = match limit < full_rate {
+                true => "where --limit ends the sweep",
+                false => "which is all that the source can hand out in a second",
+            };
+            return Err(CannotRun::StartTooHigh { start, limit, why });
         }
-    }
-
-    /// Returns the arrivals; a sweep is an open loop.
-    pub(crate) fn arrivals(&self) -> Arrivals {
-        match self.scenario.drive {
-            Drive::Open { arrivals, .. } => arrivals,
-            Drive::Closed { .. } => Arrivals::Even,
-        }
+        Ok(Bounds { start, limit, factor, resolution: resolution.0 })
     }
 
     /// Returns the length of a step without its warm-up.
@@ -263,21 +210,21 @@ impl Sweep {
         ended: Ended,
         steps: Vec<Step>,
     ) -> Self {
-        let Finding { saturation, confirmed, missed } = search.so_far();
+        let saturation = search.saturation();
         let at_full_rate =
             full_rate.zip(saturation).is_some_and(|(full_rate, saturation)| saturation >= full_rate as f64);
-        let limit = missed.map(|(_, limit)| limit).or(at_full_rate.then_some(Limit::Layout));
+        let limit = search.missed.map(|missed| missed.limit).or(at_full_rate.then_some(Limit::Layout));
         let mut sweep = Self {
             format: FORMAT,
             kind: KIND.to_owned(),
             summary: String::new(),
             ended,
             saturation,
-            confirmed,
+            confirmed: search.is_confirmed(),
             at_least: matches!(limit, None | Some(Limit::Machine)),
-            missed: missed.map(|(rate, _)| rate),
+            missed: search.missed.map(|missed| missed.rate),
             limit,
-            search: search.bounds(),
+            search: search.bounds,
             steps,
         };
         sweep.summary = table::summary(&sweep, &table::objective(settings));

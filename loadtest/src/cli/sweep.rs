@@ -43,9 +43,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let interrupt = on_interrupt()?;
     let is_beside = arguments.json.as_ref().is_some_and(|path| is_stdout(path));
     let live = Live { bar: Bar::new(), is_beside };
-    let swept = sweep(&settings, &interrupt, &live);
+    let swept = sweep(settings, &interrupt, &live);
     live.bar.clear();
-    let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
+    let swept = swept?;
     live.print(|out| table::end(&swept, out));
     let written = write_file(arguments.json.as_ref(), || json_text(&swept))
         .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&swept).into_bytes()));

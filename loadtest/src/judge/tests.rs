@@ -130,9 +130,9 @@ fn an_open_loop_must_get_its_rate() {
 
 #[test]
 fn a_closed_loop_must_reach_its_rate_unless_it_lacked_cores() {
-    let of = |hungriest_thread, ids_per_s, stalled_ms| {
+    let of = |busiest_thread, ids_per_s, stalled_ms| {
         let mut counts = counts(100, 100);
-        counts.hungriest_thread = hungriest_thread;
+        counts.busiest_thread = busiest_thread;
         let stalls = StallSum { total: Duration::from_millis(stalled_ms), ..StallSum::default() };
         let promise = Promise::unknown(None);
         let evidence = Evidence { planned: None, ids_per_s, stalls, ..evidence(&counts, &[], &promise) };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Objectives, Verdict};
 use crate::measure::Fault;
 use crate::report::Report;
-use crate::run::{self, CannotRun, Outcome, Progress};
+use crate::run::{CannotRun, Loaded, Outcome, Progress, of_echo};
 use crate::scenario::Scenario;
 
 /// The number of runs before "no verdict", by default.
@@ -35,19 +35,16 @@ pub(crate) fn run(
     interrupt: &AtomicBool,
     show: &mut dyn FnMut(&str, Progress<'_>),
 ) -> Result<Trial, CannotRun> {
-    let mut daemon = run::start_daemon(scenario, interrupt)?;
-    let mut seen = Vec::new();
-    let outcome = rounds(scenario, objectives, runs, &mut || {
-        run::run_against(scenario, daemon.as_mut(), &mut seen, interrupt, &mut |now| show("", now))
-    })?;
+    let (mut loaded, aimed) = Loaded::begin(scenario, interrupt)?;
+    let outcome = rounds(&aimed, objectives, runs, &mut loaded, &mut |now| show("", now))?;
     let mut trial = Trial { outcome, echo: None };
     if trial.report(scenario, objectives).was_late() && !interrupt.load(Ordering::Relaxed) {
-        trial.echo = run::of_echo(scenario, interrupt, &mut |now| show("a bare echo, ", now));
+        trial.echo = of_echo(scenario, interrupt, &mut |now| show("a bare echo, ", now));
     }
     Ok(trial)
 }
 
-/// Runs `next` until there is a verdict.
+/// Runs a scenario that names its target until it has a verdict.
 ///
 /// # Errors
 /// Those of the first run.
@@ -55,17 +52,18 @@ pub(crate) fn rounds(
     scenario: &Scenario,
     objectives: &Objectives,
     runs: Option<u32>,
-    next: &mut dyn FnMut() -> Result<Outcome, CannotRun>,
+    target: &mut Loaded<'_>,
+    progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
     let begun = Instant::now();
-    let mut outcome = next()?;
+    let mut outcome = target.run(scenario, progress)?;
     while Report::new(scenario, objectives, &outcome, None).asks_for_more() {
         let rounds = outcome.rounds;
         let fits = runs.is_some() || begun.elapsed() * (rounds + 1) / rounds < DEFAULT_TIME;
         if rounds >= runs.unwrap_or(DEFAULT_RUNS) || !fits {
             break;
         }
-        match next() {
+        match target.run(scenario, progress) {
             Ok(round) => outcome.prolong(round),
             Err(CannotRun::Interrupted) => outcome.collected.interrupted = true,
             // What was measured is shown, with the reason.

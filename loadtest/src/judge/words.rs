@@ -1,7 +1,7 @@
 //! Verdicts in words.
 
 use super::{Evidence, Latency, MIN_RATE_SHARE, Objectives};
-use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram};
+use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram, count_of};
 use crate::promise::Promise;
 use crate::target::code_name;
 use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
@@ -27,7 +27,7 @@ pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<St
         reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
     }
     // The warm-up has the same rate. A target that refuses there may only seem to keep it later.
-    let in_warm_up: u64 = counts.warm_up_refused.values().map(|refusals| refusals.count).sum();
+    let in_warm_up = count_of(&counts.warm_up_refused);
     if in_warm_up > 0 {
         let requests = counted(in_warm_up, "request");
         reasons.push(format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)));
@@ -96,7 +96,7 @@ pub(super) fn missed_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> S
 /// Describes a rate that the machine or the generator decides.
 pub(super) fn open_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> String {
     let missed = missed_rate(evidence, objectives);
-    let busy = evidence.counts.hungriest_thread;
+    let busy = evidence.counts.busiest_thread;
     if busy > super::MAX_THREAD_SHARE {
         return by_generator(&format!(
             "{missed}; a thread of it needed a core for {} of the time",

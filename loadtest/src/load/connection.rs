@@ -32,19 +32,11 @@ pub(super) struct Connection {
     pub(super) is_down: bool,
     /// Opened again since.
     pub(super) is_reopened: bool,
-    /// Its socket took no more.
+    /// Its socket took no more: the target reads more slowly than we write.
     pub(super) is_full: bool,
     /// The start of a frame whose rest has not come.
     pub(super) partial: Vec<u8>,
     tag: u16,
-}
-
-/// The result of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flushed {
-    All,
-    /// The target reads more slowly than we write.
-    Part,
 }
 
 impl Connection {
@@ -91,8 +83,8 @@ impl Connection {
         &mut self,
         now: Now,
         above: u64,
-        mut each: impl FnMut(&mut InFlight),
-    ) -> Result<Flushed, Fault> {
+        mut each: impl FnMut(&InFlight),
+    ) -> Result<(), Fault> {
         let sent_before = self.in_flight.len() - self.unsent;
         for request in self.in_flight.range_mut(sent_before..) {
             request.sent_ns = now.ns;
@@ -108,7 +100,7 @@ impl Connection {
         };
         self.out.drain(..taken);
         self.is_full = self.is_dirty();
-        Ok(if self.is_full { Flushed::Part } else { Flushed::All })
+        Ok(())
     }
 
     /// Reads once; `None` if nothing is there.

@@ -8,6 +8,7 @@ use crate::machine::processor::Use;
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Second};
+use crate::scenario::Scenario;
 use crate::units::printable;
 
 use super::connection::InFlight;
@@ -21,17 +22,18 @@ const MIN_SHARED_S: f64 = 0.1;
 const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 
 /// Figures of requests that were meant to leave between the warm-up and the end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Meter {
     thread: usize,
-    /// In a closed loop a request is due when it leaves: slip is 0, and service time is response time.
+    /// In a closed loop a request is due when it leaves: it has no slip, and service time is response time.
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
+    /// The response times are those of the seconds, which the collector adds up.
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
-    outage: Option<Window>,
+    outage: Window,
     last_answer_ns: Option<u64>,
     /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
@@ -51,45 +53,31 @@ struct AllTimes {
 }
 
 impl Meter {
-    pub(super) fn new(
-        (thread, is_open_loop): (usize, bool),
-        warm_ns: u64,
-        end_ns: u64,
-        outage: Option<Window>,
-    ) -> Self {
-        let (counts, second) = (Counts::default(), Second::default());
+    pub(super) fn new(thread: usize, scenario: &Scenario) -> Self {
+        let ns = |time: Duration| time.as_nanos() as u64;
         Self {
             thread,
-            is_open_loop,
-            warm_ns,
-            end_ns,
-            counts,
-            second,
-            second_number: 0,
-            outage,
-            last_answer_ns: None,
-            began: None,
-            busy_since_ns: 0,
-            alike: Default::default(),
+            is_open_loop: scenario.is_open_loop(),
+            warm_ns: ns(scenario.warm_up),
+            end_ns: ns(scenario.ends_at()),
+            outage: Window { from_ns: scenario.outage_at().map(ns), back_ns: None },
+            ..Self::default()
         }
     }
 
     pub(super) fn counts_at(&self, intended_ns: u64) -> bool {
-        let in_outage = self.outage.is_some_and(|window| window.holds(intended_ns));
-        (self.warm_ns..self.end_ns).contains(&intended_ns) && !in_outage
+        (self.warm_ns..self.end_ns).contains(&intended_ns) && !self.outage.holds(intended_ns)
     }
 
     /// Returns the time since the start of the outage while connections may go, or are not back.
     pub(super) fn outage_lasting(&self, now: Now) -> Option<Duration> {
-        self.outage?.lasting(now)
+        self.outage.lasting(now)
     }
 
     /// Records that all connections are back from the outage.
     pub(super) fn recovered(&mut self, now: Now) {
         self.counts.outage = self.outage_lasting(now).unwrap_or_default();
-        if let Some(window) = &mut self.outage {
-            window.end(now);
-        }
+        self.outage.back_ns = Some(now.ns);
     }
 
     /// Begins a turn that was due at `due_ns`, if it was not woken before.
@@ -101,17 +89,12 @@ impl Meter {
     /// begin.
     pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
         self.counts.lost += 1;
-        if request.sent_ns == 0 {
-            return;
-        }
-        if !self.counts_at(request.intended_ns) {
+        if request.sent_ns == 0 || !self.counts_at(request.intended_ns) {
             return;
         }
         self.counts.requests -= 1;
-        if let Some(from_ns) = self.outage.and_then(|window| window.begun(now)) {
-            let ns = from_ns.max(request.sent_ns);
-            self.time(request, Now { ns, ..now });
-        }
+        let ns = self.outage.from_ns.unwrap_or(now.ns).max(request.sent_ns);
+        self.time(request, Now { ns, ..now });
     }
 
     /// Counts a request that was due while there was no connection.
@@ -119,13 +102,13 @@ impl Meter {
         self.counts.lost += 1;
     }
 
-    pub(super) fn sent(&mut self, request: &mut InFlight) {
-        let slip_ns = request.sent_ns.saturating_sub(request.intended_ns);
+    pub(super) fn sent(&mut self, request: &InFlight) {
         if request.intended_ns < self.warm_ns {
             self.counts.warm_up_requests += 1;
         } else if self.counts_at(request.intended_ns) {
             self.counts.requests += 1;
             if self.is_open_loop {
+                let slip_ns = request.sent_ns.saturating_sub(request.intended_ns);
                 self.counts.slip.saturating_record(slip_ns);
             }
         }
@@ -188,7 +171,6 @@ impl Meter {
         if count == 0 {
             return;
         }
-        self.counts.response.saturating_record_n(times.response, count);
         self.second.response.saturating_record_n(times.response, count);
         self.counts.target.saturating_record_n(times.target, count);
         // A slow one is certain once the stalls are known.
@@ -242,20 +224,16 @@ impl Meter {
 
     pub(super) fn finish(mut self, now: Now, to: &SyncSender<Message>) -> Counts {
         self.record_alike();
-        if self.second.ids > 0 || self.second.refused > 0 {
+        if !self.second.response.is_empty() || self.second.refused > 0 {
             self.hand_over(to);
-        }
-        if !self.is_open_loop {
-            self.counts.slip.saturating_record_n(0, self.counts.response.len());
         }
         if let Some((at_begin, began_ns)) = self.began {
             let used = Use::now().since(at_begin);
             self.counts.cpu = used.ran;
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
-            self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
             // A wait of one kernel tick is most of a shorter run.
             if elapsed_s >= MIN_SHARED_S {
-                self.counts.hungriest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
+                self.counts.busiest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
             }
         }
         self.counts

@@ -10,11 +10,10 @@ use rustix::fd::OwnedFd;
 use snowbank_client::layout::Run;
 
 use super::clocks::ClockOffset;
-use super::connection::{Connection, Flushed};
+use super::connection::Connection;
 use super::meter::Meter;
 use super::outage::RETRY_NS;
-use super::window::Window;
-use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared, Task};
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared};
 use crate::machine::processor::RunDelay;
 use crate::measure::Fault;
 use crate::promise::Span;
@@ -41,7 +40,7 @@ pub(super) const MAX_SPANS: usize = 16_384;
 const MAX_SENDS_PER_TURN: usize = 1_024;
 
 pub(super) struct Worker<'a> {
-    pub(super) task: Task,
+    thread: usize,
     pub(super) shared: &'a Shared,
     pub(super) to: &'a SyncSender<Message>,
     pub(super) connections: Vec<Connection>,
@@ -65,12 +64,11 @@ pub(super) struct Worker<'a> {
 }
 
 /// Runs one thread of the load to its end and reports it.
-pub(crate) fn run(task: Task, streams: Vec<(usize, Stream)>, shared: &Shared, to: &SyncSender<Message>) {
+pub(crate) fn run(thread: usize, streams: Vec<(usize, Stream)>, shared: &Shared, to: &SyncSender<Message>) {
     // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still
     // measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let thread = task.thread;
-    match Worker::new(task, streams, shared, to) {
+    match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
         Err(error) => {
             let fault = Some(Fault::Unreadable(format!("its connections cannot be watched: {error}")));
@@ -82,7 +80,7 @@ pub(crate) fn run(task: Task, streams: Vec<(usize, Stream)>, shared: &Shared, to
 
 impl<'a> Worker<'a> {
     fn new(
-        task: Task,
+        thread: usize,
         streams: Vec<(usize, Stream)>,
         shared: &'a Shared,
         to: &'a SyncSender<Message>,
@@ -92,18 +90,16 @@ impl<'a> Worker<'a> {
             stream.set_nonblocking()?;
             epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         }
-        let (thread, scenario) = (task.thread, &task.scenario);
-        let ns = |time: Duration| time.as_nanos() as u64;
-        let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
-        let (warm_ns, end_ns) = (ns(scenario.warm_up), ns(scenario.ends_at()));
+        let scenario = &shared.scenario;
         Ok(Self {
+            thread,
             shared,
             to,
             connections: streams.into_iter().map(|(peer, stream)| Connection::new(stream, peer)).collect(),
             epoll,
             random: fastrand::Rng::with_seed(SEED.wrapping_add(thread as u64)),
-            meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, scenario.outage_at().map(Window::new)),
-            end_ns,
+            meter: Meter::new(thread, scenario),
+            end_ns: scenario.ends_at().as_nanos() as u64,
             spans: shared.peers.iter().map(|_| Vec::new()).collect(),
             clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.clock)).collect(),
             runs: Vec::new(),
@@ -112,12 +108,11 @@ impl<'a> Worker<'a> {
             requests_left: scenario.requests_of(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
             run_delay: RunDelay::of_this_thread(),
-            task,
         })
     }
 
     fn run_to_end(mut self) {
-        std::thread::sleep(self.shared.origin.saturating_duration_since(Instant::now()));
+        std::thread::sleep(self.shared.watched.origin.saturating_duration_since(Instant::now()));
         let fault = self.turns().err();
         if fault.is_some() {
             self.shared.stop.store(true, Ordering::Relaxed);
@@ -134,8 +129,7 @@ impl<'a> Worker<'a> {
         let seen_us = self.clocks.iter().map(ClockOffset::seen_us);
         self.meter.counts.clock_offset_us = seen_us.max_by_key(|us| us.abs()).unwrap_or_default();
         let counts = Box::new(self.meter.finish(now, self.to));
-        let thread = self.task.thread;
-        let _ = self.to.send(Message::Done { thread, counts, fault });
+        let _ = self.to.send(Message::Done { thread: self.thread, counts, fault });
     }
 
     /// Ends when all is sent and answered, or when the stop flag is set.
@@ -176,12 +170,12 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) fn is_open_loop(&self) -> bool {
-        matches!(self.task.scenario.drive, Drive::Open { .. })
+        self.shared.scenario.is_open_loop()
     }
 
     /// Prepares the requests that are due. Returns false if no more will follow.
     fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
-        match self.task.scenario.drive {
+        match self.shared.scenario.drive {
             Drive::Open { .. } => self.prepare_due(now),
             Drive::Closed { depth } => Ok(self.refill(now, depth)),
         }
@@ -191,7 +185,7 @@ impl<'a> Worker<'a> {
         for _ in 0..MAX_SENDS_PER_TURN {
             // Without requests the end of an outage would go unseen.
             let end_ns = if self.meter.outage_lasting(now).is_none() { self.end_ns } else { u64::MAX };
-            let Some(due_ns) = self.shared.lanes.take(self.task.thread, now.ns, end_ns) else {
+            let Some(due_ns) = self.shared.lanes.take(self.thread, now.ns, end_ns) else {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);
             };
             let Some(index) = self.next_open() else {
@@ -204,7 +198,7 @@ impl<'a> Worker<'a> {
                 continue;
             }
             let connection = &mut self.connections[index];
-            let count = draw(&self.task.scenario.batch, &mut self.random);
+            let count = draw(&self.shared.scenario.batch, &mut self.random);
             connection.ask(&self.shared.peers[connection.peer], count, due_ns);
         }
         Ok(true)
@@ -233,7 +227,7 @@ impl<'a> Worker<'a> {
             }
             while connection.in_flight.len() < depth && self.requests_left > 0 {
                 self.requests_left -= u64::from(counts);
-                let count = draw(&self.task.scenario.batch, &mut self.random);
+                let count = draw(&self.shared.scenario.batch, &mut self.random);
                 connection.ask(&self.shared.peers[connection.peer], count, now.ns);
             }
         }
@@ -252,12 +246,9 @@ impl<'a> Worker<'a> {
             let above = if peer.promise.strict { peer.highest.load(Ordering::SeqCst) } else { 0 };
             let meter = &mut self.meter;
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
-            match flushed {
-                Ok(Flushed::All) => {}
-                // After a pause of this machine, more is due at once than a socket takes.
-                Ok(Flushed::Part) => all = false,
-                Err(fault) => self.excuse(index, fault)?,
-            }
+            flushed.or_else(|fault| self.excuse(index, fault))?;
+            // After a pause of this machine, more is due at once than a socket takes.
+            all &= !self.connections[index].is_full;
         }
         Ok(all)
     }
@@ -268,7 +259,7 @@ impl<'a> Worker<'a> {
         if !(more && self.is_open_loop()) {
             return longest_ns;
         }
-        self.shared.lanes.next_ns(self.task.thread).saturating_sub(now.ns).min(longest_ns)
+        self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
     /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time of the next
@@ -292,7 +283,7 @@ impl<'a> Worker<'a> {
         }
         self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
         self.hand_over_spans(now);
-        self.meter.settle(now, &self.shared.stalls);
+        self.meter.settle(now, &self.shared.watched.stalls);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
@@ -314,7 +305,7 @@ impl<'a> Worker<'a> {
         // Nothing is forgotten while one of the clocks is not known.
         let low_us = self.clocks.iter().zip(&self.shared.peers).map(earliest_us).min().flatten();
         let spans = self.spans.iter_mut().map(std::mem::take).collect();
-        let _ = self.to.send(Message::Spans { thread: self.task.thread, spans, low_us });
+        let _ = self.to.send(Message::Spans { thread: self.thread, spans, low_us });
     }
 }
 

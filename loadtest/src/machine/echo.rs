@@ -1,67 +1,38 @@
 //! A bare echo: the effect of this machine on requests, without any target.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
+/// An echo copies bytes, and calls little.
+const STACK_SIZE: usize = 64 * 1024;
 
-/// Several turns of requests at once; each is 16 bytes.
-const BUFFER_SIZE: usize = 64 * 1024;
-
-/// Starts a thread that sends back each byte of this many connections, and ends when they have ended.
+/// Starts a thread for each of this many connections, which sends back each byte and ends with the connection.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn start(connections: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
-    let thread = std::thread::Builder::new().name("echo".to_owned());
-    // A connection that fails ends the thread, and the run against it.
-    thread.spawn(move || accept(&listener, connections).and_then(|streams| echo(&streams)))?;
+    let thread = || std::thread::Builder::new().name("echo".to_owned()).stack_size(STACK_SIZE);
+    // A connection that fails ends the run against it.
+    thread().spawn(move || {
+        listener
+            .incoming()
+            .take(connections)
+            .try_for_each(|stream| thread().spawn(|| echo(&stream?)).map(drop))
+    })?;
     Ok(address)
 }
 
-fn accept(listener: &TcpListener, connections: usize) -> io::Result<Vec<TcpStream>> {
-    let accepted = (0..connections).map(|_| {
-        let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(stream)
-    });
-    accepted.collect()
-}
-
-fn echo(streams: &[TcpStream]) -> io::Result<()> {
-    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (index, stream) in streams.iter().enumerate() {
-        epoll::add(&watch, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-    }
-    let (mut open, mut buffer, mut events) = (streams.len(), vec![0; BUFFER_SIZE], Vec::with_capacity(64));
-    while open > 0 {
-        match epoll::wait(&watch, spare_capacity(&mut events), None) {
-            Err(rustix::io::Errno::INTR) => continue,
-            other => other?,
-        };
-        for event in events.drain(..) {
-            let mut stream = &streams[event.data.u64() as usize];
-            match stream.read(&mut buffer) {
-                Ok(0) => {
-                    epoll::delete(&watch, stream)?;
-                    open -= 1;
-                }
-                // A full socket ends the echo: the generator has stopped reading.
-                Ok(size) => stream.write_all(&buffer[..size])?,
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
+fn echo(mut stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    io::copy(&mut &*stream, &mut stream).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-use super::owner::Owners;
+use super::owner::Owner;
 use super::processor;
 use crate::target::Used;
 
@@ -23,7 +23,8 @@ pub(super) const THREADS_MAX: usize = 64;
 /// Sums up what generator and target used of the cores.
 #[derive(Debug)]
 pub(crate) struct OwnTime {
-    owners: Owners,
+    /// Of the targets, in their order.
+    owners: Vec<Owner>,
     looked: Instant,
     /// The time that each process of the target had used when it was last read.
     processes: BTreeMap<u32, u64>,
@@ -32,12 +33,17 @@ pub(crate) struct OwnTime {
 }
 
 impl OwnTime {
-    pub(crate) fn of(owners: Owners) -> Self {
+    pub(crate) fn of(owners: Vec<Owner>) -> Self {
         let mut own = Self { owners, looked: Instant::now(), processes: BTreeMap::new(), target_ns: 0 };
         own.look();
         // The time before the run.
         own.processes.iter_mut().for_each(|(&process, used_ns)| *used_ns = used_by(process).unwrap_or(0));
         own
+    }
+
+    /// Records the owner that a target has now.
+    pub(super) fn set_owner(&mut self, target: usize, owner: Owner) {
+        self.owners[target] = owner;
     }
 
     /// Returns what all have used. `is_stalled` looks for new children first, which may be the cause.
@@ -52,8 +58,7 @@ impl OwnTime {
     pub(super) fn target_used(&mut self) -> Used {
         self.look();
         let used_ns = self.target_used_ns();
-        let owners = self.owners.now();
-        if owners.is_empty() || owners.iter().any(|owner| owner.process().is_none()) {
+        if self.owners.is_empty() || self.owners.iter().any(|owner| owner.process().is_none()) {
             return Used::default();
         }
         let memory = self.processes.keys().filter_map(|&process| processor::memory_of_process(process));
@@ -89,7 +94,7 @@ impl OwnTime {
     /// Finds the target's processes. One that was not there before has used its time since.
     fn look(&mut self) {
         self.looked = Instant::now();
-        let mut found: Vec<u32> = self.owners.now().iter().filter_map(|owner| owner.process()).collect();
+        let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
         while at < found.len().min(PROCESSES_MAX) {
             found.extend(children_of(found[at]));
@@ -168,7 +173,6 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::machine::owner::Owner;
 
     #[test]
     fn a_thread_that_had_the_core_throughout_used_it_in_the_nap() {
@@ -186,7 +190,7 @@ mod tests {
         // The shell waits for the loop, which is its child.
         let mut target =
             Command::new("sh").args(["-c", "(while :; do :; done); true"]).spawn().expect("it starts");
-        let mut own = OwnTime::of(Owners::new(vec![Owner::Process(target.id())]));
+        let mut own = OwnTime::of(vec![Owner::Process(target.id())]);
         let begun = Instant::now();
         own.used_ns(true);
         while own.target_ns < 30_000_000 {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The state of an established connection in /proc/net/tcp.
 const ESTABLISHED: &str = "01";
@@ -46,30 +45,6 @@ impl Owner {
             Self::Process(process) => Some(process),
             Self::Remote | Self::Unknown => None,
         }
-    }
-}
-
-/// The owners of all targets, in their order. A target that is restarted gets another one.
-#[derive(Debug, Clone)]
-pub(crate) struct Owners(Arc<Mutex<Vec<Owner>>>);
-
-impl Owners {
-    pub(crate) fn new(all: Vec<Owner>) -> Self {
-        Self(Arc::new(Mutex::new(all)))
-    }
-
-    /// Returns those of this instant.
-    pub(crate) fn now(&self) -> Vec<Owner> {
-        self.lock().clone()
-    }
-
-    /// Records the owner that a target has now.
-    pub(crate) fn set(&self, target: usize, owner: Owner) {
-        self.lock()[target] = owner;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Owner>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -18,7 +18,8 @@ impl TimeHistogram {
         Duration::from_nanos(self.0.value_at_quantile(quantile))
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    /// Adds the times of another one.
+    pub(crate) fn merge(&mut self, other: &Self) {
         // Fails only for a histogram of a larger range, and all have the same.
         let added = self.0.add(&other.0);
         debug_assert!(added.is_ok());

@@ -21,7 +21,7 @@ use std::time::Duration;
 use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
 use crate::measure::TimeHistogram;
 use crate::run::Outcome;
-use crate::scenario::{Drive, Scenario};
+use crate::scenario::Scenario;
 use crate::units::{ids_per_s, short_ms, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
 
     /// Returns true if requests left on a schedule.
     pub(crate) fn is_open_loop(&self) -> bool {
-        matches!(self.scenario.drive, Drive::Open { .. })
+        self.scenario.is_open_loop()
     }
 
     /// Returns the rate outside the outage; neither its IDs nor its time count.

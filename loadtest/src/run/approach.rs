@@ -1,10 +1,11 @@
 //! From a target's address to open connections.
 
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use super::CannotRun;
 use crate::frontend::Row;
-use crate::load::Wire;
+use crate::load::{Clock, Peer, Wire};
 use crate::machine::owner::Owner;
 use crate::promise::{NotApart, Promise};
 use crate::scenario::{Protocol, Scenario};
@@ -20,29 +21,26 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 /// Open connections, each with the index of its target, in one list for each thread.
 pub(super) type Streams = Vec<Vec<(usize, Stream)>>;
 
+/// The name of a daemon's process.
+const DAEMON_NAME: &str = "snowbank";
+
 /// Does all that comes before the load: each step blocks.
-pub(super) fn approach(
-    targets: &[Access],
-    scenario: &Scenario,
-) -> Result<(Vec<Greeted>, Streams), CannotRun> {
-    let greeted: Vec<Greeted> = targets
-        .iter()
-        .enumerate()
-        .map(|(number, access)| greet(access, scenario, number))
-        .collect::<Result<_, _>>()?;
-    for (index, one) in greeted.iter().enumerate() {
-        for (other, address) in greeted[..index].iter().zip(targets) {
-            check_distinct((&targets[index], &one.promise), (address, &other.promise))?;
-        }
+pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Greeted>, Streams), CannotRun> {
+    let mut greeted: Vec<Greeted> = Vec::new();
+    for number in 0..scenario.addresses.len() {
+        let next = greet(scenario, number)?;
+        greeted.iter().try_for_each(|other| check_distinct(&next.peer, &other.peer))?;
+        greeted.push(next);
     }
     scenario.metrics.iter().try_for_each(|metrics| metrics.check())?;
-    Ok((greeted, connect_all(targets, scenario)?))
+    let streams = connect_all(&greeted, scenario)?;
+    Ok((greeted, streams))
 }
 
 /// Checks that two targets cannot hand out the same ID.
-fn check_distinct(one: (&Access, &Promise), other: (&Access, &Promise)) -> Result<(), CannotRun> {
-    let apart = one.1.check_apart(other.1);
-    let (one, other) = (one.0.endpoint.to_string(), other.0.endpoint.to_string());
+fn check_distinct(one: &Peer, other: &Peer) -> Result<(), CannotRun> {
+    let apart = one.promise.check_apart(&other.promise);
+    let (one, other) = (one.access.endpoint.to_string(), other.access.endpoint.to_string());
     apart.map_err(|reason| match reason {
         NotApart::SameWorkerId(worker_id) => CannotRun::SameWorkerId { one, other, worker_id },
         NotApart::SameTickets => CannotRun::SameTickets { one, other },
@@ -50,42 +48,49 @@ fn check_distinct(one: (&Access, &Promise), other: (&Access, &Promise)) -> Resul
     })
 }
 
-/// Checks that the target allows the scenario's largest request.
-///
-/// # Errors
-/// [`CannotRun::TooLargeBatch`] if it does not.
-fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), CannotRun> {
-    let (asked, allowed) = (scenario.batch.max(), promise.max_count);
-    if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(()) }
-}
-
 /// The answers of a target before it is loaded.
 pub(crate) struct Greeted {
-    pub(super) wire: Wire,
-    pub(crate) promise: Promise,
-    pub(crate) version: Option<String>,
+    pub(crate) peer: Peer,
+    pub(super) version: Option<String>,
     pub(super) owner: Owner,
+}
+
+impl Greeted {
+    fn new(access: Access, wire: Wire, promise: Promise, owner: Owner) -> Self {
+        let peer = Peer { access, wire, promise, clock: clock_of(owner), highest: AtomicU64::new(0) };
+        Self { peer, version: None, owner }
+    }
+}
+
+/// Returns the clock of a target. A daemon has this machine's; another process on this machine may forward to
+/// any other.
+fn clock_of(owner: Owner) -> Clock {
+    match owner {
+        Owner::Remote => Clock::Other,
+        Owner::Process(_) if owner.name().as_deref() == Some(DAEMON_NAME) => Clock::Same,
+        Owner::Unknown | Owner::Process(_) => Clock::Nearby,
+    }
 }
 
 /// Greets the scenario's target of that number.
 ///
 /// # Errors
-/// [`CannotRun`] if it speaks another protocol, or its IDs cannot be checked.
-pub(crate) fn greet(access: &Access, scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+/// [`CannotRun`] if it speaks another protocol, its IDs cannot be checked, or it allows no request as large as
+/// the scenario's largest.
+pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+    let access = scenario.access(scenario.addresses[number].clone());
     let greeted = match scenario.protocol {
         Protocol::Snowbank => {
-            let (info, owner) = target::greet(access)?;
+            let (info, owner) = target::greet(&access)?;
             let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-            Greeted { wire: Wire::Native, promise, version: info.version, owner }
+            Greeted { version: info.version, ..Greeted::new(access, Wire::Native, promise, owner) }
         }
         // A thread of this process.
-        Protocol::Echo => {
-            Greeted { wire: Wire::Echo, promise: Promise::unknown(None), version: None, owner: Owner::Remote }
-        }
-        Protocol::FrontEnd(row) => greet_front_end(row, access, scenario, number)?,
+        Protocol::Echo => Greeted::new(access, Wire::Echo, Promise::unknown(None), Owner::Remote),
+        Protocol::FrontEnd(row) => greet_front_end(row, &access, scenario, number)?,
     };
-    check_batch(scenario, &greeted.promise)?;
-    Ok(greeted)
+    let (asked, allowed) = (scenario.batch.max(), greeted.peer.promise.max_count);
+    if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(greeted) }
 }
 
 /// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
@@ -115,18 +120,19 @@ fn greet_front_end(
     };
     promise.max_count = promise.max_count.min(met.front_end.max_count());
     let version = met.version.or_else(|| info?.version);
-    Ok(Greeted { wire: Wire::FrontEnd(met.front_end), promise, version, owner: conversation.owner() })
+    let wire = Wire::FrontEnd(met.front_end);
+    Ok(Greeted { version, ..Greeted::new(access.clone(), wire, promise, conversation.owner()) })
 }
 
 /// Opens one list of connections for each thread, to each target in turn.
-fn connect_all(targets: &[Access], scenario: &Scenario) -> Result<Streams, CannotRun> {
+fn connect_all(targets: &[Greeted], scenario: &Scenario) -> Result<Streams, CannotRun> {
     allow_open_files();
     let mut streams: Streams = (0..scenario.threads).map(|_| Vec::new()).collect();
     let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
     for taken in 0..wanted {
         let left = deadline.saturating_duration_since(Instant::now());
         let (peer, thread) = (taken % targets.len(), taken / targets.len() % scenario.threads);
-        let opened = targets[peer].open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
+        let opened = targets[peer].peer.access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
         let stream = opened.map_err(|reason| match reason {
             reason if reason.is_limit_here() => CannotRun::TooManyConnections { taken, wanted, reason },
             reason => CannotRun::Connections { taken, wanted, reason },

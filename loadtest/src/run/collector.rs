@@ -1,14 +1,14 @@
 //! Puts the messages of the load threads together while they run.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::{Progress, Target};
+use super::{Loaded, Progress};
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, Gaps, NotAdded};
 use crate::load::{Message, Peer, Shared};
@@ -38,14 +38,12 @@ pub(crate) struct Collected {
     pub(crate) gaps: Option<Gaps>,
 }
 
-struct Collector<'a> {
-    scenario: &'a Scenario,
+struct Collector<'a, 'i> {
     shared: &'a Shared,
-    /// By target. Of targets that share a counter, only the first has positions.
-    distinct: &'a mut Vec<Distinct>,
+    /// Of targets that share a counter, only the first has positions.
+    loaded: &'a mut Loaded<'i>,
     /// For each target, the first one that shares its counter: often itself.
     keepers: Vec<usize>,
-    target: Target<'a>,
     /// For each thread, the earliest time that an ID still to come may have.
     low_us: Vec<Option<i64>>,
     /// For each thread, the first second that it has not sent yet.
@@ -53,37 +51,36 @@ struct Collector<'a> {
     running: usize,
     pending: BTreeMap<u64, Second>,
     log: Option<IntervalLog>,
-    is_outage_begun: bool,
+    /// When a daemon of our own is due to end; `None` also after that.
+    outage_at: Option<Instant>,
     collected: Collected,
 }
 
 /// Receives messages until every thread is done.
 pub(super) fn collect(
-    scenario: &Scenario,
+    loaded: &mut Loaded<'_>,
     shared: &Shared,
-    seen: &mut Vec<Distinct>,
     from: &Receiver<Message>,
-    target: Target<'_>,
-    interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Collected {
-    let mut collector = Collector::new(scenario, shared, seen, target);
+    let (scenario, origin) = (&shared.scenario, shared.watched.origin);
+    let mut collector = Collector::new(loaded, shared);
     let mut shown = Instant::now();
     while collector.running > 0 {
-        match from.recv_timeout(until_next(scenario, shared.origin)) {
+        match from.recv_timeout(collector.until_next()) {
             Ok(message) => collector.receive(message),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if interrupt.load(Ordering::Relaxed) {
+        if collector.loaded.interrupt.load(Ordering::Relaxed) {
             collector.collected.interrupted = true;
             collector.stop();
         }
         collector.finish_seconds();
-        let elapsed = Instant::now().saturating_duration_since(shared.origin);
-        collector.end_daemon(elapsed);
+        collector.end_daemon();
         if shown.elapsed() >= PROGRESS_INTERVAL {
             shown = Instant::now();
+            let elapsed = shown.saturating_duration_since(origin);
             let last_second = collector.collected.seconds.last();
             let loop_words = scenario.loop_words();
             let total = scenario.requests.is_none().then(|| scenario.ends_at());
@@ -99,38 +96,23 @@ fn keepers(peers: &[Peer]) -> Vec<usize> {
     peers.iter().enumerate().map(|(at, peer)| first(peer).unwrap_or(at)).collect()
 }
 
-/// Returns the longest wait for a message that does not miss an instant of the scenario.
-fn until_next(scenario: &Scenario, origin: Instant) -> Duration {
-    let now = Instant::now();
-    let due = [Some(scenario.warm_up), scenario.outage_at(), Some(scenario.ends_at())];
-    let ahead =
-        due.into_iter().flatten().map(|due| origin + due).filter(|&at| at > now).map(|at| at - now).min();
-    ahead.map_or(PROGRESS_INTERVAL, |ahead| ahead.min(PROGRESS_INTERVAL))
-}
-
-impl<'a> Collector<'a> {
-    fn new(
-        scenario: &'a Scenario,
-        shared: &'a Shared,
-        distinct: &'a mut Vec<Distinct>,
-        target: Target<'a>,
-    ) -> Self {
-        let until_origin = shared.origin.saturating_duration_since(Instant::now());
-        distinct.resize_with(shared.peers.len(), Distinct::default);
+impl<'a, 'i> Collector<'a, 'i> {
+    fn new(loaded: &'a mut Loaded<'i>, shared: &'a Shared) -> Self {
+        let scenario = &shared.scenario;
+        let until_origin = shared.watched.origin.saturating_duration_since(Instant::now());
+        loaded.seen.resize_with(shared.peers.len(), Distinct::default);
         let begin = SystemTime::now() + until_origin + scenario.warm_up;
         Self {
-            scenario,
             shared,
-            distinct,
+            loaded,
             keepers: keepers(&shared.peers),
-            target,
             low_us: vec![None; scenario.threads],
             reached: vec![0; scenario.threads],
             running: scenario.threads,
             pending: BTreeMap::new(),
             // The log grows with the run, so only --hlog keeps it.
             log: scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words())),
-            is_outage_begun: false,
+            outage_at: scenario.outage_at().map(|at| shared.watched.origin + at),
             collected: Collected::default(),
         }
     }
@@ -157,16 +139,23 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Returns the longest wait for a message that does not miss the outage.
+    fn until_next(&self) -> Duration {
+        let ahead = self.outage_at.map(|at| at.saturating_duration_since(Instant::now()));
+        ahead.map_or(PROGRESS_INTERVAL, |ahead| ahead.min(PROGRESS_INTERVAL))
+    }
+
     /// Brings about the outage of a daemon of our own when it is due.
-    fn end_daemon(&mut self, elapsed: Duration) {
-        let Some(outage) = self.scenario.outage else { return };
-        if elapsed < self.scenario.warm_up + outage.at || self.is_outage_begun {
+    fn end_daemon(&mut self) {
+        let (Some(outage), Some(daemon)) = (self.shared.scenario.outage, &mut self.loaded.daemon) else {
+            return;
+        };
+        if self.outage_at.is_none_or(|at| at > Instant::now()) {
             return;
         }
-        self.is_outage_begun = true;
-        let Some(daemon) = &mut self.target.daemon else { return };
+        self.outage_at = None;
         let restarted = daemon.restart(outage.ending);
-        self.target.owners.set(0, Owner::Process(daemon.process()));
+        self.shared.watched.set_owner(0, Owner::Process(daemon.process()));
         if let Err(error) = restarted {
             self.collected.faults.push(Fault::Unreadable(error.to_string()));
             self.stop();
@@ -177,7 +166,7 @@ impl<'a> Collector<'a> {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
         self.collected.gaps = self.gaps();
-        self.collected.interval_log = self.log.map(|log| log.text).unwrap_or_default();
+        self.collected.interval_log = self.log.map(|log| log.0).unwrap_or_default();
         self.collected
     }
 
@@ -187,7 +176,7 @@ impl<'a> Collector<'a> {
             return None;
         }
         let of = |(distinct, peer): (&Distinct, &Peer)| peer.promise.increment().map(|_| distinct.gaps());
-        self.distinct.iter().zip(&self.shared.peers).map(of).sum()
+        self.loaded.seen.iter().zip(&self.shared.peers).map(of).sum()
     }
 
     fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {
@@ -196,7 +185,7 @@ impl<'a> Collector<'a> {
             return;
         }
         for (peer, mut spans) in spans.into_iter().enumerate() {
-            match self.distinct[self.keepers[peer]].add(&mut spans) {
+            match self.loaded.seen[self.keepers[peer]].add(&mut spans) {
                 Ok(()) => {}
                 Err(NotAdded::Twice { position }) => self.repeated(peer, position),
                 Err(NotAdded::Full) => {
@@ -206,7 +195,7 @@ impl<'a> Collector<'a> {
             }
         }
         let oldest_us = self.low_us.iter().copied().min().flatten();
-        for (distinct, peer) in self.distinct.iter_mut().zip(&self.shared.peers) {
+        for (distinct, peer) in self.loaded.seen.iter_mut().zip(&self.shared.peers) {
             if let Some(position) = oldest_us.and_then(|low_us| peer.promise.first_position_at(low_us)) {
                 distinct.forget_below(position);
             }
@@ -232,39 +221,33 @@ impl<'a> Collector<'a> {
             if let Some(log) = &mut self.log {
                 log.write(number, &second);
             }
+            self.collected.counts.response.merge(&second.response);
             self.collected.seconds.push(SecondFigures::of(number, &second));
         }
     }
 }
 
 /// An interval log in memory: one or two KiB for each second.
-struct IntervalLog {
-    text: Vec<u8>,
-    began: SystemTime,
-    headed: bool,
-    loop_words: &'static str,
-}
+struct IntervalLog(Vec<u8>);
 
 impl IntervalLog {
-    fn begin(began: SystemTime, loop_words: &'static str) -> Self {
-        Self { text: Vec::new(), began, headed: false, loop_words }
+    /// Writes the head of a log. Writing to memory does not fail.
+    fn begin(began: SystemTime, loop_words: &str) -> Self {
+        let (mut text, mut builder) = (Vec::new(), IntervalLogWriterBuilder::new());
+        builder.add_comment(&format!("[snowbank-loadtest: {loop_words}, response times in nanoseconds]"));
+        builder.add_comment("[Histogram log format version 1.3]");
+        builder.with_start_time(began).with_base_time(began);
+        let headed = builder.begin_log_with(&mut text, &mut V2DeflateSerializer::new()).is_ok();
+        debug_assert!(headed);
+        Self(text)
     }
 
+    /// Writes a second, whose histogram fits.
     fn write(&mut self, number: u64, second: &Second) {
-        let mut builder = IntervalLogWriterBuilder::new();
-        if !self.headed {
-            let loop_words = self.loop_words;
-            builder.add_comment(&format!("[snowbank-loadtest: {loop_words}, response times in nanoseconds]"));
-            builder.add_comment("[Histogram log format version 1.3]");
-            builder.with_start_time(self.began).with_base_time(self.began);
-            self.headed = true;
-        }
         let mut serializer = V2DeflateSerializer::new();
         let (start, length) = (Duration::from_secs(number), Duration::from_secs(1));
-        // Writing to memory, of a histogram that fits: neither fails.
-        let written = builder
-            .begin_log_with(&mut self.text, &mut serializer)
-            .map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
+        let log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.0, &mut serializer);
+        let written = log.map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
         debug_assert!(matches!(written, Ok(true)));
     }
 }
@@ -304,7 +287,7 @@ mod tests {
             second.response.saturating_record_n(5_000_000, number + 1);
             log.write(number, &second);
         }
-        let entries = IntervalLogIterator::new(&log.text).map(|entry| entry.expect("a sound entry"));
+        let entries = IntervalLogIterator::new(&log.0).map(|entry| entry.expect("a sound entry"));
         let mut counts = Vec::new();
         for entry in entries {
             if let LogEntry::Interval(interval) = entry {

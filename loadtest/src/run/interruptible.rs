@@ -1,13 +1,12 @@
 //! Waits for blocking work until the user interrupts it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use super::CannotRun;
 
 /// The longest time until an interrupt is seen.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns the result of `work`, or [`CannotRun::Interrupted`] as soon as `interrupt` is set. The work then
 /// continues until the process ends, and its result is dropped.
@@ -15,22 +14,14 @@ pub(super) fn unless<T: Send + 'static>(
     interrupt: &AtomicBool,
     work: impl FnOnce() -> Result<T, CannotRun> + Send + 'static,
 ) -> Result<T, CannotRun> {
-    let (to, from) = mpsc::sync_channel(1);
-    let thread = std::thread::spawn(move || drop(to.send(work())));
-    loop {
+    let thread = std::thread::spawn(work);
+    while !thread.is_finished() {
         if interrupt.load(Ordering::Relaxed) {
             return Err(CannotRun::Interrupted);
         }
-        match from.recv_timeout(LOOK_INTERVAL) {
-            Ok(result) => return result,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+        std::thread::sleep(LOOK_INTERVAL);
     }
-    match thread.join() {
-        Err(panic) => std::panic::resume_unwind(panic),
-        Ok(()) => unreachable!("the thread sends its result before it ends"),
-    }
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 #[cfg(test)]

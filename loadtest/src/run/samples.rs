@@ -5,18 +5,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::machine::Watched;
+use crate::load::Shared;
 use crate::measure::SecondFigures;
-use crate::target::{Metrics, Used};
-
-/// The place where the figures come from.
-#[derive(Debug)]
-pub(super) enum Of {
-    /// Processes of this machine.
-    Processes(Arc<Watched>),
-    /// Metrics of daemons elsewhere.
-    Metrics(Vec<Metrics>),
-}
+use crate::target::Used;
 
 /// The figures at one instant of the measurement.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +29,10 @@ pub(super) struct Sampler {
 
 impl Sampler {
     /// Reads them at the start of the measurement, each second, and at its end.
-    pub(super) fn begin(of: Of, begin: Instant, length: Duration) -> Self {
+    pub(super) fn begin(shared: &Arc<Shared>) -> Self {
         let (stop, stopped) = mpsc::channel();
+        let shared = Arc::clone(shared);
+        let (begin, length) = (shared.watched.origin + shared.scenario.warm_up, shared.scenario.length);
         let thread = std::thread::spawn(move || {
             let (mut samples, mut number, mut is_last) = (Vec::new(), 0, false);
             while !is_last {
@@ -48,7 +41,7 @@ impl Sampler {
                 is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due == length;
                 let now = Instant::now();
                 if now >= begin {
-                    samples.push(Sample { at: now - begin, used: of.used() });
+                    samples.push(Sample { at: now - begin, used: used(&shared) });
                 }
                 // A slow read leaves seconds out.
                 number = (begin.elapsed().as_secs() + 1).max(number + 1);
@@ -66,20 +59,15 @@ impl Sampler {
     }
 }
 
-impl Of {
-    /// Returns the figures of this instant. One that a target lacks is missing.
-    fn used(&self) -> Used {
-        match self {
-            Self::Processes(watched) => watched.target_used(),
-            Self::Metrics(all) => {
-                let all: Vec<Used> = all.iter().map(|one| one.read().unwrap_or_default()).collect();
-                Used {
-                    cpu: all.iter().map(|used| used.cpu).sum(),
-                    memory: all.iter().map(|used| used.memory).sum(),
-                }
-            }
-        }
+/// Returns the figures of this instant: by the daemons' metrics, or else by the processes of this machine. One that a
+/// target lacks is missing.
+fn used(shared: &Shared) -> Used {
+    if shared.scenario.metrics.is_empty() {
+        return shared.watched.target_used();
     }
+    let all: Vec<Used> =
+        shared.scenario.metrics.iter().map(|metrics| metrics.read().unwrap_or_default()).collect();
+    Used { cpu: all.iter().map(|used| used.cpu).sum(), memory: all.iter().map(|used| used.memory).sum() }
 }
 
 impl Samples {
@@ -94,21 +82,20 @@ impl Samples {
             .then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
     }
 
-    /// Puts the figures into the seconds of the measurement.
+    /// Puts the figures into the seconds of the measurement: those between the two samples around a second's end.
     pub(super) fn put_into(&self, seconds: &mut [SecondFigures]) {
-        for second in seconds {
-            let end = self.0.iter().position(|sample| sample.at.as_secs() > second.second);
-            let end = end.unwrap_or(self.0.len().saturating_sub(1));
-            let (Some(before), Some(after)) =
-                (end.checked_sub(1).map(|index| self.0[index]), self.0.get(end))
-            else {
-                continue;
-            };
+        for (before, after) in self.0.iter().zip(self.0.iter().skip(1)) {
             let length_s = after.at.saturating_sub(before.at).as_secs_f64();
             let ran =
                 after.used.cpu.zip(before.used.cpu).and_then(|(after, before)| after.checked_sub(before));
-            second.target_cpu_share = ran.filter(|_| length_s > 0.0).map(|ran| ran.as_secs_f64() / length_s);
-            second.target_memory_bytes = after.used.memory;
+            let share = ran.filter(|_| length_s > 0.0).map(|ran| ran.as_secs_f64() / length_s);
+            let first = seconds.partition_point(|second| second.second < before.at.as_secs());
+            for second in &mut seconds[first..] {
+                if second.second > after.at.as_secs() {
+                    break;
+                }
+                (second.target_cpu_share, second.target_memory_bytes) = (share, after.used.memory);
+            }
         }
     }
 }

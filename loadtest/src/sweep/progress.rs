@@ -2,10 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::Settings;
-use super::search::{Bounds, Phase};
-use super::step::Step;
-use super::table;
+use super::search::Attempt;
 use crate::report::print;
 use crate::report::progress::Bar;
 use crate::run::Progress;
@@ -20,19 +17,15 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(super) fn begin(&self, settings: &Settings, bounds: Bounds) {
-        self.print(|out| table::begin(settings, bounds, out));
+    pub(super) fn progress(&self, number: usize, attempt: Attempt, progress: Progress<'_>) {
+        self.bar.show(
+            &format!("step {number}, {} {}/s, ", attempt.phase.name(), grouped(attempt.rate)),
+            progress,
+        );
     }
 
-    pub(super) fn progress(&self, number: usize, asked: f64, phase: Phase, progress: Progress<'_>) {
-        self.bar.show(&format!("step {number}, {} {}/s, ", phase.name(), grouped(asked)), progress);
-    }
-
-    pub(super) fn step(&self, step: &Step) {
-        self.bar.suspend(|| self.print(|out| table::row(step, out)));
-    }
-
+    /// Prints lines where the bar stands.
     pub(crate) fn print(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-        print(self.is_beside, write);
+        self.bar.suspend(|| print(self.is_beside, write));
     }
 }

@@ -43,23 +43,9 @@ pub(crate) enum Limit {
 
 impl Limit {
     /// Returns the word for it in every output.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Layout => "layout",
-            Self::Latency => "latency",
-            Self::Target => "target",
-            Self::Machine => "machine",
-        }
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
-}
-
-/// The answer of a run at a rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// The objective holds.
-    Holds,
-    /// The objective does not hold, or there is no verdict.
-    Misses(Limit),
 }
 
 /// The purpose of a step.
@@ -76,183 +62,102 @@ pub(crate) enum Phase {
 
 impl Phase {
     /// Returns the word for it in every output.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Climb => "climb",
-            Self::Bisect => "bisect",
-            Self::Confirm => "confirm",
-        }
+    pub(crate) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 }
 
-/// The next step of a search.
+/// A step of a search: a run at a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Next {
-    /// A run at this rate.
-    Try { rate: f64, phase: Phase },
-    /// Nothing: the search is over.
-    Done(Finding),
+pub(crate) struct Attempt {
+    pub(crate) rate: f64,
+    pub(crate) phase: Phase,
 }
 
-/// The result of a search.
+/// A rate that missed, and why.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Finding {
-    /// The highest rate at which the objective held.
-    pub(crate) saturation: Option<f64>,
-    /// True if a second run at that rate held, too.
-    pub(crate) confirmed: bool,
-    /// The lowest rate above it that missed, and why; none where every rate up to the limit held.
-    pub(crate) missed: Option<(f64, Limit)>,
+pub(crate) struct Missed {
+    pub(crate) rate: f64,
+    pub(crate) limit: Limit,
 }
 
-/// A running search.
+/// A search, and what it has found so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Search {
-    bounds: Bounds,
-    phase: Phase,
-    rate: f64,
-    /// Rates that held and were not missed since, ascending.
+    pub(crate) bounds: Bounds,
+    /// Rates below `missed` that held, each as often as it did.
     held: Vec<f64>,
-    missed: Option<(f64, Limit)>,
-    /// The number of times that the rate still has to hold.
-    holds_needed: u32,
-    /// The share by which the next step goes down.
-    descent: f64,
-    over: Option<Finding>,
+    /// The lowest rate that missed; `None` while every rate held.
+    pub(crate) missed: Option<Missed>,
+    /// The number of confirmations that missed.
+    descents: i32,
 }
 
 impl Search {
     /// Returns a search that has not begun.
     pub(crate) fn new(bounds: Bounds) -> Self {
-        Self {
-            bounds,
-            phase: Phase::Climb,
-            rate: bounds.start,
-            held: Vec::new(),
-            missed: None,
-            holds_needed: 0,
-            descent: bounds.resolution,
-            over: None,
-        }
+        Self { bounds, held: Vec::new(), missed: None, descents: 0 }
     }
 
-    /// Returns its bounds.
-    pub(crate) fn bounds(&self) -> Bounds {
-        self.bounds
+    /// Returns the highest rate at which the objective held.
+    pub(crate) fn saturation(&self) -> Option<f64> {
+        self.held.iter().copied().reduce(f64::max)
     }
 
-    /// Returns the next step.
-    pub(crate) fn next(&self) -> Next {
-        match self.over {
-            Some(finding) => Next::Done(finding),
-            None => Next::Try { rate: self.rate, phase: self.phase },
-        }
+    /// Returns true if the saturation point held twice.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.held.iter().filter(|&&held| Some(held) == self.saturation()).count() >= 2
     }
 
-    /// Returns the result if the search ended here.
-    pub(crate) fn so_far(&self) -> Finding {
-        let unconfirmed =
-            Finding { saturation: self.held.last().copied(), confirmed: false, missed: self.missed };
-        self.over.unwrap_or(unconfirmed)
-    }
-
-    /// Takes the answer to the run that [`Search::next`] asked for.
-    pub(crate) fn record(&mut self, answer: Answer) {
-        match (answer, self.phase) {
-            (Answer::Holds, Phase::Climb) => self.climb(),
-            (Answer::Holds, Phase::Bisect) => {
-                self.hold();
-                self.narrow();
+    /// Returns the next step; `None` when the search is over.
+    pub(crate) fn next(&self) -> Option<Attempt> {
+        let Bounds { start, limit, factor, resolution } = self.bounds;
+        let held = self.saturation();
+        match (held, self.missed) {
+            (None, None) => Some(Attempt { rate: start, phase: Phase::Climb }),
+            (Some(held), None) if held < limit => {
+                Some(Attempt { rate: (held * factor).min(limit), phase: Phase::Climb })
             }
-            (Answer::Holds, Phase::Confirm) => self.confirm(),
-            (Answer::Misses(limit), Phase::Climb | Phase::Bisect) => {
-                self.missed = Some((self.rate, limit));
-                self.narrow();
+            (Some(held), None) => self.confirm(held),
+            (_, Some(missed)) if self.descents > 0 => self.descend(missed.rate),
+            (Some(held), Some(missed)) if missed.rate > held * (1.0 + resolution) => {
+                let middle = short_between((held * missed.rate).sqrt(), held, missed.rate);
+                Some(Attempt { rate: middle, phase: Phase::Bisect })
             }
-            (Answer::Misses(limit), Phase::Confirm) => {
-                self.missed = Some((self.rate, limit));
-                self.descend();
-            }
+            (Some(held), Some(_)) => self.confirm(held),
+            (None, Some(_)) => None,
         }
     }
 
-    fn go_to(&mut self, phase: Phase, rate: f64) {
-        (self.phase, self.rate) = (phase, rate);
-    }
-
-    fn hold(&mut self) {
-        let place = self.held.partition_point(|&held| held < self.rate);
-        if self.held.get(place) != Some(&self.rate) {
-            self.held.insert(place, self.rate);
-        }
-    }
-
-    fn climb(&mut self) {
-        self.hold();
-        if self.rate >= self.bounds.limit {
-            self.begin_to_confirm();
-        } else {
-            let higher = (self.rate * self.bounds.factor).min(self.bounds.limit);
-            self.go_to(Phase::Climb, higher);
-        }
-    }
-
-    /// Goes between the highest rate that held and the lowest that missed, or on to the confirmation once they are
-    /// close.
-    fn narrow(&mut self) {
-        let Some(&held) = self.held.last() else {
-            self.over = Some(self.so_far());
-            return;
-        };
-        match self.missed {
-            Some((missed, _)) if missed > held * (1.0 + self.bounds.resolution) => {
-                self.go_to(Phase::Bisect, between(held, missed));
-            }
-            _ => self.begin_to_confirm(),
-        }
-    }
-
-    fn begin_to_confirm(&mut self) {
-        match self.held.last() {
-            Some(&held) => {
-                self.holds_needed = 1;
-                self.go_to(Phase::Confirm, held);
-            }
-            None => self.over = Some(self.so_far()),
-        }
-    }
-
-    fn confirm(&mut self) {
-        self.hold();
-        self.holds_needed = self.holds_needed.saturating_sub(1);
-        if self.holds_needed == 0 {
-            self.over = Some(Finding { saturation: Some(self.rate), confirmed: true, missed: self.missed });
-        }
+    fn confirm(&self, rate: f64) -> Option<Attempt> {
+        (!self.is_confirmed()).then_some(Attempt { rate, phase: Phase::Confirm })
     }
 
     /// Goes to the next lower rate that held once. If that is further away than the step, goes to a rate that must
     /// hold twice.
-    fn descend(&mut self) {
-        let missed = self.rate;
-        self.held.retain(|&held| held < missed);
-        let step_down = rounded(missed / (1.0 + self.descent));
-        self.descent *= DESCENT_GROWTH;
-        match self.held.last() {
-            None if step_down < self.bounds.start => self.over = Some(self.so_far()),
-            Some(&held) if held >= step_down => self.begin_to_confirm(),
-            _ => {
-                self.holds_needed = 2;
-                self.go_to(Phase::Confirm, step_down);
-            }
+    fn descend(&self, missed: f64) -> Option<Attempt> {
+        let step = self.bounds.resolution * DESCENT_GROWTH.powi(self.descents - 1);
+        let lower = short_between(missed / (1.0 + step), 0.0, missed);
+        match self.saturation() {
+            Some(held) if held >= lower => self.confirm(held),
+            None if lower < self.bounds.start => None,
+            _ => Some(Attempt { rate: lower, phase: Phase::Confirm }),
         }
+    }
+
+    /// Takes the result of an attempt: the limit that it met, or `None` if the objective held.
+    pub(crate) fn record(&mut self, Attempt { rate, phase }: Attempt, limit: Option<Limit>) {
+        let Some(limit) = limit else { return self.held.push(rate) };
+        self.missed = Some(Missed { rate, limit });
+        self.held.retain(|&held| held < rate);
+        self.descents += i32::from(phase == Phase::Confirm);
     }
 }
 
-/// Returns the geometric middle, or a rate between with few digits if there is one.
-fn between(low: f64, high: f64) -> f64 {
-    let middle = (low * high).sqrt();
-    let short = rounded(middle);
-    if low < short && short < high { short } else { middle }
+/// Returns the rate with few digits, if that lies between the two.
+fn short_between(rate: f64, low: f64, high: f64) -> f64 {
+    let short = rounded(rate);
+    if low < short && short < high { short } else { rate }
 }
 
 /// Rounds to three significant digits: as close as any resolution, and readable.

@@ -1,19 +1,18 @@
 //! A run at one rate, and its answer to the search.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use snowbank_client::protocol::ErrorCode;
 
-use super::search::{Answer, Limit, Phase};
-use super::{Ended, Loaded, Settings};
-use crate::judge::{Objectives, Verdict, trial};
+use super::search::{Attempt, Limit, Phase};
+use super::{Ended, Settings};
+use crate::judge::{Verdict, trial};
 use crate::measure::{Counts, Fault};
 use crate::report::json::Run;
 use crate::report::{LOAD, Report};
-use crate::run::{self, CannotRun, Progress};
+use crate::run::{CannotRun, Loaded, Progress};
 use crate::scenario::{Drive, Scenario};
 use crate::value::Rate;
 
@@ -43,65 +42,48 @@ impl Step {
     }
 }
 
-/// A rate that is tried.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Attempt {
-    pub(super) rate: f64,
-    pub(super) phase: Phase,
-    /// All that the source can hand out in a second.
-    pub(super) full_rate: Option<u64>,
-}
-
-/// Runs one step. Returns it with its answer to the search, or with the reason why it ends the sweep.
+/// Runs one step against the target, whose source can hand out `full_rate` in a second. Returns it with the limit that
+/// it met, if any, or with the reason why it ends the sweep.
 ///
 /// # Errors
 /// [`CannotRun`] if the target takes no load.
 pub(super) fn run(
     settings: &Settings,
     attempt: Attempt,
-    target: &mut Loaded,
-    interrupt: &AtomicBool,
+    full_rate: Option<u64>,
+    target: &mut Loaded<'_>,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<(Step, Result<Answer, Ended>), CannotRun> {
-    let scenario = Scenario {
+) -> Result<(Step, Result<Option<Limit>, Ended>), CannotRun> {
+    let mut scenario = Scenario { length: settings.length(attempt.phase), ..settings.scenario.clone() };
+    if let Drive::Open { rate, .. } = &mut scenario.drive {
         // Every rate of a search lies between its bounds, which are rates.
-        drive: Drive::Open {
-            rate: Rate::new(attempt.rate).unwrap_or(Rate::STANDARD),
-            arrivals: settings.arrivals(),
-        },
-        length: settings.length(attempt.phase),
-        ..settings.scenario.clone()
-    };
-    // The rate is the load here and no objective.
-    let objectives = Objectives { rate: None, ..settings.objectives.clone() };
-    let outcome = trial::rounds(&scenario, &objectives, settings.search.runs, &mut || {
-        run::run_against(&scenario, target.daemon.as_mut(), &mut target.seen, interrupt, progress)
-    })?;
-    let report = Report::new(&scenario, &objectives, &outcome, None);
-    let answer = answer(&report, attempt);
-    let limit = match answer {
-        Ok(Answer::Misses(limit)) => Some(limit),
-        Ok(Answer::Holds) | Err(_) => None,
-    };
-    let holds = answer == Ok(Answer::Holds);
-    Ok((Step { phase: attempt.phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
+        *rate = Rate::new(attempt.rate).unwrap_or(Rate::STANDARD);
+    }
+    let objectives = &settings.objectives;
+    let outcome = trial::rounds(&scenario, objectives, settings.search.runs, target, progress)?;
+    let report = Report::new(&scenario, objectives, &outcome, None);
+    let answer = answer(&report, attempt.rate, full_rate);
+    let limit = answer.as_ref().ok().copied().flatten();
+    let (phase, holds) = (attempt.phase, answer == Ok(None));
+    Ok((Step { phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
 }
 
-fn answer(report: &Report<'_>, attempt: Attempt) -> Result<Answer, Ended> {
+/// Returns the limit that a run met, if any, or the reason why it ends the sweep.
+fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Option<Limit>, Ended> {
     let collected = &report.outcome.collected;
     let is_broken = |fault: &Fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_));
     match &report.verdict {
-        Verdict::Pass => Ok(Answer::Holds),
+        Verdict::Pass => Ok(None),
         Verdict::Unknown(_) if collected.interrupted => Err(Ended::Interrupted),
-        Verdict::Unknown(_) => Ok(Answer::Misses(Limit::Machine)),
+        Verdict::Unknown(_) => Ok(Some(Limit::Machine)),
         Verdict::Fail(reasons) if collected.faults.iter().any(is_broken) => {
             Err(Ended::Broken(reasons.join("; ")))
         }
-        Verdict::Fail(_) => Ok(Answer::Misses(limit(report, attempt))),
+        Verdict::Fail(_) => Ok(Some(limit(report, rate, full_rate))),
     }
 }
 
-fn limit(report: &Report<'_>, Attempt { rate, full_rate, .. }: Attempt) -> Limit {
+fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     let collected = &report.outcome.collected;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. });
     let refused = refused(&collected.counts);

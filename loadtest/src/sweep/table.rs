@@ -125,7 +125,7 @@ pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
         (Ended::Interrupted, _) => format!("no saturation point: interrupted; {objective} {so_far}"),
         (Ended::Searched, Some(saturation)) if sweep.confirmed => {
             let bound = if sweep.at_least { "at least " } else { "" };
-            let limit = sweep.limit.map_or("none up to --limit", Limit::name);
+            let limit = sweep.limit.map_or_else(|| "none up to --limit".to_owned(), Limit::name);
             format!(
                 "saturation point: {bound}{} IDs/s with {objective}, confirmed; limit: {limit}",
                 grouped(saturation)

@@ -17,43 +17,48 @@ fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
     InFlight { intended_ns, sent_ns, asked, tag: 0 }
 }
 
-fn meter(outage: Option<Window>) -> Meter {
-    Meter::new((0, true), WARM_NS, END_NS, outage)
+fn meter() -> Meter {
+    Meter { is_open_loop: true, warm_ns: WARM_NS, end_ns: END_NS, ..Meter::default() }
+}
+
+fn meter_with_outage(from: Duration) -> Meter {
+    let outage = Window { from_ns: Some(from.as_nanos() as u64), back_ns: None };
+    Meter { outage, ..meter() }
 }
 
 #[test]
 fn response_time_counts_from_the_intended_instant_and_the_targets_part_from_the_sending() {
-    let mut meter = meter(None);
-    let mut late = request(2_000_000, 7_000_000);
-    meter.sent(&mut late);
+    let mut meter = meter();
+    let late = request(2_000_000, 7_000_000);
+    meter.sent(&late);
     meter.woke(at(8_000_000), 8_000_000);
     meter.answered(&late, at(8_000_000));
     meter.record_alike();
     let counts = &meter.counts;
     let max_of = |histogram: &TimeHistogram| histogram.max() / 100_000;
-    assert_eq!([&counts.response, &counts.target, &counts.slip].map(max_of), [60, 10, 50]);
+    assert_eq!([&meter.second.response, &counts.target, &counts.slip].map(max_of), [60, 10, 50]);
 }
 
 #[test]
 fn an_answer_that_lay_unread_is_not_the_targets_delay() {
     // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
-    let mut meter = meter(None);
-    let mut on_time = request(2_000_000, 2_000_000);
-    meter.sent(&mut on_time);
+    let mut meter = meter();
+    let on_time = request(2_000_000, 2_000_000);
+    meter.sent(&on_time);
     meter.woke(at(8_000_000), 4_000_000);
     meter.answered(&on_time, at(8_000_000));
     meter.record_alike();
-    assert_eq!([&meter.counts.response, &meter.counts.target].map(|times| times.max() / 1_000_000), [6, 2]);
+    assert_eq!([&meter.second.response, &meter.counts.target].map(|times| times.max() / 1_000_000), [6, 2]);
 }
 
 #[test]
 fn a_slow_request_is_certain_once_its_stalls_are_known() {
     let stalls = Stalls::of_measurement(0);
     stalls.add(Stall { from_ns: 3_000_000, until_ns: 7_000_000, lost_ns: 4_000_000 });
-    let mut meter = meter(None);
+    let mut meter = meter();
     for sent_ns in [2_000_000, 900_000_000] {
-        let mut slow = request(sent_ns, sent_ns);
-        meter.sent(&mut slow);
+        let slow = request(sent_ns, sent_ns);
+        meter.sent(&slow);
         meter.woke(at(sent_ns + 8_000_000), u64::MAX);
         meter.answered(&slow, at(sent_ns + 8_000_000));
     }
@@ -71,35 +76,35 @@ fn a_slow_request_is_certain_once_its_stalls_are_known() {
 
 #[test]
 fn the_warm_up_is_checked_and_not_timed() {
-    let mut meter = meter(None);
+    let mut meter = meter();
     for intended_ns in [WARM_NS - 1, END_NS] {
-        let mut outside = request(intended_ns, intended_ns);
-        meter.sent(&mut outside);
+        let outside = request(intended_ns, intended_ns);
+        meter.sent(&outside);
         meter.answered(&outside, at(END_NS));
     }
     meter.record_alike();
     let counts = &meter.counts;
     assert_eq!((counts.requests, counts.answered, counts.ids, counts.checked_ids), (0, 0, 0, 6));
-    assert_eq!(counts.response.len(), 0);
+    assert_eq!(meter.second.response.len(), 0);
 }
 
 #[test]
 fn what_is_never_answered_lasted_at_least_until_the_end() {
-    let mut meter = meter(None);
+    let mut meter = meter();
     meter.woke(at(3_002_000_000), u64::MAX);
     meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
     meter.record_alike();
     assert_eq!(meter.counts.unanswered, 1);
-    assert!(meter.counts.response.max() >= 3_000_000_000);
+    assert!(meter.second.response.max() >= 3_000_000_000);
 }
 
 #[test]
 fn what_was_due_in_the_outage_does_not_count() {
-    let mut meter = meter(Some(Window::new(Duration::from_secs(1))));
-    let (mut before, mut taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
-    meter.sent(&mut before);
+    let mut meter = meter_with_outage(Duration::from_secs(1));
+    let (before, taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
+    meter.sent(&before);
     meter.lost(&before, at(1_100_000_000));
-    meter.sent(&mut taken);
+    meter.sent(&taken);
     meter.lost(&taken, at(1_100_000_000));
     meter.recovered(at(2_000_000_000));
     meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));
@@ -111,26 +116,25 @@ fn what_was_due_in_the_outage_does_not_count() {
 
 #[test]
 fn a_request_that_hung_before_the_outage_took_until_its_begin() {
-    let window = Window::new(Duration::from_secs(3));
-    let mut meter = meter(Some(window));
-    let mut hung = request(500_000_000, 500_000_000);
-    meter.sent(&mut hung);
+    let mut meter = meter_with_outage(Duration::from_secs(3));
+    let hung = request(500_000_000, 500_000_000);
+    meter.sent(&hung);
     meter.woke(at(3_600_000_000), 3_600_000_000);
     meter.lost(&hung, at(3_600_000_000));
     meter.record_alike();
     let mut counts = meter.counts;
     counts.settling.settle(u64::MAX, &Stalls::default());
     assert_eq!((counts.requests, counts.lost), (0, 1));
-    let times = [&counts.response, &counts.target, &counts.settling.certain];
+    let times = [&meter.second.response, &counts.target, &counts.settling.certain];
     assert_eq!(times.map(|times| times.at(1.0).as_millis() / 10), [250; 3]);
 }
 
 #[test]
 fn refusals_of_the_warm_up_are_a_share_of_all_requests() {
-    let mut meter = Meter::new((0, true), 2_000_000, END_NS, None);
+    let mut meter = Meter { warm_ns: 2_000_000, ..meter() };
     for number in 0..10 {
-        let mut request = request(number * 400_000, number * 400_000);
-        meter.sent(&mut request);
+        let request = request(number * 400_000, number * 400_000);
+        meter.sent(&request);
         if number < 2 {
             let refusal = Refusal { code: 6, words: b"".into() };
             meter.refused(&request, at(request.sent_ns), &refusal);
@@ -145,7 +149,7 @@ fn refusals_of_the_warm_up_are_a_share_of_all_requests() {
 #[test]
 fn seconds_are_handed_over_when_they_are_past() {
     let (to, from) = sync_channel(8);
-    let mut meter = meter(None);
+    let mut meter = meter();
     meter.answered(&request(WARM_NS, WARM_NS), at(WARM_NS + 1));
     meter.tick(at(WARM_NS + 999_999_999), &to);
     assert!(from.try_recv().is_err(), "the second is not over");

@@ -7,76 +7,78 @@ const BOUNDS: Bounds = Bounds { start: 2_000.0, limit: 10_000_000.0, factor: 2.0
 /// Far more steps than any search may take.
 const TOO_MANY_STEPS: usize = 200;
 
-/// Runs a search against a target that answers by `answer`, and gives every step and what was found.
-fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Answer) -> (Vec<(f64, Phase, Answer)>, Finding) {
+/// Runs a search against a target that meets the limit of `answer`, and gives every step and what was found.
+fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<Step>, Search) {
     let mut search = Search::new(bounds);
     let mut steps = Vec::new();
-    loop {
-        match search.next() {
-            Next::Done(finding) => return (steps, finding),
-            Next::Try { rate, phase } => {
-                let said = answer(rate);
-                steps.push((rate, phase, said));
-                search.record(said);
-            }
-        }
+    while let Some(attempt) = search.next() {
+        let limit = answer(attempt.rate);
+        steps.push(Step { attempt, limit });
+        search.record(attempt, limit);
         assert!(steps.len() < TOO_MANY_STEPS, "it does not end: {steps:?}");
+    }
+    (steps, search)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Step {
+    attempt: Attempt,
+    limit: Option<Limit>,
+}
+
+impl Step {
+    fn held_at(&self, rate: f64) -> bool {
+        self.attempt.rate == rate && self.limit.is_none()
     }
 }
 
-fn saturation_at(saturation: f64) -> impl Fn(f64) -> Answer {
-    move |rate| if rate <= saturation { Answer::Holds } else { Answer::Misses(Limit::Latency) }
+fn saturation_at(saturation: f64) -> impl Fn(f64) -> Option<Limit> {
+    move |rate| (rate > saturation).then_some(Limit::Latency)
 }
 
 #[test]
 fn the_steps_of_a_plain_search() {
     let (steps, found) = search(BOUNDS, saturation_at(10_000.0));
-    let rates: Vec<f64> = steps.iter().map(|step| step.0).collect();
+    let rates: Vec<f64> = steps.iter().map(|step| step.attempt.rate).collect();
     let expected = [2_000.0, 4_000.0, 8_000.0, 16_000.0, 11_300.0, 9_510.0, 10_400.0, 9_950.0, 9_950.0];
     assert_eq!(rates, expected);
-    assert_eq!(steps.last().map(|step| step.1), Some(Phase::Confirm));
-    let saturation =
-        Finding { saturation: Some(9_950.0), confirmed: true, missed: Some((10_400.0, Limit::Latency)) };
-    assert_eq!(found, saturation);
+    assert_eq!(steps.last().map(|step| step.attempt.phase), Some(Phase::Confirm));
+    assert_eq!((found.saturation(), found.is_confirmed()), (Some(9_950.0), true));
+    assert_eq!(found.missed, Some(Missed { rate: 10_400.0, limit: Limit::Latency }));
 }
 
 #[test]
 fn an_objective_that_is_never_met_ends_at_the_first_rate() {
-    let (steps, found) = search(BOUNDS, |_| Answer::Misses(Limit::Latency));
+    let (steps, found) = search(BOUNDS, |_| Some(Limit::Latency));
     assert_eq!(steps.len(), 1, "{steps:?}");
-    assert_eq!(
-        found,
-        Finding { saturation: None, confirmed: false, missed: Some((2_000.0, Limit::Latency)) }
-    );
+    assert_eq!((found.saturation(), found.is_confirmed()), (None, false));
+    assert_eq!(found.missed, Some(Missed { rate: 2_000.0, limit: Limit::Latency }));
 }
 
 #[test]
 fn a_target_that_holds_everywhere_is_confirmed_at_the_limit() {
-    let (_, found) = search(BOUNDS, |_| Answer::Holds);
-    assert_eq!(found, Finding { saturation: Some(10_000_000.0), confirmed: true, missed: None });
+    let (_, found) = search(BOUNDS, |_| None);
+    assert_eq!((found.saturation(), found.is_confirmed()), (Some(10_000_000.0), true));
+    assert_eq!(found.missed, None);
 }
 
 #[test]
 fn a_machine_without_a_verdict_gives_a_lower_bound() {
-    let answer = |rate| match rate {
-        ..=30_000.0 => Answer::Holds,
-        _ => Answer::Misses(Limit::Machine),
-    };
-    let (_, found) = search(BOUNDS, answer);
-    assert!(found.confirmed && found.saturation > Some(28_000.0), "{found:?}");
-    assert!(matches!(found.missed, Some((_, Limit::Machine))), "{found:?}");
+    let (_, found) = search(BOUNDS, |rate| (rate > 30_000.0).then_some(Limit::Machine));
+    assert!(found.is_confirmed() && found.saturation() > Some(28_000.0), "{found:?}");
+    assert_eq!(found.missed.map(|missed| missed.limit), Some(Limit::Machine));
 }
 
 /// Holds up to 20,000 and again from 80,000 to 100,000: what lies above the gap is no saturation point.
 #[test]
 fn a_target_that_holds_again_further_up_has_its_saturation_point_below_the_gap() {
     let answer = |rate: f64| match rate {
-        ..=20_000.0 | 80_000.0..=100_000.0 => Answer::Holds,
-        _ => Answer::Misses(Limit::Latency),
+        ..=20_000.0 | 80_000.0..=100_000.0 => None,
+        _ => Some(Limit::Latency),
     };
     let (_, found) = search(BOUNDS, answer);
-    assert!(found.confirmed && found.saturation <= Some(20_000.0), "{found:?}");
-    assert!(found.saturation > Some(18_500.0), "{found:?}");
+    assert!(found.is_confirmed() && found.saturation() <= Some(20_000.0), "{found:?}");
+    assert!(found.saturation() > Some(18_500.0), "{found:?}");
 }
 
 #[test]
@@ -87,11 +89,11 @@ fn a_saturation_point_that_is_not_confirmed_goes_down_until_one_is() {
         runs += 1;
         saturation_at(if runs <= 8 { 10_000.0 } else { 5_000.0 })(rate)
     });
-    assert!(found.confirmed, "{found:?}");
-    assert!(found.saturation <= Some(5_000.0) && found.saturation >= Some(4_000.0), "{found:?}");
-    let saturation = found.saturation.expect("a saturation point");
-    assert!(steps.iter().filter(|step| step.0 == saturation && step.2 == Answer::Holds).count() >= 2);
-    assert!(found.missed.is_some_and(|(missed, _)| missed > saturation), "{found:?}");
+    assert!(found.is_confirmed(), "{found:?}");
+    assert!(found.saturation() <= Some(5_000.0) && found.saturation() >= Some(4_000.0), "{found:?}");
+    let saturation = found.saturation().expect("a saturation point");
+    assert!(steps.iter().filter(|step| step.held_at(saturation)).count() >= 2);
+    assert!(found.missed.is_some_and(|missed| missed.rate > saturation), "{found:?}");
 }
 
 #[test]
@@ -101,21 +103,20 @@ fn a_target_that_never_holds_again_has_no_confirmed_saturation_point() {
         runs += 1;
         saturation_at(if runs <= 8 { 10_000.0 } else { 0.0 })(rate)
     });
-    assert!(!found.confirmed && steps.len() < 30, "{found:?} {steps:?}");
+    assert!(!found.is_confirmed() && steps.len() < 30, "{found:?} {steps:?}");
 }
 
 /// Checks the rules of every search, for any target.
-fn is_sound(bounds: Bounds, steps: &[(f64, Phase, Answer)], found: Finding) -> Result<(), TestCaseError> {
-    prop_assert!(steps.iter().all(|step| step.0 <= bounds.limit));
-    if found.confirmed {
-        let saturation = found.saturation.expect("what is confirmed is a rate");
+fn is_sound(steps: &[Step], found: &Search) -> Result<(), TestCaseError> {
+    prop_assert!(steps.iter().all(|step| step.attempt.rate <= found.bounds.limit));
+    if found.is_confirmed() {
+        let saturation = found.saturation().expect("what is confirmed is a rate");
         let last = steps.last().expect("at least one step");
-        prop_assert_eq!((last.0, last.1, last.2), (saturation, Phase::Confirm, Answer::Holds));
-        let holds = steps.iter().filter(|step| step.0 == saturation && step.2 == Answer::Holds);
-        prop_assert!(holds.count() >= 2);
+        prop_assert!(last.held_at(saturation) && last.attempt.phase == Phase::Confirm);
+        prop_assert!(steps.iter().filter(|step| step.held_at(saturation)).count() >= 2);
     }
-    if let (Some(saturation), Some((missed, _))) = (found.saturation, found.missed) {
-        prop_assert!(missed > saturation, "{:?}", found);
+    if let (Some(saturation), Some(missed)) = (found.saturation(), found.missed) {
+        prop_assert!(missed.rate > saturation, "{:?}", found);
     }
     Ok(())
 }
@@ -127,9 +128,9 @@ proptest! {
     ) {
         let bounds = Bounds { factor, resolution, ..BOUNDS };
         let (steps, found) = search(bounds, saturation_at(saturation));
-        is_sound(bounds, &steps, found)?;
-        let at = found.saturation.expect("a saturation point");
-        prop_assert!(found.confirmed && at <= saturation, "{found:?}");
+        is_sound(&steps, &found)?;
+        let at = found.saturation().expect("a saturation point");
+        prop_assert!(found.is_confirmed() && at <= saturation, "{found:?}");
         prop_assert!(at * (1.0 + resolution) * 1.001 >= saturation, "{found:?}");
     }
 
@@ -138,12 +139,11 @@ proptest! {
     fn a_noisy_saturation_point_is_found_as_far_as_the_noise_allows(
         saturation in 5_000.0..5_000_000.0_f64, seed: u64
     ) {
-        let bounds = BOUNDS;
         let mut random = fastrand::Rng::with_seed(seed);
-        let (steps, found) = search(bounds, |rate| saturation_at(saturation * (0.9 + 0.2 * random.f64()))(rate));
-        is_sound(bounds, &steps, found)?;
-        let at = found.saturation.expect("a saturation point");
-        prop_assert!(found.confirmed && at <= saturation * 1.1, "{found:?}");
+        let (steps, found) = search(BOUNDS, |rate| saturation_at(saturation * (0.9 + 0.2 * random.f64()))(rate));
+        is_sound(&steps, &found)?;
+        let at = found.saturation().expect("a saturation point");
+        prop_assert!(found.is_confirmed() && at <= saturation * 1.1, "{found:?}");
         // A descent may end below the lowest saturation point of any run, by one step: its fourth at most, which
         // is the longest.
         prop_assert!(at >= saturation * 0.9 / 1.05 / 1.4, "{found:?}");
@@ -152,19 +152,16 @@ proptest! {
     /// Each run of the target is quick or slow, as it likes, whatever the rate.
     #[test]
     fn a_target_of_two_minds_ends_the_search(seed: u64, slow in 0.0..1.0_f64) {
-        let bounds = BOUNDS;
         let mut random = fastrand::Rng::with_seed(seed);
         let limits = [Limit::Layout, Limit::Latency, Limit::Target, Limit::Machine];
-        let (steps, found) = search(bounds, |_| match random.f64() < slow {
-            true => Answer::Misses(limits[random.usize(..4)]),
-            false => Answer::Holds,
-        });
-        is_sound(bounds, &steps, found)?;
+        let (steps, found) = search(BOUNDS, |_| (random.f64() < slow).then(|| limits[random.usize(..4)]));
+        is_sound(&steps, &found)?;
     }
 
     #[test]
     fn the_middle_lies_between(low in 0.001..1e9_f64, share in 1.001..9.0_f64) {
-        let middle = between(low, low * share);
-        prop_assert!(low < middle && middle < low * share);
+        let high = low * share;
+        let middle = short_between((low * high).sqrt(), low, high);
+        prop_assert!(low < middle && middle < high);
     }
 }
