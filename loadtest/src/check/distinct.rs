@@ -147,15 +147,6 @@ mod tests {
     }
 
     #[test]
-    fn a_billion_ids_in_order_need_one_span() {
-        let mut distinct = Distinct::default();
-        for chunk in 0..1_000_u64 {
-            assert_eq!(distinct.add(&mut vec![span(chunk * 1_000_000, (chunk + 1) * 1_000_000)]), Ok(()));
-        }
-        assert_eq!(distinct.spans.len(), 1);
-    }
-
-    #[test]
     fn what_is_too_old_to_come_again_is_forgotten() {
         let mut distinct = Distinct::default();
         for tick in 0..1_000 {

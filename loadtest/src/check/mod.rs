@@ -17,9 +17,7 @@ pub(crate) enum Violation {
     Order { previous: u64, id: u64 },
     /// With strict order: a request sent after a reply was received did not get larger IDs.
     Strict { received: u64, id: u64 },
-    /// A run of no IDs.
-    EmptyRun,
-    /// A run that ends beyond 64 bits, or whose IDs do not differ.
+    /// A run of no IDs, one that ends beyond 64 bits, or one whose IDs do not differ.
     BadRun { first: u64 },
     /// Fewer or more IDs than were asked for.
     Count { asked: u32, found: u64 },
@@ -27,10 +25,8 @@ pub(crate) enum Violation {
     Layout { id: u64, previous: Option<u64> },
     /// An ID of a worker ID that the source does not hold.
     Worker { id: u64, worker: u64 },
-    /// An ID dated before the window that is promised.
-    TooOld { id: u64, by_us: i64 },
-    /// An ID dated after the window that is promised.
-    TooNew { id: u64, by_us: i64 },
+    /// An ID dated this far after the window that is promised, or before it: then it is below 0.
+    Time { id: u64, by_us: i64 },
 }
 
 impl Violation {
@@ -38,9 +34,7 @@ impl Violation {
     pub(crate) fn describe(&self, promise: &Promise) -> String {
         let decoded = |id: u64| promise.describe(id);
         match *self {
-            Self::Duplicate { id } => {
-                format!("duplicate: {} was handed out twice", decoded(id))
-            }
+            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", decoded(id)),
             Self::Order { previous, id } => {
                 format!("wrong order: {} follows {} on one connection", decoded(id), decoded(previous))
             }
@@ -49,15 +43,15 @@ impl Violation {
                 decoded(id),
                 decoded(received)
             ),
-            Self::EmptyRun => "malformed reply: a run of no IDs".to_owned(),
             Self::BadRun { first } => {
-                format!("malformed reply: the run from {} repeats itself or leaves 64 bits", decoded(first))
-            }
-            Self::Count { asked, found } if found < u64::from(asked) => {
-                format!("too few IDs: {found} came and {asked} were asked for")
+                format!(
+                    "malformed reply: the run from {} is empty, repeats itself or leaves 64 bits",
+                    decoded(first)
+                )
             }
             Self::Count { asked, found } => {
-                format!("too many IDs: {found} came and {asked} were asked for")
+                let compared = if found < u64::from(asked) { "few" } else { "many" };
+                format!("too {compared} IDs: {found} came and {asked} were asked for")
             }
             Self::Layout { id, previous } => {
                 let before = previous.map(|id| format!("; {} came before", decoded(id))).unwrap_or_default();
@@ -66,11 +60,9 @@ impl Violation {
             Self::Worker { id, worker } => {
                 format!("wrong worker: {} has worker {worker}, which INFO does not list", decoded(id))
             }
-            Self::TooOld { id, by_us } => {
-                format!("wrong time: {} is {by_us} us older than the promised window", decoded(id))
-            }
-            Self::TooNew { id, by_us } => {
-                format!("wrong time: {} is {by_us} us newer than the promised window", decoded(id))
+            Self::Time { id, by_us } => {
+                let (far_us, way) = (by_us.unsigned_abs(), if by_us < 0 { "older" } else { "newer" });
+                format!("wrong time: {} is {far_us} us {way} than the promised window", decoded(id))
             }
         }
     }

@@ -97,10 +97,10 @@ impl ConnectionCheck {
         let (earliest_us, latest_us) = promise.bounds_us(asked.sent_us, received.received_us, offset_us);
         match (first.date_us, last.date_us) {
             (Some(first_us), _) if first_us < earliest_us => {
-                Err(Violation::TooOld { id: first.id, by_us: earliest_us - first_us })
+                Err(Violation::Time { id: first.id, by_us: first_us - earliest_us })
             }
             (_, Some(last_us)) if last_us > latest_us => {
-                Err(Violation::TooNew { id: last.id, by_us: last_us - latest_us })
+                Err(Violation::Time { id: last.id, by_us: last_us - latest_us })
             }
             _ => Ok(()),
         }
@@ -143,8 +143,8 @@ impl ConnectionCheck {
 
 /// Returns the last ID of a run as it came off the wire, if it has one and it fits.
 fn last_of(run: &Run) -> Result<u64, Violation> {
-    let steps = u64::from(run.count.checked_sub(1).ok_or(Violation::EmptyRun)?);
     let bad = Violation::BadRun { first: run.first };
+    let steps = u64::from(run.count.checked_sub(1).ok_or(bad)?);
     if steps > 0 && run.stride == 0 {
         return Err(bad);
     }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(after(run(first - 50, 10)), Err(Violation::Order { previous: first + 9, id: first - 50 }));
         assert_eq!(after(run(first + 10, 9)), Err(Violation::Count { asked: 10, found: 9 }));
         assert_eq!(after(run(first + 10, 11)), Err(Violation::Count { asked: 10, found: 11 }));
-        assert_eq!(after(run(first + 10, 0)), Err(Violation::EmptyRun));
+        assert_eq!(after(run(first + 10, 0)), Err(Violation::BadRun { first: first + 10 }));
         assert_eq!(after(run(worker_4, 10)), Err(Violation::Worker { id: worker_4, worker: 4 }));
         let beyond = u64::MAX - 20;
         assert_eq!(after(run(beyond, 10)), Err(Violation::Layout { id: beyond, previous: Some(first + 9) }));
@@ -225,9 +225,9 @@ mod tests {
     fn the_window_ends_one_tick_and_the_burst_window_before_sending() {
         let at = |ms| replies("relaxed", &[run(id(ms, 0), 10)]).map(|_| ());
         assert_eq!(at(-11), Ok(()));
-        assert_eq!(at(-12), Err(Violation::TooOld { id: id(-12, 0), by_us: 1_000 }));
+        assert_eq!(at(-12), Err(Violation::Time { id: id(-12, 0), by_us: -1_000 }));
         assert_eq!(at(10_000), Ok(()));
-        assert_eq!(at(10_001), Err(Violation::TooNew { id: id(10_001, 9), by_us: 500 }));
+        assert_eq!(at(10_001), Err(Violation::Time { id: id(10_001, 9), by_us: 500 }));
     }
 
     #[test]

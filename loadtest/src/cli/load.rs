@@ -156,18 +156,13 @@ impl Load {
             Drive::Open { .. } => OPEN_LOOP_THREADS,
             Drive::Closed { .. } => CLOSED_LOOP_THREADS,
         };
-        let threads = self.threads.unwrap_or(usual.min(self.connections));
-        if threads > self.connections {
+        let (threads, connections) =
+            (self.threads.unwrap_or(usual.min(self.connections)) as usize, self.connections as usize);
+        let needed = threads * self.address.len().max(1);
+        if connections < needed {
             return Err(Failure::usage(format!(
-                "--threads {threads} is more than --connections {}: each thread needs a connection",
-                self.connections
-            )));
-        }
-        let (threads, addresses) = (threads as usize, self.address.len().max(1));
-        if (self.connections as usize) < threads * addresses {
-            return Err(Failure::usage(format!(
-                "--connections {} is too few: {threads} threads need one to each of {addresses} addresses",
-                self.connections
+                "found --connections {connections}, allowed: {needed} or more: each of {threads} threads needs one to each \
+                 address"
             )));
         }
         let (tls, metrics) = self.tls_and_metrics()?;
@@ -181,7 +176,7 @@ impl Load {
             info: self.front_ends.info.clone(),
             drive,
             batch: self.batch.clone(),
-            connections: self.connections as usize,
+            connections,
             threads,
             warm_up: self.warm_up.0,
             length,

@@ -158,26 +158,20 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
 /// Returns the content of a body in chunks, and its size; `None` if it is not all there.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
     // Finds its end first, so that a long body that comes in pieces is copied once.
-    let mut places = Vec::new();
-    let mut at = 0;
+    let (mut chunks, mut taken) = (Vec::new(), 0);
     loop {
-        let rest = bytes.get(at..).unwrap_or_default();
+        let rest = &bytes[taken..];
         let (start, length) = match httparse::parse_chunk_size(rest) {
             Ok(Status::Complete(chunk)) => chunk,
             Ok(Status::Partial) => return Ok(None),
             Err(_) => return Err("a chunk without a size".to_owned()),
         };
-        let begin = at + start;
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        let end = begin.checked_add(length).ok_or("a chunk without an end")?;
-        if bytes.len() < end.saturating_add(2) {
-            return Ok(None);
-        }
-        at = end + 2;
+        let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
+        let Some(chunk) = rest[start..].get(..size) else { return Ok(None) };
+        taken += start + size;
         if length == 0 {
-            break;
+            return Ok(Some((chunks.concat(), taken)));
         }
-        places.push(begin..end);
+        chunks.push(&chunk[..size - b"\r\n".len()]);
     }
-    Ok(Some((places.into_iter().flat_map(|place| &bytes[place]).copied().collect(), at)))
 }

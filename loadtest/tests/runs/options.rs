@@ -49,7 +49,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["--closed", "--poisson"], "cannot be used with"),
         (&["--count", "5"], "--closed"),
         (&["--closed", "--count", "5", "--for", "1s"], "cannot be used with"),
-        (&["--threads", "9"], "each thread needs a connection"),
+        (&["--threads", "9"], "found --connections 8, allowed: 9 or more"),
         (&["--resp", "--http"], "cannot be used with"),
         (&["--info", "127.0.0.1:1", "--address", "127.0.0.1:2"], "required"),
         (
