@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use snowbank_client::protocol::ErrorCode;
 
 use crate::alone;
-use crate::support::scripted::fake_daemon::FakeDaemon;
+use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
 use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::served::{Served, directory, serve};
 use crate::support::{Ran, has_daemon, loadtest};
@@ -177,76 +177,75 @@ fn pausing_while_new_threads_burn() -> FakeDaemon {
     })
 }
 
-const NAMES: [&str; 16] = [
-    "300 ms once",
-    "60 ms each 3 s",
-    "20 ms each second",
-    "5 ms per 1,000 requests",
-    "slow ramp",
-    "8 ms after each stall",
-    "pauses in which new threads burn",
-    "one own thread burning",
-    "own threads burning",
-    "children burning",
-    "children burning in real time",
-    "one connection of eight slow",
-    "refusals of 0.5 %",
-    "a closed connection",
-    "answers the warm-up only",
-    "stops itself by SIGSTOP",
-];
-
-fn bad(name: &str) -> Bad {
-    let ms = Duration::from_millis;
-    let plain = |target| Bad { target: Target::Fake(target), _beside: Beside::default() };
-    match name {
-        "300 ms once" => plain(stopping_each(ms(300), ms(4_000))),
-        "60 ms each 3 s" => plain(stopping_each(ms(60), ms(3_000))),
-        "20 ms each second" => plain(stopping_each(ms(20), ms(1_000))),
-        "5 ms per 1,000 requests" => {
-            plain(stopping(move |number, _| if number % 1_000 == 999 { ms(5) } else { ms(0) }))
-        }
-        "slow ramp" => plain(stopping(|number, _| Duration::from_nanos(number * 80))),
-        "8 ms after each stall" => stopping_after_stalls(),
-        "pauses in which new threads burn" => plain(pausing_while_new_threads_burn()),
-        "own threads burning" => {
-            let beside = Beside::default();
-            beside.burn(16);
-            Bad { target: Target::Fake(sound_target()), _beside: beside }
-        }
-        "one own thread burning" => {
-            let beside = Beside::default();
-            beside.burn(1);
-            Bad { target: Target::Fake(sound_target()), _beside: beside }
-        }
-        "children burning" => {
-            let beside = Beside::default().children(16, &["python3", "-c", LOOP]);
-            Bad { target: Target::Fake(sound_target()), _beside: beside }
-        }
-        "children burning in real time" => {
-            let beside = Beside::default().children(2, &["chrt", "--fifo", "10", "python3", "-c", BURSTS]);
-            Bad { target: Target::Fake(sound_target()), _beside: beside }
-        }
-        "one connection of eight slow" => plain(target(INFO, move |_, ids, peer, next, tag| {
-            if peer.number % 8 == 0 {
-                std::thread::sleep(ms(5));
-            }
-            peer.send_run(tag, ids.take(next.count), next.count)
-        })),
-        "refusals of 0.5 %" => plain(target(INFO, |number, ids, peer, next, tag| match number % 200 {
-            199 => peer.refuse(tag, ErrorCode::Exhausted, None, "none left"),
-            _ => peer.send_run(tag, ids.take(next.count), next.count),
-        })),
-        "a closed connection" => plain(target(INFO, |number, ids, peer, next, tag| {
-            number != 3_000 && peer.send_run(tag, ids.take(next.count), next.count)
-        })),
-        "answers the warm-up only" => plain(target(INFO, |number, ids, peer, next, tag| {
-            number > 1_000 || peer.send_run(tag, ids.take(next.count), next.count)
-        })),
-        "stops itself by SIGSTOP" => stopped(),
-        _ => unreachable!("{name}"),
-    }
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
 }
+
+/// Returns a fake without doings beside its answers.
+fn plain(fake: FakeDaemon) -> Bad {
+    Bad { target: Target::Fake(fake), _beside: Beside::default() }
+}
+
+/// Returns a target that makes no mistake, and burns the cores by so many threads of its own.
+fn burning(threads: usize) -> Bad {
+    let beside = Beside::default();
+    beside.burn(threads);
+    Bad { target: Target::Fake(sound_target()), _beside: beside }
+}
+
+/// Returns a target that makes no mistake, and burns the cores by so many children.
+fn with_children(number: usize, words: &[&str]) -> Bad {
+    Bad { target: Target::Fake(sound_target()), _beside: Beside::default().children(number, words) }
+}
+
+/// Returns a target that answers some requests, by their number, and does something else with the others.
+fn unless_sound(
+    is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
+    other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,
+) -> Bad {
+    plain(target(INFO, move |number, ids, peer, next, tag| {
+        if is_sound(number) { peer.send_run(tag, ids.take(next.count), next.count) } else { other(peer, tag) }
+    }))
+}
+
+/// Returns a target that answers one connection of eight late.
+fn slow_on_one_connection() -> Bad {
+    plain(target(INFO, move |_, ids, peer, next, tag| {
+        if peer.number % 8 == 0 {
+            std::thread::sleep(ms(5));
+        }
+        peer.send_run(tag, ids.take(next.count), next.count)
+    }))
+}
+
+/// The bad targets and their names. The first four are those that passed once.
+const BAD: [(&str, fn() -> Bad); 16] = [
+    ("300 ms once", || plain(stopping_each(ms(300), ms(4_000)))),
+    ("60 ms each 3 s", || plain(stopping_each(ms(60), ms(3_000)))),
+    ("20 ms each second", || plain(stopping_each(ms(20), ms(1_000)))),
+    ("5 ms per 1,000 requests", || {
+        plain(stopping(|number, _| if number % 1_000 == 999 { ms(5) } else { ms(0) }))
+    }),
+    ("slow ramp", || plain(stopping(|number, _| Duration::from_nanos(number * 80)))),
+    ("8 ms after each stall", stopping_after_stalls),
+    ("pauses in which new threads burn", || plain(pausing_while_new_threads_burn())),
+    ("one own thread burning", || burning(1)),
+    ("own threads burning", || burning(16)),
+    ("children burning", || with_children(16, &["python3", "-c", LOOP])),
+    ("children burning in real time", || {
+        with_children(2, &["chrt", "--fifo", "10", "python3", "-c", BURSTS])
+    }),
+    ("one connection of eight slow", slow_on_one_connection),
+    ("refusals of 0.5 %", || {
+        unless_sound(
+            |number| number % 200 != 199,
+            |peer, tag| peer.refuse(tag, ErrorCode::Exhausted, None, "none left"),
+        )
+    }),
+    ("a closed connection", || unless_sound(|number| number != 3_000, |_, _| false)),
+    ("answers the warm-up only", || unless_sound(|number| number <= 1_000, |_, _| true)),
+    ("stops itself by SIGSTOP", stopped),
+];
 
 /// Returns a daemon that is stopped for 300 ms in the middle of its load.
 fn stopped() -> Bad {
@@ -290,9 +289,9 @@ fn may_be_in_time(name: &str) -> bool {
 #[test]
 fn no_bad_target_passes_beside_any_noise() {
     let _alone = alone();
-    // Each of them takes 15 s, so the usual run has those that passed once.
-    let names = if runs() > 0 { &NAMES[..] } else { &NAMES[..4] };
-    for &name in names {
+    // Each of them takes 15 s.
+    let all = if runs() > 0 { &BAD[..] } else { &BAD[..4] };
+    for &(name, bad) in all {
         if name.ends_with("SIGSTOP") && !has_daemon() {
             continue;
         }
@@ -300,7 +299,7 @@ fn no_bad_target_passes_beside_any_noise() {
             let _neighbours = Neighbours::begin(noise);
             let mut verdicts = Vec::new();
             for _ in 0..runs().max(1) {
-                let bad = bad(name);
+                let bad = bad();
                 let ran = load(&bad.target.name());
                 verdicts.push(ran.json()["verdict"].as_str().expect("a word").to_owned());
                 let is_late = ran.json()["objectives"][0]["met"] == false;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::{figure, has_daemon, loadtest, until, until_in_time};
+use crate::support::{assert_of_schema, figure, has_daemon, loadtest, until, until_in_time};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -60,8 +60,9 @@ fn plan(sweep: &Value, options: &[&str]) -> Planned {
     let (from, to) = (directory.path().join("sweep.json"), directory.path().join("plan.json"));
     std::fs::write(&from, sweep.to_string()).expect("a file");
     let output = plan_from(&from, &[options, &["--json", to.to_str().expect("a path")]].concat());
-    let json = std::fs::read(&to).ok().and_then(|text| serde_json::from_slice(&text).ok());
-    Planned { output, json: json.unwrap_or_default() }
+    let Ok(text) = std::fs::read_to_string(&to) else { return Planned { output, json: Value::Null } };
+    assert_of_schema(&text);
+    Planned { output, json: serde_json::from_str(&text).expect("JSON") }
 }
 
 fn plan_from(file: &Path, options: &[&str]) -> Output {
@@ -241,7 +242,7 @@ fn a_daemon_at_the_planned_rate_passes() {
 }
 
 #[test]
-fn a_rounding_error_adds_no_daemon_and_the_json_matches_its_schema() {
+fn a_rounding_error_adds_no_daemon() {
     let mut sweep = sweep_file();
     sweep["saturation"] = json!(173_000.0);
     sweep["steps"][2]["run"] = run(173_000.0, 4.0);
@@ -250,10 +251,6 @@ fn a_rounding_error_adds_no_daemon_and_the_json_matches_its_schema() {
     assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
     let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "2"]);
     assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
-    let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("a schema");
-    let faults: Vec<String> = validator.iter_errors(&planned.json).map(|fault| fault.to_string()).collect();
-    assert!(faults.is_empty(), "{faults:?}");
     let assumptions = planned.json["assumptions"].to_string();
     assert!(assumptions.contains("spread evenly over the daemons"), "{assumptions}");
 }

@@ -147,13 +147,25 @@ impl Running {
 
     pub(crate) fn wait(self) -> Ran {
         let output = self.child.wait_with_output().expect("the load test ends");
+        let json = std::fs::read_to_string(self.directory.path().join("run.json")).ok();
+        // A run that cannot begin leaves an empty file.
+        json.iter().filter(|text| !text.is_empty()).for_each(|text| assert_of_schema(text));
         Ran {
             code: output.status.code().expect("no signal ended it"),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-            json: std::fs::read_to_string(self.directory.path().join("run.json")).ok(),
+            json,
         }
     }
+}
+
+/// Validates what --json wrote against the schema, with a validator that does not use our types.
+pub(crate) fn assert_of_schema(text: &str) {
+    let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let figures = serde_json::from_str(text).expect("JSON");
+    let errors = validator.iter_errors(&figures).map(|error| format!("{}: {error}", error.instance_path()));
+    assert_eq!(errors.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 /// Formats the results without the JSON, which is long.
