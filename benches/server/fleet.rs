@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::process::Process;
 use crate::{Effort, disk, moments};
 
-/// The time for etcd to answer at first.
+/// The longest wait for etcd's first answer.
 const ETCD_STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// Several times as long as a start takes at a slow coordinator, and short enough for raises while single IDs are measured.
 const HORIZON: &str = "40s";
@@ -78,7 +78,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
             let begin = Instant::now();
             let daemon = place.daemon()?;
             Client::connect(daemon.address())?.take(1)?;
-            // The first start takes the number.
+            // The first start also takes the worker ID.
             if round > 0 {
                 times.push(begin.elapsed().as_secs_f64() * 1e3);
             }

@@ -16,7 +16,7 @@ use snowbank_client::{Batch, SourceChoice};
 #[derive(Debug, clap::Args)]
 pub(super) struct LineOptions {
     /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid,
-    /// uuidv7, uuidv8, alias, or dictionary: followed by 2 to 94 characters, the digits.
+    /// uuidv7, uuidv8, alias, or dictionary:CHARACTERS with 2 to 94 characters as digits.
     #[arg(long, value_name = "NAME", default_value = "decimal")]
     format: Format,
 

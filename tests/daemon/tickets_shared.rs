@@ -101,7 +101,7 @@ fn two_daemons_share_a_counter_and_each_rises() {
         let toml = toml(at);
         set(&toml, "0");
         let machines = [Machine::new(), Machine::new()];
-        // On one machine, as far as locks show it.
+        // One directory of locks: both daemons are on one machine.
         let second = machines[1].setup(&toml).env("SNOWBANK_LOCK_DIR", machines[0].path("locks"));
         let daemons = [machines[0].start(&toml), second.start()];
         let loads = [MIXED, MIXED, SPARSE];
@@ -288,7 +288,7 @@ fn lost_answers_skip_a_range_at_most() {
                 }
                 proxy.is_swallowing().then_some(())
             });
-            // The write may repeat one of which the daemon has not heard yet. Then it changes nothing, and does not count.
+            // The daemon may repeat a write that has taken effect. That changes nothing, and does not count.
             thread::sleep(Duration::from_millis(200));
             lost += u32::from(at.get(KEY) != before);
             proxy.pass();
@@ -430,7 +430,7 @@ fn a_counter_ends_at_its_maximum() {
         assert!(left < f64::EPSILON, "{left}");
         daemon.connect().next(Ask::of(1).wait_ms(9_000)).assert_error(0, EXHAUSTED);
     }
-    // Some looks later nothing was written, and logged once.
+    // Several polls later nothing was written, and the finding was logged once.
     thread::sleep(Duration::from_millis(2_500));
     assert_eq!(etcd.get(KEY), last_write);
     assert_eq!(other.log().matches("finding numbers of orders").count(), 1, "{}", other.log());

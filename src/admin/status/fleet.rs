@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct FleetStatus {
     /// The number of durable raises there.
     pub(crate) raises: u64,
-    /// The time for which IDs can be handed out without the coordinator: of the source whose ceiling is the nearest.
+    /// The time for which every source can hand out IDs without the coordinator.
     pub(crate) left_s: f64,
     /// The reason why the coordinator did not answer. `None`: it did.
     pub(crate) silent: Option<String>,
@@ -24,8 +24,8 @@ pub(crate) struct FleetStatus {
 pub(crate) struct PoolStatus {
     /// The source's name.
     pub(crate) source: String,
-    /// All numbers.
+    /// The worker IDs that it may have.
     pub(crate) numbers: u64,
-    /// Those that are held.
+    /// Those that daemons hold.
     pub(crate) held: u64,
 }

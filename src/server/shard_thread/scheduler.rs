@@ -8,8 +8,8 @@
 //! busy.
 //!
 //! There is one queue for permits, in the order of cost: a connection's place is the cost of all
-//! turns so far, and its own recent cost. So a cheap turn goes before an expensive one that came a
-//! little earlier, and none waits for ever, because the cost of all turns only rises.
+//! permits so far, plus its own recent cost. So a cheap turn goes before an expensive one that came a
+//! little earlier. None waits for ever, because the cost of all permits only rises.
 //!
 //! Nobody knows the cost of a turn before it is over. So a permit reserves the cost of a full turn,
 //! and at the turn's end its own cost counts instead. A turn that cost more than was left is paid
@@ -28,8 +28,8 @@ use crate::server::net::counted_socket::TlsRead;
 /// The cost of a turn apart from its requests and replies: that of two system calls.
 pub(super) const TURN_COST: usize = 1_024;
 
-/// The cost of each byte of small requests of Snowbank's own protocol, with the claim and the small reply that it leads to.
-/// Requests of other front ends count as so many of them.
+/// The cost of each byte of small requests of Snowbank's own protocol, with the claim and the small
+/// reply that it leads to. Requests of other front ends count as a number of such bytes.
 const REQUEST_BYTE_COST: usize = 3;
 
 /// The bytes of replies that add 1 to the cost. IDs of a long reply cost 0.5 ns per byte; small
@@ -44,8 +44,8 @@ const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 /// twenty-sixth of this.
 const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
-/// The cost of a step of a handshake: one between two polls of the sockets. The signature of an RSA
-/// key of 2,048 bits takes about a millisecond.
+/// The cost of a step of a handshake: all that permits may cost between two polls of the sockets.
+/// The signature of an RSA key of 2,048 bits takes about a millisecond.
 const HANDSHAKE_COST: usize = BUSY_COST;
 
 /// The cost of a turn from which a connection is busy: some 16 requests, or a reply of three KiB.
@@ -189,8 +189,8 @@ impl Scheduler {
         let is_permitted = Rc::new(Cell::new(false));
         account.is_permitted = Some(Rc::clone(&is_permitted));
         self.queued.set(self.queued.get() + 1);
-        // Handshakes stand one behind the other, each with room for a turn of its cost before it. So
-        // a flood of them gets half of the thread, however many arrive at once.
+        // Each handshake in the queue moves the next one back by twice its cost, so that others can
+        // have turns of that cost in between. A flood of handshakes thus gets half of the thread.
         let is_handshake = account.is_handshake;
         let ahead = if is_handshake { self.handshakes.replace(self.handshakes.get() + 1) } else { 0 };
         let place = self.spent.get() + account.recent_cost as u64 * (1 + 2 * ahead);
@@ -230,7 +230,7 @@ impl Scheduler {
         }
     }
 
-    /// Begins another budget. Turns that cost more than the last are paid for out of the next ones.
+    /// Begins another budget. If turns cost more than the last one had, this one pays the rest.
     fn fill_up(&self) {
         let busy_cost = BUSY_COST.cast_signed();
         self.filled_at.set(POLLS.get());

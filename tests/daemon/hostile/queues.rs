@@ -26,7 +26,7 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     let mut served = daemon.connect();
     served.next(Ask::of(100_000).flags(EXPLICIT));
     let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
-    poll("an empty budget after a whole reply", || (queued() == 0.0).then_some(()));
+    poll("no bytes queued after a whole reply", || (queued() == 0.0).then_some(()));
     let at_rest_kib = daemon.resident_kib();
 
     // Each asks for 80 MB.
@@ -41,19 +41,19 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
         .collect();
     let mut highest = 0.0_f64;
     poll("the budget to be used up", || {
-        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "who reads is served");
+        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads is served");
         highest = highest.max(queued());
         (highest >= BUDGET / 2.0).then_some(())
     });
     for _ in 0..200 {
-        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "who reads is served");
+        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "a client that reads is served");
         highest = highest.max(queued());
     }
     assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
     daemon.assert_logs("finding queues: ");
     let most_kib = daemon.resident_kib();
     drop(deaf);
-    poll("an empty budget", || (queued() == 0.0).then_some(()));
+    poll("no bytes queued", || (queued() == 0.0).then_some(()));
     // The allocator needs a moment, and a request to release memory.
     let grown_kib = || daemon.resident_kib().saturating_sub(at_rest_kib);
     poll("memory that went back", || {
@@ -122,7 +122,7 @@ fn clients_over_http_that_never_read_share_the_budget_too() {
     let mut found = vec![0; 2_000_000];
     std::io::Read::read_exact(&mut reads, &mut found).expect("100,000 IDs are longer");
     drop((deaf, reads));
-    poll("an empty budget", || (queued() == 0.0).then_some(()));
+    poll("no bytes queued", || (queued() == 0.0).then_some(()));
 }
 
 /// Replies to HEAD have no body that could wait.
@@ -180,7 +180,7 @@ fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
 }
 
-/// The rest of half a request is read as soon as the budget has room.
+/// A request that was read in part is read on as soon as the budget has room.
 #[test]
 fn a_client_that_reads_again_gets_its_whole_reply() {
     let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1h\"\n";

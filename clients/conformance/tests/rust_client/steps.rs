@@ -138,7 +138,7 @@ impl Player {
         self.seen.add(&outcome.unwrap_or_default())
     }
 
-    /// Checks that the IDs go on after those of earlier steps that increase.
+    /// Checks that the IDs are above those of earlier steps with `increasing`.
     fn continue_from_last(&mut self, outcome: &Outcome) -> Result<(), String> {
         let Ok(ids) = outcome else { return Ok(()) };
         if let Some(low) = ids.first().filter(|first| **first <= self.last) {

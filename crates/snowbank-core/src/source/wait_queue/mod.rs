@@ -1,9 +1,9 @@
 //! The wait queue: requests for more positions than a source's window holds.
 //!
 //! A request is admitted if it can have its positions by its deadline, and every request before it can still have its own.
-//! Otherwise it is refused at once. While requests wait, each tick's positions are shared out evenly among them (`share`),
-//! except for those that a promise needs now. A connection has at most one request here, so each connection gets the same
-//! share, however much it wants.
+//! Otherwise it is refused at once. So an admission is a promise. While requests wait, each tick's positions are shared out
+//! evenly among them (`share`), but a request that would otherwise miss its deadline comes first. A connection has at most
+//! one request here, so each connection gets the same share, however much it wants.
 //!
 //! Any shard may advance the queue, and then claims for every request in it, so no shard waits for another's thread. The
 //! lock is taken only by requests that must wait and by the wake-up of a tick. A request that is served at once only reads
@@ -221,7 +221,7 @@ impl Source {
         next
     }
 
-    /// Skips positions that were claimed under a grant that was lost. They are claimed again.
+    /// Skips positions that were claimed under a grant that was lost. As many others will be claimed.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
         if queue.waiting.is_empty() || queue.generations == (generation, generation) {
             return;
@@ -255,9 +255,9 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. After a step forward it computes all of them again: by the old ones, requests
-    /// that have time would seem to be due, and nothing would be left to others. After a step back it does not: requests whose
-    /// promise cannot be kept any more would take all that others could have.
+    /// Computes limits that are not known yet. After a step forward it computes all limits again: by the old ones, requests
+    /// that have time would seem to be due, and nothing would be left to others. After a step back it keeps the old ones: by
+    /// new ones, requests whose promise can no longer be kept would take all that others could have.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
