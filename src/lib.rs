@@ -66,6 +66,7 @@
 //! | question | file |
 //! |---|---|
 //! | Where does Redis' INCR become IDs? | `frontends/resp/ids.rs`, `incr`, decodes it, `server/shard_thread/allocate.rs` has the IDs |
+//! | What does one more protocol need? | the top of `frontends/mod.rs` lists it |
 //! | Why is no ID handed out twice? | `crates/snowbank-core/src/source/mod.rs`: a claim moves the cursor by compare-and-swap |
 //! | What happens when the wall clock goes back? | `source/window.rs` of the core: `window_behind`, by the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs` of the core: `Wall` |

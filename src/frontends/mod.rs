@@ -3,9 +3,19 @@
 //! A front end knows its protocol and nothing of sockets, shards or clocks. A [connection](crate::server) drives it: passes
 //! the received bytes, allocates the IDs that a request asks for, and lets the front end encode them.
 //!
-//! A new front end is a folder here (its settings, its codec, how it refuses a connection, how its clients are recognised),
-//! its `mod` line, and a row of `front_ends!` below. The load test and the pages follow if its clients are to be measured
-//! and read.
+//! # A new front end
+//!
+//! 1. A folder here, as `noeqd` has it: `settings.rs` with the section of the configuration, and `mod.rs` with the type
+//!    that implements [`FrontEnd`] and its `ABOUT`.
+//! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets, TLS, metrics and
+//!    the reference of settings follow.
+//!
+//! The compiler and `cargo test` then name what its tests need: other values of its settings, a row in
+//! `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two places are named here alone: its fuzz target
+//! (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the load test (a file and a row of
+//! `loadtest/src/frontend.rs`).
+//!
+//! # Modules
 //!
 //! - `registry`: all that follows from a row.
 //! - `decimal`: IDs as digits.

@@ -57,17 +57,28 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
 
 #[test]
 fn frames_of_all_front_ends_fit_the_queues() {
-    for explicit in [false, true] {
-        let next = Next { count: 1_000_000, source: 0, wait: Wait::DEFAULT, explicit, partial: false };
-        let mut bytes = Vec::new();
-        request::encode_next(&mut bytes, 1, &next);
-        assert_frames_fit::<Native>(&bytes, explicit);
+    for protocol in Protocol::ALL {
+        match protocol {
+            Protocol::Native => {
+                for explicit in [false, true] {
+                    let next =
+                        Next { count: 1_000_000, source: 0, wait: Wait::DEFAULT, explicit, partial: false };
+                    let mut bytes = Vec::new();
+                    request::encode_next(&mut bytes, 1, &next);
+                    assert_frames_fit::<Native>(&bytes, explicit);
+                }
+            }
+            Protocol::Resp => assert_frames_fit::<Resp>(b"SNOWBANK.NEXT 1000000\r\n", false),
+            Protocol::Memcached => {
+                let keys = format!("get{}\r\n", format!(" {}", "k".repeat(250)).repeat(260));
+                assert_frames_fit::<Memcached>(keys.as_bytes(), false);
+            }
+            Protocol::Noeqd => assert_frames_fit::<Noeqd>(b"\xff", false),
+            Protocol::Http => {
+                // Both characters are escaped in JSON.
+                let list = "GET /v1/ids?count=1000000&format=dictionary:%22%5C HTTP/1.1\r\nHost: a\r\n\r\n";
+                assert_frames_fit::<Http>(list.as_bytes(), false);
+            }
+        }
     }
-    assert_frames_fit::<Resp>(b"SNOWBANK.NEXT 1000000\r\n", false);
-    let keys = format!("get{}\r\n", format!(" {}", "k".repeat(250)).repeat(260));
-    assert_frames_fit::<Memcached>(keys.as_bytes(), false);
-    assert_frames_fit::<Noeqd>(b"\xff", false);
-    // Both characters are escaped in JSON.
-    let list = "GET /v1/ids?count=1000000&format=dictionary:%22%5C HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert_frames_fit::<Http>(list.as_bytes(), false);
 }

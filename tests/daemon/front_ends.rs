@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use rustix::process::Signal;
+use snowbank::frontends::PROTOCOLS;
 
 use crate::support::relay::ids_of;
 use crate::support::resp::array;
@@ -23,7 +24,8 @@ pub(crate) struct FrontEnd {
     pub(crate) names_sources: bool,
 }
 
-pub(crate) const FRONT_ENDS: [FrontEnd; 4] = [
+/// A row for each protocol but Snowbank's own.
+pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS - 1] = [
     FrontEnd {
         protocol: "resp",
         asks: |source, count, token| {
@@ -320,10 +322,11 @@ const FOREIGN: [Foreign; 15] = [
 /// Each kind of foreign client is one line in a minute, however many come.
 #[test]
 fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
-    const PROTOCOLS: [&str; 4] = ["resp", "http", "memcached", "noeqd"];
-    let daemons = PROTOCOLS.map(|protocol| Setup::configured(TWO_SOURCES).front_end(protocol).start());
+    let daemons = FRONT_ENDS
+        .each_ref()
+        .map(|front_end| Setup::configured(TWO_SOURCES).front_end(front_end.protocol).start());
     // Each has a native listener, too.
-    let listener = |at: &str| match PROTOCOLS.iter().position(|protocol| *protocol == at) {
+    let listener = |at: &str| match FRONT_ENDS.iter().position(|front_end| front_end.protocol == at) {
         Some(index) => (&daemons[index], 1),
         None => (&daemons[0], 0),
     };

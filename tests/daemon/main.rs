@@ -1,4 +1,4 @@
-//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only [`allocations`] uses
+//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only [`allocations`] runs
 //! the library, since a count of allocations needs the code in its own process.
 
 mod admin;
