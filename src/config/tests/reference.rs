@@ -38,10 +38,10 @@ fn expect_file(name: &str, expected: &str) {
     if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
         std::fs::write(&path, expected).unwrap();
     }
-    assert_eq!(
-        std::fs::read_to_string(&path).unwrap_or_default(),
-        expected,
-        "write it again: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml"
+    // Two whole texts in a message would hide what to do.
+    assert!(
+        std::fs::read_to_string(&path).unwrap_or_default() == expected,
+        "{name} differs from the code; write it again: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml"
     );
 }
 

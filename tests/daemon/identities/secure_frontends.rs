@@ -31,7 +31,12 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
     let billing = identity("billing", "certificate_names = [\"billing.internal\"]\nsources = [\"fast\"]");
     let setup = Setup::new().option(&format!("--{}", front_end.protocol), "tls:127.0.0.1:0").listeners(2);
     write_secret(&setup.path("tokens"), &tokens());
-    let auth = "auth.token_file = \"tokens\"\nmemcached.tokens = false\n";
+    let exemption = if front_end.no_token.is_none() {
+        format!("{}.tokens = false\n", front_end.protocol)
+    } else {
+        String::new()
+    };
+    let auth = format!("auth.token_file = \"tokens\"\n{exemption}");
     let others = identity("orders", "") + &identity("anonymous", "");
     setup.config(&format!("{auth}{billing}{others}{TWO_SOURCES}{tls}")).admin().start()
 }
