@@ -159,7 +159,8 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
 
 impl From<CannotRun> for Failure {
     fn from(error: CannotRun) -> Self {
-        Self { code: error.exit_code(), reason: error.to_string() }
+        let code = error.exit_code();
+        Self { code, reason: format!("{}{error}", if code == 1 { "fail: " } else { "" }) }
     }
 }
 

@@ -60,13 +60,18 @@ pub(crate) enum NoPromise {
 }
 
 /// The reason why two sources may hand out the same ID.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotApart {
     /// Both hold this worker ID of one ID space.
+    #[error(
+        "both hold worker ID {0} of one ID space: they hand out the same IDs; give each daemon worker IDs of its own"
+    )]
     SameWorkerId(u64),
     /// Both count the same numbers.
+    #[error("count the same tickets; give each daemon the same increment, and an offset of its own")]
     SameTickets,
     /// Their layouts make IDs of different spaces, which may cross at any time; or they are not known.
+    #[error("have no common layout, so nothing says that their IDs differ; name daemons of one layout")]
     OtherSpaces,
 }
 

@@ -23,7 +23,7 @@ use crate::load::{self, Clock, Lanes, Message, Shared};
 use crate::machine::stalls::StallSum;
 use crate::machine::{Watch, Watched, echo, quota};
 use crate::measure::SecondFigures;
-use crate::promise::{NoPromise, Promise};
+use crate::promise::{NoPromise, NotApart, Promise};
 use crate::scenario::{Drive, Protocol, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
 use crate::target::NoTarget;
@@ -88,29 +88,16 @@ pub(crate) enum CannotRun {
     /// The user ended it before there was anything to measure.
     #[error("interrupted before the measurement began")]
     Interrupted,
-    /// Two targets that claim the same worker ID.
-    #[error(
-        "fail: {one} and {other} both hold worker ID {worker_id} of one ID space: they hand out the same IDs; give each \
-         daemon worker IDs of its own"
-    )]
-    SameWorkerId { one: String, other: String, worker_id: u64 },
-    /// Two targets that count the same numbers.
-    #[error(
-        "fail: {one} and {other} count the same tickets; give each daemon the same increment, and an offset of its own"
-    )]
-    SameTickets { one: String, other: String },
-    /// Two targets whose IDs cannot be told apart.
-    #[error(
-        "{one} and {other} have no common layout, so nothing says that their IDs differ; name daemons of one layout"
-    )]
-    OtherSpaces { one: String, other: String },
+    /// Two targets that may hand out the same ID.
+    #[error("{one} and {other} {reason}")]
+    NotApart { one: Endpoint, other: Endpoint, reason: NotApart },
     /// This machine allows no more connections.
     #[error(
         "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
     )]
     TooManyConnections { taken: usize, wanted: usize, reason: NoTarget },
     /// It answered INFO, and then took no further connection.
-    #[error("fail: the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
+    #[error("the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
     Connections { taken: usize, wanted: usize, reason: NoTarget },
 }
 
@@ -127,10 +114,10 @@ impl CannotRun {
     /// Returns 1 where the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::NotApart { reason: NotApart::OtherSpaces, .. } => 2,
             Self::NoPromise(NoPromise::Impossible { .. })
             | Self::Connections { .. }
-            | Self::SameTickets { .. }
-            | Self::SameWorkerId { .. } => 1,
+            | Self::NotApart { .. } => 1,
             _ => 2,
         }
     }

@@ -70,7 +70,6 @@ pub(crate) fn rounds(
             Err(error) => {
                 let is_gone = matches!(error, CannotRun::NoTarget(_)) || error.exit_code() == 1;
                 let (is_ours, reason) = (error.is_limit_here() || !is_gone, error.to_string());
-                let reason = reason.trim_start_matches("fail: ").to_owned();
                 outcome.collected.faults.push(Fault::NotOpened { reason, is_ours });
             }
         }

@@ -195,12 +195,11 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
 
 fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
     let promise = &outcome.promise;
-    let mut add = |name: &str, value: Option<String>| figures.add_if(TARGET, name, Unit::None, value);
-    add("address", Some(outcome.address.clone()));
-    add("protocol", Some(scenario.protocol.name().to_owned()));
-    add("version", Some(outcome.version.clone().unwrap_or_else(|| "unknown".to_owned())));
-    add("started for this run", outcome.own_daemon.then(|| "yes".to_owned()));
-    add("source", Some(promise.source_name.clone()));
+    figures.add(TARGET, "address", Unit::None, outcome.address.as_str());
+    figures.add(TARGET, "protocol", Unit::None, scenario.protocol.name());
+    figures.add(TARGET, "version", Unit::None, outcome.version.as_deref().unwrap_or("unknown"));
+    figures.add_if(TARGET, "started for this run", Unit::None, outcome.own_daemon.then_some("yes"));
+    figures.add(TARGET, "source", Unit::None, promise.source_name.as_str());
     let worker_ids = promise.layout().map(|(_, workers)| workers.len());
     let form = match (promise.layout(), promise.increment()) {
         (Some((layout, _)), _) => layout.to_string(),
@@ -212,13 +211,8 @@ fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
     }
     figures.add(TARGET, "layout", Unit::None, form);
     figures.add_if(TARGET, "worker IDs", Unit::None, worker_ids);
-    figures.add_if(TARGET, "IDs of a request at most", Unit::None, Some(u64::from(promise.max_count)));
-    figures.add_if(
-        TARGET,
-        "IDs per second at most",
-        Unit::IdsPerS,
-        outcome.per_second.map(|rate| rate as f64),
-    );
+    figures.add(TARGET, "IDs of a request at most", Unit::None, promise.max_count);
+    figures.add_if(TARGET, "IDs per second at most", Unit::IdsPerS, outcome.per_second);
 }
 
 fn add_load(figures: &mut Figures, report: &Report<'_>) {

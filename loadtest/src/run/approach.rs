@@ -7,7 +7,7 @@ use super::CannotRun;
 use crate::frontend::Row;
 use crate::load::{Clock, Peer, Wire};
 use crate::machine::owner::Owner;
-use crate::promise::{NotApart, Promise};
+use crate::promise::Promise;
 use crate::scenario::{Protocol, Scenario};
 use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, Stream};
 
@@ -39,12 +39,10 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Greeted>, Streams), C
 
 /// Checks that two targets cannot hand out the same ID.
 fn check_distinct(one: &Peer, other: &Peer) -> Result<(), CannotRun> {
-    let apart = one.promise.check_apart(&other.promise);
-    let (one, other) = (one.access.endpoint.to_string(), other.access.endpoint.to_string());
-    apart.map_err(|reason| match reason {
-        NotApart::SameWorkerId(worker_id) => CannotRun::SameWorkerId { one, other, worker_id },
-        NotApart::SameTickets => CannotRun::SameTickets { one, other },
-        NotApart::OtherSpaces => CannotRun::OtherSpaces { one, other },
+    one.promise.check_apart(&other.promise).map_err(|reason| CannotRun::NotApart {
+        one: one.access.endpoint.clone(),
+        other: other.access.endpoint.clone(),
+        reason,
     })
 }
 
