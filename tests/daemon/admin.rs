@@ -42,16 +42,18 @@ fn errs(reply: &Reply, code: u16) {
 
 #[test]
 fn every_request_is_counted_once() {
-    let daemon = with_admin(&format!("limits.max_count = 5000\n{TWO_SOURCES}"));
+    // A ceiling two of such ticks ahead is met by no pause.
+    let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
+    let daemon = with_admin(&format!("limits.max_count = 5000\n{sources}"));
     let mut wire = daemon.connect();
     for _ in 0..10 {
         wire.next(Ask::of(7));
     }
+    wire.next(Ask::of(3).source(1));
     wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
     let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
     let some = some.expect("a source that rested has some") as f64;
     assert!((1.0..4_000.0).contains(&some));
-    wire.next(Ask::of(3).source(1));
     // More IDs than the source ever makes within the wait.
     errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
     errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);

@@ -150,29 +150,6 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn mistakes_are_reported_under_the_options_or_variables_name() {
-    let variables = [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h")];
-    let (code, out, err) = run("", &["--worker-id", "1024"], &variables);
-    assert_eq!(code, Some(1));
-    assert_eq!(
-        out,
-        "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023\n\
-         SNOWBANK_LIMITS_MAX_WAIT: found \"2h\", allowed: a duration from \"0\" to \"1h\", with its unit (ms, s, m or \
-         h)\n\
-         SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n"
-    );
-    assert_eq!(err, "snowbank: snowbank.toml: 3 mistakes\n");
-}
-
-#[test]
-fn the_reference_configuration_has_no_mistakes() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (code, out, _) = outcome(&mut check(root, &["--config", "docs/snowbank.toml"]));
-    assert_eq!(code, Some(0), "{out}");
-    assert!(out.contains("listens on 127.0.0.1:7660;"), "{out}");
-}
-
-#[test]
 fn the_file_may_be_an_argument_or_an_option() {
     let directory = directory_with(b"shards = 2\n");
     let path = "snowbank.toml";

@@ -12,7 +12,7 @@ use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
 use crate::support::wire::CLOCK_BEHIND;
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
-use crate::support::{Ask, Daemon, records};
+use crate::support::{Ask, Daemon, each_case, records};
 use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 
 /// The most that IDs may lag behind the ID clock: `burst_window`'s default.
@@ -285,33 +285,6 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
         let base = Base::of_step(&testimony, step, 0);
         testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 0.0));
         assert_follows("never ahead", testimony.between(step.after, end), -BACK_MS);
-        Some(())
-    });
-}
-
-#[test]
-fn steps_at_the_full_rate_refuse_nothing() {
-    let toml = "shards = 2";
-    Scene::play(toml, &[FLOOD, FLOOD, FLOOD, FLOOD, MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
-        let mut steps = Vec::new();
-        for by_ms in [-5, 5, -300, 300, 3_000, -3_000, -5_000, 5_000, -50, -50, -50, -50] {
-            let offset_ms = clock.offset_ms();
-            steps.push((clock.step(by_ms), offset_ms.max(clock.offset_ms())));
-            witness.await_ids();
-            witness.await_time(Duration::from_millis(200));
-        }
-        let (testimony, end) = scene.end()?;
-
-        testimony.assert_no_refusal();
-        let highest_offset_ms = steps.iter().map(|(_, offset_ms)| *offset_ms).max().unwrap_or(0);
-        let start = steps[0].0.before;
-        assert_ticks(
-            "at most max_ahead ahead, and never behind",
-            testimony.between(start, end),
-            |asked| wall(-5_000, asked),
-            |answered| wall(highest_offset_ms, answered) + MAX_AHEAD_MS,
-        );
         Some(())
     });
 }

@@ -10,19 +10,23 @@ use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, 
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, SHUTTING_DOWN};
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
-use crate::support::{Ask, Daemon, Random, Wire, poll};
+use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, poll};
 use rustix::process::Signal;
 
 const BURST_WINDOW_MS: f64 = 10.0;
 /// As in `clock_steps.rs`.
 const TOLERANCE_MS: f64 = 2.0;
-const ROUNDS: u64 = 100;
+
+/// Returns the number of lives of a test: `SNOWBANK_KILLS`, which is a hundred in `tests/long`, or fewer.
+fn rounds() -> u64 {
+    std::env::var("SNOWBANK_KILLS").map_or(30, |kills| kills.parse().expect("SNOWBANK_KILLS: a number"))
+}
 
 fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Kills and restarts a daemon `ROUNDS` times while connections request IDs. Its clock loses up to `lost_ms` each
+/// Kills and restarts a daemon over and over while connections request IDs. Its clock loses up to `lost_ms` each
 /// time. `horizon_ms` is the horizon with this `toml`.
 fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u64, seed: u64) {
     /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are handed out.
@@ -31,7 +35,7 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
     let mut random = Random::seeded(seed);
     let (mut runs, mut highest, mut lost_in_all_ms, mut starved) = (Vec::<Run>::new(), 0, 0, 0);
     let offset_ms = |lost_in_all_ms: u64| -(lost_in_all_ms as f64);
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let started = Instant::now();
         let mut daemon = machine.start(toml);
         // The first ID lies above all that was handed out before. While a start is ahead of the wall clock, its first ceiling is
@@ -77,18 +81,18 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
         }
     }
     assert_distinct(runs);
-    assert!(starved <= ROUNDS / 10, "requests waited in vain in {starved} lives");
+    assert!(starved <= rounds() / 10, "requests waited in vain in {starved} lives");
 }
 
 #[test]
-fn kill_9_a_hundred_times_with_the_clock_further_back_each_time() {
+fn kills_with_the_clock_further_back_each_time_repeat_nothing() {
     if let Some(machine) = Machine::with_clock() {
         kill_over_and_over(&machine, "shards = 2", 3_000.0, 40, 1);
     }
 }
 
 #[test]
-fn kill_9_a_hundred_times_stays_within_the_horizon_of_the_clock() {
+fn after_many_kills_ids_are_within_the_horizon_of_the_clock() {
     kill_over_and_over(&Machine::new(), "shards = 2\nmax_ahead = \"502ms\"", 500.0, 0, 2);
 }
 
@@ -137,11 +141,11 @@ fn clean() -> String {
 }
 
 #[test]
-fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
+fn stopped_and_started_over_and_over_nothing_is_lost_or_ahead() {
     let (machine, toml) = (Machine::new(), clean());
     let mut random = Random::seeded(3);
     let (mut runs, mut highest, mut slow_next) = (Vec::new(), 0, None);
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let daemon = machine.start(&toml);
         let mut wires = [daemon.connect(), daemon.connect()];
         for wire in &mut wires {
@@ -183,7 +187,8 @@ fn long_tick(tick_s: u64) -> String {
 /// time to wait.
 #[test]
 fn after_kill_9_with_long_ticks_ids_come_at_once() {
-    for tick_s in [5, 20, 60, 600, 86_400] {
+    each_case(&[5, 20, 60, 600, 86_400], |&tick_s| {
+        let begun = Instant::now();
         let (machine, toml) = (Machine::new(), long_tick(tick_s));
         let mut highest = 0;
         for life in 1..=3 {
@@ -197,16 +202,15 @@ fn after_kill_9_with_long_ticks_ids_come_at_once() {
         let daemon = machine.setup(&toml).admin().start();
         let answer = get(&daemon, "/readyz");
         let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
-        if reply.id_count().is_some() {
-            // Only on a machine that took seconds to get here.
-            assert!(tick_s <= 5, "ticks of {tick_s} s: {reply:?}");
-            continue;
+        if begun.elapsed() >= Duration::from_millis(tick_s * 500) {
+            // The tick was half over at the start, and the machine took so long to get here that it has ended.
+            return;
         }
         let (code, retry_after_ms, message) = reply.error();
         assert_eq!(code, CLOCK_BEHIND, "ticks of {tick_s} s: {message}");
         assert!(u64::from(retry_after_ms) <= tick_s * 500, "ticks of {tick_s} s: {retry_after_ms} ms");
         assert_eq!(answer.code, 503, "ticks of {tick_s} s: {answer:?}");
-    }
+    });
 }
 
 /// Returns the file of the machine's only lock.
@@ -220,9 +224,11 @@ fn lock_of(machine: &Machine) -> std::path::PathBuf {
 /// Draws until a request is refused, or the daemon has ended.
 fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     let mut runs = Vec::new();
-    while wire.try_send(&Ask::of(1).bytes()).is_ok()
+    let deadline = Instant::now() + DEADLINE;
+    while wire.try_send(&Ask::of(1).default_wait().bytes()).is_ok()
         && let Ok(Some(reply)) = wire.try_reply()
     {
+        assert!(Instant::now() < deadline, "it serves on");
         if reply.id_count().is_none() {
             let (code, _, message) = reply.error();
             assert!([NO_CEILING, SHUTTING_DOWN].contains(&code), "{message}");
@@ -238,11 +244,7 @@ fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnO
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
     take(path);
-    let taken = Instant::now();
     let runs = draw_to_the_end(&mut wire);
-    // The keeper looks once a second. The limit allows for a busy machine.
-    let served = runs.iter().map(|run| tick(run.last())).fold(0.0, f64::max) - true_unix_ms(taken);
-    assert!(served <= 5_000.0, "served {served} ms after it was taken over");
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     daemon.assert_logs(path.file_name().and_then(|name| name.to_str()).expect("text"));
     let next = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other")).start();
@@ -265,8 +267,7 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
     }
 }
 
-/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for longer than `taken_over` allows
-/// while its storage hangs.
+/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for seconds while its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
 
 /// The locks of worker IDs are checked while storage hangs, too.
@@ -282,7 +283,9 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
         assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
         disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
     });
+    let calls = disk.calls();
     taken_over(&machine, daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+    assert_eq!(disk.calls(), calls, "it ends while storage hangs");
 }
 
 /// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon
@@ -307,12 +310,12 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let others = std::thread::spawn(move || draw_to_the_end(&mut others_wire));
     runs.extend(draw_to_the_end(&mut wire));
     disk.works();
-    std::thread::sleep(Duration::from_millis(4_500));
+    // It ends once the write that hangs has ended.
+    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     other.kill();
     runs.extend(others.join().expect("it ends with the daemon"));
     runs.extend(others_start().connect().next(Ask::of(100)).runs());
     assert_distinct(runs);
-    assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     let said = daemon.log();
     assert_eq!(said.matches("stopped, because").count(), 1, "{said}");
 }

@@ -29,16 +29,10 @@ fn a_wrong_token_and_a_missing_one_are_one_clear_line_each() {
     let path = files.path().join("tokens");
     write_secret(&path, &format!("# orders\n{TOKEN}\nanother\n"));
     let daemon = with_token_file(&path).start();
-    let mut wire = daemon.connect();
-    assert_eq!(wire.call(&wire::auth(1, TOKEN.as_bytes())), Reply::Ok(1));
-    wire.next(Ask::of(3)).ids();
     for _ in 0..3 {
-        let mut wire = daemon.connect();
-        wire.call(&wire::auth(1, b"correct-horse-battery-stapl")).assert_error(1, UNAUTHORIZED);
-        wire.assert_closed();
+        daemon.connect().call(&wire::auth(1, b"correct-horse-battery-stapl")).assert_error(1, UNAUTHORIZED);
     }
-    let mut wire = daemon.connect();
-    wire.call(&Ask::of(1).bytes()).assert_error(0, UNAUTHORIZED);
+    daemon.connect().call(&Ask::of(1).bytes()).assert_error(0, UNAUTHORIZED);
     let wrong = "a token that is not one of auth.token_file; give the client one of its lines";
     daemon.assert_logs(wrong);
     daemon.assert_logs("no token, and auth.token_file asks for one");

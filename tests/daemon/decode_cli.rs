@@ -179,16 +179,6 @@ fn range_is_clamped_to_the_life_and_refused_outside() {
 }
 
 #[test]
-fn range_refuses_texts_that_are_no_times() {
-    assert!(
-        refuses(&["range", "--from", "yesterday", "--to", "0"])
-            .contains("--from: \"yesterday\" is not a time")
-    );
-    let no_offset = refuses(&["range", "--from", "2020-01-01", "--to", "2020-01-02T00:00:00"]);
-    assert!(no_offset.contains("--to: \"2020-01-02T00:00:00\" has no offset"), "{no_offset}");
-}
-
-#[test]
 fn layout_json_has_the_facts() {
     let facts: Value = serde_json::from_str(&prints(&["layout", "twitter", "--json"])).unwrap();
     assert_eq!(

@@ -9,13 +9,14 @@ use crate::support::ids::{assert_distinct, twitter_ids_between};
 use crate::support::wire::{EXHAUSTED, EXPLICIT, PARTIAL, Run};
 use crate::support::{Ask, Daemon, Setup, Wire};
 
-/// The length of the overload. The reserve below is a twentieth of it, so a daemon that is slower by more than that
-/// loses IDs.
-const OVERLOAD: Duration = Duration::from_secs(4);
+/// The length of the overload.
+const OVERLOAD: Duration = Duration::from_secs(2);
 
 /// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits machines that run
 /// nothing else.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
+/// No pause is longer.
+const PATIENT: &str = "shards = 2\nburst_window = \"30s\"\nmax_ahead = \"30s\"\n";
 
 /// Clients of a daemon that ask at the same time.
 struct Crowd<'a> {
@@ -127,7 +128,7 @@ fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
 #[test]
 fn single_ids_are_never_refused_beside_many_requests_for_256() {
     const MANY: usize = 64;
-    let greedy = [(45, Ask::of(1_000_000)), (MANY, Ask::of(256))];
+    let greedy = [(45, Ask::of(1_000_000).default_wait()), (MANY, Ask::of(256).default_wait())];
     let medians = modest_beside(&greedy, Ask::of(1).wait_ms(10_000));
     let most = 4 * (medians.greedy + MANY);
     assert!(medians.modest <= most, "{} before a single ID, {} before 256", medians.modest, medians.greedy);
@@ -153,27 +154,10 @@ fn delivered_share(drawn: &[Run]) -> f64 {
     total as f64 / twitter_ids_between(first, last) as f64
 }
 
-/// The share of the full rate that reaches clients. A machine that does other things can only lower it, so the best of some tries
-/// counts.
+/// Of the IDs that there are, none is left out while clients ask for more than there are.
 #[test]
 fn overload_delivers_the_full_rate_and_all_admitted_requests() {
-    let shares: Vec<f64> = std::iter::repeat_with(overload).take(10).scan(false, until_whole).collect();
-    assert!(shares.iter().any(|&share| share >= WHOLE), "{shares:?} of the full rate reached clients");
-}
-
-/// The least share that counts as the full rate.
-const WHOLE: f64 = 0.99;
-
-/// Passes shares on up to the first that is whole.
-fn until_whole(is_over: &mut bool, share: f64) -> Option<f64> {
-    let is_next = !*is_over;
-    *is_over |= share >= WHOLE;
-    is_next.then_some(share)
-}
-
-/// Overloads a daemon, and returns the share of the full rate that reached clients.
-fn overload() -> f64 {
-    let daemon = Setup::configured(CONFIG).start();
+    let daemon = Setup::configured(PATIENT).start();
     let crowd = Crowd::around(&daemon);
     let (streamed, millions, singles) = thread::scope(|scope| {
         let (daemon, crowd) = (&daemon, &crowd);
@@ -209,23 +193,22 @@ fn overload() -> f64 {
     let inner: Vec<Run> = drawn.iter().copied().filter(|run| (from..to).contains(&edge(run))).collect();
     assert_distinct(drawn);
     let share = delivered_share(&inner);
-    println!("{:.2} % of the full rate over {} ms", share * 100.0, to - from);
+    assert!(share >= 0.99, "{share} of the full rate over {} ms", to - from);
     daemon.stop();
-    share
 }
 
 /// A refused request takes nothing: the IDs before and after it are consecutive.
 #[test]
 fn refused_requests_hand_out_nothing() {
-    // The source has 16 IDs in each second, and up to fifty seconds of them in reserve. On a busy machine, too, all
-    // requests come before the reserve has 160 IDs.
-    let layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
+    // The source has 16 IDs in each tick, and up to five ticks of them in reserve. A ceiling two of such ticks ahead is met by no
+    // pause.
+    let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
     let position = |id: u64| (id >> 14) * 16 + (id & 15);
     for order in ["relaxed", "strict"] {
         let toml = "shards = 1\nburst_window = \"50s\"\nmax_ahead = \"60s\"\n";
         let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
         let (mut wire, mut greedy) = (daemon.connect(), daemon.connect());
-        // From here on the cursor is at the clock. It makes no jump for fifty seconds.
+        // From here on the cursor is at the clock. It makes no jump for five ticks.
         let mut last = wire.next(Ask::of(1)).ids()[0];
         for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {
             for flags in [0, EXPLICIT] {

@@ -13,12 +13,11 @@ mod starts;
 mod takeover;
 mod tls;
 
-use std::process::Command;
-
-use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
+use crate::support::coordinators::{Coordinator, Etcd, Proxy, each, on_one};
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
+use crate::support::program::run_configured;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, Wire};
 use crate::support::{Ask, Daemon, Reply, Setup, poll};
 use rustix::process::Signal;
@@ -57,18 +56,7 @@ fn prepared_behind_proxy(at: &dyn Coordinator, worker: Option<u64>, horizon: &st
 
 /// Runs `snowbank fleet` with a configuration. Returns the exit code and both outputs.
 fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
-    let directory = crate::support::directory();
-    let path = directory.path().join("snowbank.toml");
-    std::fs::write(&path, toml).expect("the configuration is written");
-    let output = Command::new(env!("CARGO_BIN_EXE_snowbank"))
-        .arg("fleet")
-        .args(args)
-        .arg("--config")
-        .arg(&path)
-        .output()
-        .expect("the program runs");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    run_configured(toml, &[&["fleet"], args].concat())
 }
 
 /// Prepares a fleet for a short horizon, whatever that of its daemons is: they poll each second, and a start pauses for two.
@@ -98,8 +86,10 @@ fn start_once_released(setup: impl Fn() -> Setup) -> Daemon {
     setup().start().await_numbers()
 }
 
+/// Draws once the daemon has its worker IDs: on a busy machine the coordinator may answer too late for a start.
 fn draw(daemon: &Daemon) -> Vec<Run> {
-    daemon.connect().next(Ask::of(100).wait_ms(9_000)).runs()
+    daemon.assert_has_numbers();
+    daemon.connect().next_once_granted(Ask::of(100)).runs()
 }
 
 fn worker_of(runs: &[Run]) -> u64 {
@@ -147,7 +137,7 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
 
 #[test]
 fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let (first, second) = (Machine::new(), Machine::new());
@@ -165,25 +155,8 @@ fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
 }
 
 #[test]
-fn after_a_kill_the_same_state_continues_at_once_and_no_other() {
-    each(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut runs = Vec::new();
-        for _ in 0..3 {
-            let mut daemon = machine.start(&toml);
-            runs.extend(draw(&daemon));
-            daemon.kill();
-        }
-        Machine::new().setup(&toml).assert_waits(&["holds worker ID 5"]);
-        assert_distinct(runs);
-    });
-}
-
-#[test]
 fn daemons_get_different_numbers_and_their_own_again() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);
         let machines: Vec<Machine> = (0..4).map(|_| Machine::new()).collect();
@@ -210,7 +183,7 @@ fn daemons_get_different_numbers_and_their_own_again() {
 
 #[test]
 fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
         let (first, second) = (Machine::new(), Machine::new());
@@ -231,28 +204,6 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
         assert_eq!(paused.wait(), Some(3), "{}", paused.log());
         paused.assert_logs("a worker ID is lost");
         runs.extend(draw(&taker));
-        assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_short_outage_is_not_noticed_and_a_long_one_ends_by_itself() {
-    each(|at| {
-        let proxy = at.proxy();
-        // At least half of the horizon is left at any time, which is longer than a busy machine keeps a request
-        // waiting.
-        let toml = toml_at(at, &proxy.url(), Some(5), "8s");
-        init(&toml);
-        let machine = Machine::new();
-        let daemon = machine.setup(&toml).admin().start();
-        let mut runs = draw(&daemon);
-        proxy.cut();
-        runs.extend(draw(&daemon));
-        runs.extend(draw_until(&daemon, NO_CEILING));
-        poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
-        proxy.pass();
-        runs.extend(draw(&daemon));
-        poll("ready again", || (get(&daemon, "/readyz").code == 200).then_some(()));
         assert_distinct(runs);
     });
 }

@@ -7,7 +7,6 @@
 //! `SNOWBANK_RESTORES=200 cargo test --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
+use crate::support::program::run_configured;
 use crate::support::wire::{Run, Wire};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply};
 use rustix::process::Signal;
@@ -180,12 +180,8 @@ fn rest(rng: &mut Random, at_most_ms: u64) {
 }
 
 fn init(toml: &str) {
-    let directory = crate::support::directory();
-    let path = directory.path().join("snowbank.toml");
-    fs::write(&path, toml).expect("written");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    let output = command.args(["fleet", "init", "--new", "--config"]).arg(&path).output().expect("it runs");
-    assert!(output.status.success(), "{output:?}");
+    let (code, text) = run_configured(toml, &["fleet", "init", "--new"]);
+    assert_eq!(code, Some(0), "{text}");
 }
 
 /// The restores of one fleet.

@@ -8,10 +8,12 @@ use snowbank::frontends::PROTOCOLS;
 
 use crate::support::relay::ids_of;
 use crate::support::resp::array;
-use crate::support::{DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll};
+use crate::support::wire::{self, EXPLICIT};
+use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll};
 
 /// A front end: its protocol's requests and replies.
 pub(crate) struct FrontEnd {
+    /// The option that opens a listener for it.
     pub(crate) protocol: &'static str,
     /// Makes one or several requests for this many IDs of a source. The token precedes them, or is in each.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
@@ -24,8 +26,20 @@ pub(crate) struct FrontEnd {
     pub(crate) names_sources: bool,
 }
 
-/// A row for each protocol but Snowbank's own.
-pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS - 1] = [
+/// A row for each protocol.
+pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS] = [
+    FrontEnd {
+        protocol: "listen",
+        asks: |source, count, token| {
+            let auth = if token.is_empty() { vec![] } else { wire::auth(1, token.as_bytes()) };
+            let ask = Ask::of(count as u32).source(u16::from(source == "slow"));
+            [auth, ask.wait_ms(9_000).flags(EXPLICIT).bytes()].concat()
+        },
+        ids: ids_of_frames,
+        full: &["the daemon has all its 1 connections"],
+        no_token: Some(("asks for a token", "the token ")),
+        names_sources: true,
+    },
     FrontEnd {
         protocol: "resp",
         asks: |source, count, token| {
@@ -128,6 +142,21 @@ impl FrontEnd {
     }
 }
 
+/// Returns the IDs of all lists in whole frames. Other frames have none.
+fn ids_of_frames(mut bytes: &[u8]) -> Vec<u64> {
+    const LIST: u8 = 0x82;
+    let mut ids = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>()
+        && let Some((frame, rest)) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+    {
+        if let [LIST, _flags, _tag_low, _tag_high, list @ ..] = frame {
+            ids.extend(list.as_chunks().0.iter().map(|id| u64::from_le_bytes(*id)));
+        }
+        bytes = rest;
+    }
+    ids
+}
+
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the daemon listens");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
@@ -153,7 +182,7 @@ fn one_connection_too_many_is_refused_in_each_protocols_words() {
         let daemon = front_end.start("limits.max_connections = 1");
         let address = daemon.addresses[1].tcp();
         let first = front_end.ask(address).expect("an ID");
-        let refusal = String::from_utf8(read_to_end(connect(address))).expect("text").to_lowercase();
+        let refusal = String::from_utf8_lossy(&read_to_end(connect(address))).to_lowercase();
         assert_eq!(refusal.is_empty(), front_end.full.is_empty(), "{}: {refusal}", front_end.protocol);
         for part in front_end.full {
             assert!(refusal.contains(&part.to_lowercase()), "{}: {refusal}", front_end.protocol);
@@ -181,29 +210,52 @@ fn pipelined_requests_are_answered_in_order_however_cut() {
     });
 }
 
-/// As `printf … | nc -N` does.
+/// As `printf … | nc -N` does: a request for more IDs than there are at once, and one behind it.
 #[test]
 fn a_client_that_closes_its_sending_half_gets_its_answers() {
     each_case(&FRONT_ENDS, |front_end| {
         let daemon = front_end.start("");
         let mut stream = connect(daemon.addresses[1].tcp());
-        stream
-            .write_all(&[front_end.request(), (front_end.asks)("fast", 2_000, "")].concat())
-            .expect("it leaves");
+        let many = (front_end.asks)("fast", 60_000, "");
+        stream.write_all(&[many, front_end.request()].concat()).expect("it leaves");
         stream.shutdown(Shutdown::Write).expect("it is open");
-        assert_eq!((front_end.ids)(&read_to_end(stream)).len(), 2_001, "{}", front_end.protocol);
+        assert_eq!((front_end.ids)(&read_to_end(stream)).len(), 60_001, "{}", front_end.protocol);
         daemon.stop();
     });
 }
 
+/// One counter for all: each number is the next one, at whichever front end and on whichever shard it is drawn.
 #[test]
-fn half_a_request_is_closed_after_the_stall_timeout() {
+fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
+    // As long as other IDs, so that a reply shows them.
+    let mut last: u64 = 1_000_000_000_000_000_000;
+    let setup = Setup::configured("shards = 2\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n");
+    setup.run(&["ticket", "set", "orders", &last.to_string()]).printed();
+    let setup = FRONT_ENDS.iter().fold(setup, |setup, front_end| setup.front_end(front_end.protocol));
+    let daemon = setup.start();
+    for count in [1, 40, 3] {
+        for (front_end, address) in FRONT_ENDS.iter().zip(&daemon.addresses[1..]) {
+            let mut stream = connect(address.tcp());
+            stream.write_all(&(front_end.asks)("orders", count, "")).expect("it leaves");
+            let numbers: Vec<u64> = (last + 1..).take(count).collect();
+            assert_eq!(front_end.read_ids(&mut stream, count), numbers, "{}", front_end.protocol);
+            last += count as u64;
+        }
+    }
+    daemon.stop();
+}
+
+#[test]
+fn half_a_request_closes_its_own_connection_after_the_stall_timeout() {
     let whole_requests = FRONT_ENDS.iter().filter(|front_end| front_end.names_sources);
     each_case(&whole_requests.collect::<Vec<_>>(), |front_end| {
         let daemon = front_end.start("limits.stall_timeout = \"200ms\"");
+        let mut idle = daemon.connect();
+        idle.assert_open();
         let mut stream = connect(daemon.addresses[1].tcp());
         front_end.ask_and_a_half(&mut stream);
         assert_ends(front_end, stream);
+        idle.assert_open();
         daemon.stop();
     });
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::machine::Machine;
 use crate::support::relay::{Drawn, Relay};
-use crate::support::{Ask, Daemon, Port, Setup, has_program, poll, skip};
+use crate::support::{Ask, Daemon, Port, has_program, poll, skip};
 
 /// Two sources that always have IDs, and one with 16 a second.
 const SOURCES: &str = r#"
@@ -25,7 +26,7 @@ worker_ids = 1
 
 /// A daemon that can be started again on the same port with the same state.
 struct Restarted {
-    home: tempfile::TempDir,
+    machine: Machine,
     front_end: &'static str,
     port: Port,
     settings: &'static str,
@@ -34,19 +35,15 @@ struct Restarted {
 
 impl Restarted {
     fn start(front_end: &'static str, settings: &'static str) -> Restarted {
-        let home = crate::support::directory();
-        let port = Port::take();
-        let daemon = Self::serve(home.path(), (front_end, &port), settings);
-        Restarted { home, front_end, port, settings, daemon }
+        let (machine, port) = (Machine::new(), Port::take());
+        let daemon = Self::serve(&machine, front_end, &port, settings);
+        Restarted { machine, front_end, port, settings, daemon }
     }
 
-    fn serve(home: &Path, (front_end, port): (&str, &Port), settings: &str) -> Daemon {
-        let setup = Setup::configured(&format!("{settings}\n{SOURCES}"))
-            .env("SNOWBANK_STATE_DIR", home.join("state"))
-            .env("SNOWBANK_LOCK_DIR", home.join("locks"))
-            .option(&format!("--{front_end}"), port.address().to_string())
-            .listeners(2);
-        let daemon = setup.start();
+    fn serve(machine: &Machine, front_end: &str, port: &Port, settings: &str) -> Daemon {
+        let setup = machine.setup(&format!("{settings}\n{SOURCES}"));
+        let option = format!("--{front_end}");
+        let daemon = setup.option(&option, port.address().to_string()).listeners(2).start();
         await_far_ceilings(&daemon);
         daemon
     }
@@ -58,7 +55,7 @@ impl Restarted {
         } else {
             self.daemon.kill();
         }
-        let daemon = Self::serve(self.home.path(), (self.front_end, &self.port), self.settings);
+        let daemon = Self::serve(&self.machine, self.front_end, &self.port, self.settings);
         Restarted { daemon, ..self }
     }
 }

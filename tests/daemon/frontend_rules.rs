@@ -3,23 +3,14 @@
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use crate::secure::Authority;
 use crate::support::http::{sample, scrape};
-use crate::support::machine::Machine;
 use crate::support::program::snowbank;
 use crate::support::resp::{Client, array};
-use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, has_program, poll};
+use crate::support::{Ask, Setup, TWO_SOURCES, has_program, poll};
 use rustix::process::Signal;
 
 fn with(settings: &str) -> Setup {
     Setup::configured(&format!("{settings}\n{TWO_SOURCES}")).resp()
-}
-
-/// Returns redis-cli with a request to the front end. `None` if it is not installed: the test was skipped.
-fn redis_cli(daemon: &Daemon, request: &[&str]) -> Option<Command> {
-    let mut cli = has_program("redis-cli", "redis-tools").then(|| Command::new("redis-cli"))?;
-    cli.args(["-p", &daemon.addresses[1].tcp().port().to_string()]).args(request);
-    Some(cli)
 }
 
 #[test]
@@ -52,33 +43,15 @@ fn a_token_is_required_before_ids() {
 }
 
 #[test]
-fn a_front_end_speaks_tls() {
-    let directory = crate::support::directory();
-    let authority = Authority::new(directory.path(), "ca");
-    let pair = authority.issue_local("daemon");
-    let config = format!(
-        "tls.certificate = {:?}\ntls.key = {:?}\n{TWO_SOURCES}",
-        pair.certificate.display(),
-        pair.key.display()
-    );
-    let setup = Setup::configured(&config).option("--resp", "tls:127.0.0.1:0").listeners(2);
-    let daemon = setup.start();
-    let trust = ["--tls", "--cacert", authority.file.to_str().expect("text")];
-    let Some(mut cli) = redis_cli(&daemon, &[&trust[..], &["SNOWBANK.NEXT", "fast", "5"]].concat()) else {
-        return;
-    };
-    let output = cli.output().expect("it runs");
-    let ids = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(ids.lines().filter(|line| line.parse::<u64>().is_ok()).count(), 5, "{output:?}");
-    daemon.stop();
-}
-
-#[test]
 fn redis_cli_reads_that_the_daemon_stops() {
+    if !has_program("redis-cli", "redis-tools") {
+        return;
+    }
     let mut daemon = with("limits.max_wait = \"1h\"\nlimits.drain_timeout = \"2s\"").admin().start();
+    let mut cli = Command::new("redis-cli");
+    cli.args(["-p", &daemon.addresses[1].tcp().port().to_string()]);
     // It waits for fifty minutes unless a stop refuses it.
-    let request = ["SNOWBANK.NEXT", "slow", "48000", "WAIT", "3600000"];
-    let Some(mut cli) = redis_cli(&daemon, &request) else { return };
+    cli.args(["SNOWBANK.NEXT", "slow", "48000", "WAIT", "3600000"]);
     let cli = cli.stdout(Stdio::piped()).spawn().expect("it runs");
     let waits = "snowbank_waits_total{source=\"slow\"}";
     poll("it waits", || (sample(&scrape(&daemon), waits) == 1.0).then_some(()));
@@ -86,25 +59,6 @@ fn redis_cli_reads_that_the_daemon_stops() {
     let output = cli.wait_with_output().expect("it ends");
     assert!(output.stdout.starts_with(b"SHUTTING_DOWN "), "{output:?}");
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-}
-
-#[test]
-fn redis_cli_reads_that_the_clock_is_behind() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let hour_ms = 3_600_000;
-    machine.clock().set(hour_ms);
-    machine.start(TWO_SOURCES).kill();
-    machine.clock().set(0);
-    let daemon = machine.setup(TWO_SOURCES).resp().start();
-    let incr = || {
-        let output = redis_cli(&daemon, &["INCR", "fast"])?.output().expect("it runs");
-        Some(String::from_utf8(output.stdout).expect("text"))
-    };
-    let Some(refusal) = incr() else { return };
-    assert!(refusal.starts_with("CLOCK_BEHIND retry_after_ms="), "{refusal}");
-    machine.clock().set(hour_ms);
-    poll("an ID", || incr()?.trim().parse::<u64>().ok());
-    daemon.stop();
 }
 
 #[test]

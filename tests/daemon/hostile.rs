@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::support::ids::assert_distinct;
 use crate::support::program::snowbank;
-use crate::support::wire::{self, EXPLICIT, Run, frame};
-use crate::support::{Ask, Daemon, Random, Reply, Setup, TWO_SOURCES, poll};
+use crate::support::wire::{self, Run, frame};
+use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
 
 /// Ends the other threads, also if this one panics.
 struct Done<'a>(&'a AtomicBool);
@@ -182,26 +182,6 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     });
     daemon.connect().assert_open();
     daemon.stop();
-}
-
-#[test]
-fn a_half_closed_client_gets_its_replies() {
-    let daemon = Setup::configured(TWO_SOURCES).start();
-    // A reply much larger than any buffer, and a waiting request with others behind it.
-    let mut long = daemon.connect();
-    long.send(&Ask::of(1_000_000).wait_ms(10_000).flags(EXPLICIT).bytes());
-    long.half_close();
-    let mut waits = daemon.connect();
-    waits.send(
-        &[Ask::of(40).source(1).wait_ms(10_000).bytes(), Ask::of(3).tag(1).bytes(), wire::info(2)].concat(),
-    );
-    waits.half_close();
-    assert_eq!(waits.reply().id_count(), Some(40));
-    assert_eq!(waits.reply().id_count(), Some(3));
-    assert!(matches!(waits.reply(), Reply::Info(2, _)));
-    waits.assert_closed();
-    assert_eq!(long.reply().id_count(), Some(1_000_000));
-    long.assert_closed();
 }
 
 /// Runs `snowbank next` against a listener that sends each connection `answer`, or nothing.

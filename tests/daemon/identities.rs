@@ -112,18 +112,6 @@ fn a_named_token_draws_from_its_own_sources_only() {
 }
 
 #[test]
-fn the_hash_of_a_token_is_not_accepted_as_a_token() {
-    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
-    let hashed = format!("sha256:{ORDERS_SHA256}");
-    let named = format!("billing: {BILLING}");
-    for wrong in [&*hashed, &hashed[7..], &format!("orders: {hashed}"), &named, "billing", ""] {
-        let mut wire = daemon.connect();
-        let code = if wrong.is_empty() { wire::MALFORMED } else { UNAUTHORIZED };
-        wire.call(&wire::auth(1, wrong.as_bytes())).assert_error(1, code);
-    }
-}
-
-#[test]
 fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
     let (mut billing, mut orders, mut plain) =
@@ -258,7 +246,7 @@ fn a_reloaded_rate_applies_to_open_connections() {
     };
     daemon.replace("snowbank.toml", &config("rate = 10"));
     assert!(daemon.reload().contains("identity \"billing\": rate: \"off\" -> 10"));
-    let message = wire.call(&Ask::of(100).tag(1).bytes()).assert_error(1, EXHAUSTED);
+    let message = wire.call(&Ask::of(100).default_wait().tag(1).bytes()).assert_error(1, EXHAUSTED);
     assert!(message.contains("the 10 IDs per second of identity billing"), "{message}");
     daemon.replace("snowbank.toml", &config(""));
     assert!(daemon.reload().contains("identity \"billing\": rate: 10 -> \"off\""));

@@ -51,8 +51,5 @@ mod stop;
 #[path = "../support/mod.rs"]
 mod support;
 mod tickets;
-mod tickets_pair;
-mod tickets_shared;
-mod tickets_takeover;
 mod tls;
 mod units;

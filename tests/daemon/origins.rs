@@ -33,18 +33,6 @@ fn an_address_gives_the_worker_id() {
 }
 
 #[test]
-fn an_address_that_is_none_of_a_machine_refuses_the_start() {
-    for given in ["127.0.0.1", "fd00::1", "0.0.0.0"] {
-        let setup = Setup::configured("worker_id_from = \"ipv4\"\n").env("SNOWBANK_IPV4", given);
-        setup.end().assert_refusal(&["worker_id_from", given, "SNOWBANK_IPV4"]);
-    }
-    let absent = Setup::configured("worker_id_from = \"ipv4:no-such-if0\"\n").end();
-    absent.assert_refusal_for_now(&["worker_id_from", "no address that fits", "SNOWBANK_IPV4"]);
-    let wide = "worker_id_from = \"ipv4\"\nlayout = \"time:41,worker:=1000,sequence:10\"\n";
-    Setup::configured(wide).end().assert_refusal(&["worker_id_from", "1000", "power of two"]);
-}
-
-#[test]
 fn a_file_gives_the_worker_id_once_it_is_there() {
     // The path is relative to the configuration's directory.
     let toml = "worker_id_from = \"file:number\"\nworker_ids = \"datacenter=1\"\n";
@@ -101,16 +89,7 @@ fn check_picks_the_number_of_this_machine_and_prints_it() {
     assert!(text.contains("worker picked at the start (file:"), "{text}");
     assert!(text.contains("warning: `serve` would not start on this machine: "), "{text}");
     assert!(text.contains("snowbank.toml:1: worker_id_from: "), "{text}");
-    // These are mistakes on every machine.
-    for (toml, part) in [
-        ("worker_id_from = \"hostname\"\nworker_ids = 5\n", "worker_ids: found worker IDs beside"),
-        ("worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1,worker=5\"\n", "worker IDs beside"),
-        ("worker_id_from = \"hostname\"\nworker_ids = \"region=1\"\n", "region"),
-        ("worker_id_from = \"host\"\n", "\"hostname\", \"ipv4\""),
-        ("worker_id_from = \"hostname\"\nlayout = \"time:41,sequence:12\"\n", "node field"),
-    ] {
-        let (code, text) = check(toml, &[]);
-        assert_eq!(code, Some(1), "{text}");
-        assert!(text.contains(part), "{part:?}: {text}");
-    }
+    // This is a mistake on every machine.
+    let (code, text) = check("worker_id_from = \"hostname\"\nworker_ids = 5\n", &[]);
+    assert!(code == Some(1) && text.contains("worker_ids: found worker IDs beside"), "{text}");
 }

@@ -155,6 +155,8 @@ fn a_blocked_thread_stops_the_watchdog_messages() {
     for name in ["shard-0", "shard-1", "keeper"] {
         manager.until("food", |message| message.says("WATCHDOG=1"));
         let (frozen, food) = FrozenThread::once(daemon.id(), name, || {
+            // Sent before, and not read by a test that was paused.
+            manager.forget();
             let messages = manager.all_within(5 * PERIOD);
             let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
             // One round may end that this thread had already answered.
@@ -182,18 +184,17 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     assert!(extension >= 10_000_000, "{waiting:?}");
     manager.until("readiness", is_ready);
     let daemon = starting.join().expect("it starts");
-    // Now the storage thread waits for syncs all the time.
-    disk.order("sync stall 8000");
-    thread::sleep(Duration::from_secs(2));
+    // Now the storage thread waits for a sync, for longer than the test.
+    disk.order("sync stall 120000");
+    let before = disk.calls().len();
+    poll("a sync that hangs", || {
+        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+    });
     manager.forget();
-    let fed = manager
-        .all_within(Duration::from_secs(5))
-        .iter()
-        .filter(|message| message.says("WATCHDOG=1"))
-        .count();
-    assert!(fed >= 4, "fed {fed} times");
-    disk.works();
-    daemon.stop();
+    for _ in 0..4 {
+        manager.until("food", |message| message.says("WATCHDOG=1"));
+    }
+    drop(daemon);
 }
 
 #[test]

@@ -123,26 +123,6 @@ fn random_digits_spread_and_ids_stay_distinct() {
 }
 
 #[test]
-fn colliding_sources_are_not_served() {
-    let text = |first: &str, second: &str| {
-        format!("[[sources]]\nname = \"orders\"\n{first}\n[[sources]]\nname = \"invoices\"\n{second}\n")
-    };
-    let source = |layout: &str, worker: u64| format!("layout = \"{layout}\"\nworker_ids = {worker}");
-    let constant = source("time:41,region:2:constant(1),worker:8,sequence:12", 5);
-    let node = source("time:41,region:2,worker:8,sequence:12", 261);
-    let other_cut = source("time:41,worker:11,sequence:11", 522);
-    let later = source("time:41,region:2,worker:8,sequence:12;epoch=5000", 261);
-    for (first, second) in [(&constant, &node), (&other_cut, &node), (&node, &later)] {
-        Setup::configured(&text(first, second)).end().assert_refusal(&[
-            "sources[0] (\"orders\")",
-            "sources[1] (\"invoices\")",
-            "worker 261",
-            "can make the same IDs",
-        ]);
-    }
-}
-
-#[test]
 fn every_preset_whose_life_has_not_ended_is_served() {
     let presets = [
         ("twitter", 1_000),

@@ -3,22 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, Daemon, Reply, Wire, http, poll};
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("the directory is made");
-    for entry in fs::read_dir(from).expect("the directory is there") {
-        let entry = entry.expect("the directory can be read");
-        fs::copy(entry.path(), to.join(entry.file_name())).expect("the file is copied");
-    }
-}
+use crate::support::{Ask, Daemon, Reply, Wire, copy, http, poll};
 
 /// Draws this many IDs, all of which must be new.
 fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {

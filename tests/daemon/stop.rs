@@ -131,27 +131,6 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
 }
 
 #[test]
-fn a_request_that_has_half_arrived_at_the_stop_is_answered() {
-    for cut in [1, 4, 15] {
-        let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"60s\"\n").start();
-        let (mut half, mut idle) = (daemon.connect(), daemon.connect());
-        idle.assert_open();
-        let request = Ask::of(64).tag(2).bytes();
-        half.send(&[&wire::ping(1, b"")[..], &request[..cut]].concat());
-        assert_eq!(half.reply(), Reply::Pong(1, vec![]));
-        // A turn reads everything that has arrived. If the half came later than the ping, this gives it time.
-        half.assert_waits_a_moment();
-        daemon.signal(Signal::TERM);
-        ask_until_refused(&mut idle, Ask::of(1).tag(3)).assert_error(3, SHUTTING_DOWN);
-        half.send(&request[cut..]);
-        let reply = half.reply();
-        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)), "{cut}");
-        half.assert_closed();
-        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-    }
-}
-
-#[test]
 fn a_half_request_delays_a_stop_for_drain_timeout_only() {
     let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"200ms\"\n").start();
     let mut half = daemon.connect();

@@ -1,7 +1,15 @@
-//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their increment.
+//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their increment. What each front
+//! end makes of their numbers is in `front_ends.rs`.
+//!
+//! [`pair`]: two daemons with half of the numbers each. [`shared`]: counters at the coordinator of a fleet. [`takeover`]: a
+//! table in a database that two daemons replace.
+
+mod pair;
+mod shared;
+mod takeover;
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::support::failing_disk::FailingDisk;
@@ -30,6 +38,17 @@ fn set(machine: &Machine, value: &str) {
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
 }
 
+/// Sets half of a counter's numbers, the odd or the even ones, in a state of its own. Returns that and the configuration.
+fn set_half(machine: &Machine, name: &str, value: &str, offset: u64) -> (PathBuf, String) {
+    let state = machine.path(&format!("state-{offset}"));
+    let half =
+        ["--increment", "2", "--offset", &offset.to_string(), "--state-dir", state.to_str().expect("text")];
+    let (code, out, err) = machine.run(&[&["ticket", "set", name, value][..], &half].concat());
+    assert!(code == Some(0) && out.ends_with(&format!("directory {}\n", state.display())), "{out}{err}");
+    let toml = format!("[[sources]]\nname = {name:?}\nkind = \"ticket\"\nincrement = 2\noffset = {offset}\n");
+    (state, toml)
+}
+
 fn counted_from(value: &str) -> Machine {
     let machine = Machine::new();
     set(&machine, value);
@@ -38,16 +57,6 @@ fn counted_from(value: &str) -> Machine {
 
 fn next(daemon: &Daemon, count: u32) -> Vec<u64> {
     daemon.connect().next(Ask::of(count).wait_ms(9_000)).ids()
-}
-
-fn copy_state(machine: &Machine, to: &str) {
-    let (from, to) = (machine.path("state"), machine.path(to));
-    fs::create_dir_all(&to).expect("a directory");
-    fs::copy(from.join("ceilings"), to.join("ceilings")).expect("the state is copied");
-}
-
-fn put_back(machine: &Machine, from: &str) {
-    fs::copy(machine.path(from).join("ceilings"), machine.path("state").join("ceilings")).expect("a copy");
 }
 
 #[test]
@@ -146,28 +155,15 @@ fn kills_skip_numbers_and_never_repeat_one() {
     assert_distinct(runs);
 }
 
-/// A crash at low load skips at most the smallest reservation.
-#[test]
-fn an_idle_daemon_that_is_killed_skips_little() {
-    let machine = counted_from("0");
-    let mut last = 0;
-    for _ in 0..4 {
-        let mut daemon = machine.start(ORDERS);
-        let first = next(&daemon, 1)[0];
-        assert!((last + 1..=last + 1 + RESERVATION_MIN).contains(&first), "{first} after {last}");
-        last = first;
-        daemon.kill();
-    }
-}
-
 #[test]
 fn an_older_copy_of_the_state_is_refused() {
     let machine = counted_from("0");
-    copy_state(&machine, "copy");
+    let ceilings = machine.path("state").join("ceilings");
+    let older = fs::read(&ceilings).expect("a state");
     let mut daemon = machine.start(ORDERS);
     assert_eq!(next(&daemon, 3), [1, 2, 3]);
     daemon.kill();
-    put_back(&machine, "copy");
+    fs::write(&ceilings, older).expect("the older copy is put back");
     machine.setup(ORDERS).end().assert_refusal(&["older", "\"orders\"", "number 1001"]);
     // Another increment would give the same numbers.
     machine.setup(ODD).end().assert_refusal(&["older", "\"orders\""]);
@@ -189,22 +185,6 @@ fn a_changed_increment_starts_above_the_highest_ever_granted() {
     let last = next(&daemon, 1)[0];
     daemon.kill();
     assert!(next(&machine.start(ODD), 1)[0] > last);
-}
-
-#[test]
-fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
-    let machine = counted_from("0");
-    let (one, two) = (machine.path("state"), machine.path("two"));
-    copy_state(&machine, "two");
-    let start = |toml: &str, state: &Path| machine.setup(toml).option("--state-dir", state);
-    let odd = start(ODD, &one).start();
-    for toml in [ODD, ORDERS] {
-        start(toml, &two).end().assert_refusal_for_now(&["ticket orders", "held by another daemon"]);
-    }
-    let even = start(EVEN, &two).start();
-    assert_eq!((next(&odd, 3), next(&even, 3)), (vec![1, 3, 5], vec![2, 4, 6]));
-    odd.stop();
-    even.stop();
 }
 
 #[test]
@@ -296,21 +276,23 @@ fn a_counter_moves_to_another_machine_once() {
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
 }
 
+/// The second half can be set while the first one runs.
 #[test]
-fn the_second_of_a_pair_can_be_set_while_the_first_runs() {
-    let first = Machine::new();
-    set(&first, "100");
-    let odd = first.start(ODD);
+fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
+    let machine = Machine::new();
+    let (odd, toml) = set_half(&machine, "orders", "100", 1);
+    let odd = machine.setup(&toml).option("--state-dir", &odd).start();
     assert_eq!(next(&odd, 2), [101, 103]);
-    let state = first.path("second");
-    let refused =
-        first.run(&["ticket", "set", "orders", "100", "--state-dir", state.to_str().expect("text")]);
+    let all = ["ticket", "set", "orders", "100", "--state-dir"];
+    let refused = machine.run(&[&all[..], &[machine.path("third").to_str().expect("text")]].concat());
     assert_eq!(refused.0, Some(1), "{refused:?}");
-    let pair = ["--increment", "2", "--offset", "2", "--state-dir", state.to_str().expect("text")];
-    let made = first.run(&[&["ticket", "set", "orders", "100"][..], &pair].concat());
-    assert!(made.0 == Some(0) && made.1.ends_with(&format!("directory {}\n", state.display())), "{made:?}");
-    let even = first.setup(EVEN).option("--state-dir", &state).start();
-    assert_eq!(next(&even, 2), [102, 104]);
+    let (even, toml) = set_half(&machine, "orders", "100", 2);
+    for taken in [ODD, ORDERS] {
+        let ended = machine.setup(taken).option("--state-dir", &even).end();
+        ended.assert_refusal_for_now(&["ticket orders", "held by another daemon"]);
+    }
+    let even = machine.setup(&toml).option("--state-dir", &even).start();
+    assert_eq!((next(&odd, 2), next(&even, 3)), (vec![105, 107], vec![102, 104, 106]));
     odd.stop();
     even.stop();
 }

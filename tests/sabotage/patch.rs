@@ -35,16 +35,18 @@ pub(crate) struct Library {
     pub(crate) package: &'static str,
     /// The start of its unit tests' names.
     prefix: &'static str,
+    /// The folder of its sources.
+    pub(crate) sources: &'static str,
 }
 
 /// The daemon's library is the last: its tests have no prefix.
 const LIBRARIES: [Library; 6] = [
-    Library { package: "snowbank-client", prefix: "snowbank_client::" },
-    Library { package: "snowbank-id", prefix: "snowbank_id::" },
-    Library { package: "snowbank-core", prefix: "snowbank_core::" },
-    Library { package: "snowbank-state", prefix: "snowbank_state::" },
-    Library { package: "snowbank-fleet", prefix: "snowbank_fleet::" },
-    Library { package: "snowbank", prefix: "" },
+    Library { package: "snowbank-client", prefix: "snowbank_client::", sources: "clients/rust/src" },
+    Library { package: "snowbank-id", prefix: "snowbank_id::", sources: "crates/snowbank-id/src" },
+    Library { package: "snowbank-core", prefix: "snowbank_core::", sources: "crates/snowbank-core/src" },
+    Library { package: "snowbank-state", prefix: "snowbank_state::", sources: "crates/snowbank-state/src" },
+    Library { package: "snowbank-fleet", prefix: "snowbank_fleet::", sources: "crates/snowbank-fleet/src" },
+    Library { package: "snowbank", prefix: "", sources: "src" },
 ];
 
 /// The build of a test.
@@ -156,15 +158,19 @@ impl TestName {
         }
     }
 
-    fn library(&self) -> Library {
+    pub(crate) fn library(&self) -> Library {
         let library = LIBRARIES.iter().find(|library| self.0.starts_with(library.prefix));
         *library.expect("every name starts with the empty prefix")
     }
 
+    /// Its name without its crate's.
+    pub(crate) fn in_crate(&self) -> &str {
+        &self.0[self.library().prefix.len()..]
+    }
+
     /// Its name within its executable.
     pub(crate) fn in_executable(&self) -> &str {
-        let in_crate = &self.0[self.library().prefix.len()..];
-        self.integration().map_or(in_crate, |(_, name)| name)
+        self.integration().map_or(self.in_crate(), |(_, name)| name)
     }
 
     /// Returns the binary of an integration test, and the name within.

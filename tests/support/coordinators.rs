@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{self as support, Port, poll};
+use super::{self as support, Port, copy, poll};
 
 pub(crate) use self::etcd::Etcd;
 pub(crate) use self::proxy::Proxy;
@@ -182,10 +182,14 @@ pub(crate) trait Coordinator {
     }
 }
 
-/// Copies a directory.
-fn copy(from: &Path, to: &Path) {
-    let status = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
-    assert!(status.success(), "{status}");
+/// Runs a test of rules that are the same at each coordinator: on etcd, and with `SNOWBANK_COORDINATORS=all`, as in
+/// `tests/long`, on each.
+pub(crate) fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
+    if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
+        each(test);
+    } else if let Some(mut etcd) = Etcd::start() {
+        test(&mut etcd);
+    }
 }
 
 /// Runs a test on each coordinator that is installed, on all at the same time.

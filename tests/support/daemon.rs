@@ -304,10 +304,15 @@ impl Daemon {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until it has its worker IDs: one that waits for them listens too.
-    pub(crate) fn await_numbers(self) -> Daemon {
+    /// Waits until it has its worker IDs. One that waits for them listens too, and ends the connections of its wait.
+    pub(crate) fn assert_has_numbers(&self) {
         // Not logged before.
         self.assert_logs("the kernel's log");
+    }
+
+    /// Waits until it has its worker IDs.
+    pub(crate) fn await_numbers(self) -> Daemon {
+        self.assert_has_numbers();
         self
     }
 

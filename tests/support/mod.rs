@@ -28,6 +28,8 @@ pub(crate) mod wire;
 pub(crate) mod witness;
 
 use std::io::Write;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,13 @@ worker_ids = 1
 /// and failing disks inject the faults.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
+}
+
+/// Copies a directory with all that is in it.
+#[track_caller]
+pub(crate) fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--archive").args([from, to]).status();
+    assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
 }
 
 /// Calls `probe` until it returns something.

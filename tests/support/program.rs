@@ -28,6 +28,18 @@ pub(crate) fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) 
     Said::by(program().args(arguments))
 }
 
+/// Runs the program with these arguments and a configuration, without a state. Returns the exit code and both outputs.
+pub(crate) fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let directory = super::directory();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("snowbank.toml"), toml).expect("the configuration is written");
+    let mut command = program();
+    command.args(arguments).arg("--config").arg(at("snowbank.toml"));
+    command.env("SNOWBANK_STATE_DIR", at("state")).env("SNOWBANK_LOCK_DIR", at("locks"));
+    let Said { code, out, err } = Said::by(&mut command);
+    (code, out + &err)
+}
+
 impl Said {
     /// Waits for the end of a command.
     pub(crate) fn by(command: &mut Command) -> Said {

@@ -72,9 +72,14 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// `count` IDs of source 0 with the server's default wait.
+    /// `count` IDs of source 0. A busy machine raises a ceiling within the wait.
     pub(crate) fn of(count: u32) -> Ask {
-        Ask { tag: 0, count, source: 0, max_wait_ms: 65_535, flags: 0 }
+        Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
+    }
+
+    /// The same with the server's default wait.
+    pub(crate) fn default_wait(self) -> Ask {
+        Ask { max_wait_ms: 65_535, ..self }
     }
 
     pub(crate) fn tag(self, tag: u16) -> Ask {
@@ -312,7 +317,7 @@ impl Wire {
         reply
     }
 
-    /// Requests IDs with a given wait, and again if the ceiling was not raised within it, as on a busy machine.
+    /// Requests IDs, and again if the ceiling was not raised within the wait, as on a busy machine.
     pub(crate) fn next_once_granted(&mut self, ask: Ask) -> Reply {
         poll("a ceiling", || {
             let asked = Instant::now();

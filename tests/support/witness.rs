@@ -180,7 +180,7 @@ impl Witness {
 /// Sends requests until the end. Returns true if the connection has closed.
 fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: &Shared) -> bool {
     while !own.stop.load(Ordering::Acquire) {
-        let ask = Ask::of(random.pick(load.counts));
+        let ask = Ask::of(random.pick(load.counts)).default_wait();
         let highest_before = common.highest.load(Ordering::SeqCst);
         let asked = Instant::now();
         if wire.try_send(&ask.bytes()).is_err() {

@@ -164,23 +164,6 @@ fn hanging_storage_warns_while_ids_last_and_then_fails() {
 }
 
 #[test]
-fn a_slow_disk_is_named_while_requests_are_served() {
-    let setup = Setup::new();
-    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    let daemon = disk.under(setup).admin().start();
-    let mut wire = daemon.connect();
-    disk.order("sync stall 600");
-    poll("a slow raise that is named", || {
-        wire.next(Ask::of(1).wait_ms(10_000)).ids();
-        let is_named = found(&daemon).1.iter().any(|finding| finding.starts_with("ceiling of default: "));
-        let slowest = sample(&scrape(&daemon), "snowbank_ceiling_slowest_raise_seconds");
-        (is_named && slowest > 1.0).then_some(())
-    });
-    daemon.assert_logs("finding ceiling of default: storage ");
-    disk.works();
-}
-
-#[test]
 fn readyz_reports_the_stop_until_the_daemon_has_ended() {
     let mut daemon = with_admin(&format!("limits.drain_timeout = \"60s\"\n{TWO_SOURCES}"));
     let mut wire = daemon.connect();

@@ -7,12 +7,13 @@ use super::*;
 #[test]
 fn on_step_back_wait_waits_after_a_step_between_two_lives() {
     // Far enough back to see a refusal on busy machines.
-    for (clean, back_ms, most_ahead_ms) in [(true, 8_000, 0.0), (false, 8_000, 3_003.0)] {
+    const BACK_MS: i64 = 8_000;
+    each_case(&[(true, 0.0), (false, 3_003.0)], |&(clean, most_ahead_ms)| {
         play_until_fed(|| {
             let Some(machine) = Machine::with_clock() else { return Some(()) };
             let toml = "on_step_back = \"wait\"";
             let (daemon, mut testimony, gap) =
-                restart(&machine, toml, |machine| _ = machine.clock().step(-back_ms), clean)?;
+                restart(&machine, toml, |machine| _ = machine.clock().step(-BACK_MS), clean)?;
             let witness = Witness::of(&daemon, &[MIXED, SPARSE]);
             witness.await_each("a refusal", gap.after, |sample| sample.refusal().is_some());
             witness.await_ids();
@@ -22,15 +23,15 @@ fn on_step_back_wait_waits_after_a_step_between_two_lives() {
 
             let second = second.if_fed()?;
             second.assert_refusals(|_, code, wait_ms| {
-                code == CLOCK_BEHIND && i64::from(wait_ms) <= back_ms + 2
+                code == CLOCK_BEHIND && i64::from(wait_ms) <= BACK_MS + 2
             });
-            let high = |answered| wall(-back_ms, answered) + most_ahead_ms;
+            let high = |answered| wall(-BACK_MS, answered) + most_ahead_ms;
             assert_ticks(&format!("clean: {clean}"), second.samples(), |_| 0.0, high);
             testimony.connections.extend(second.connections);
             testimony.assert_unique_and_ordered();
             Some(())
         });
-    }
+    });
 }
 
 /// A crash leaves a ceiling ahead of a clock that never stepped. A start and a stop without a request do not change
@@ -77,7 +78,7 @@ fn restart(
 #[test]
 fn ids_catch_up_after_a_clock_set_back_between_two_lives() {
     const HORIZON_MS: f64 = 3_000.0;
-    for (clean, by_ms) in [(true, -1_500), (false, -1_500), (false, -6_000)] {
+    each_case(&[(true, -1_500), (false, -1_500), (false, -6_000)], |&(clean, by_ms)| {
         play_until_fed(|| {
             let Some(machine) = Machine::with_clock() else { return Some(()) };
             let (daemon, mut testimony, gap) =
@@ -108,7 +109,7 @@ fn ids_catch_up_after_a_clock_set_back_between_two_lives() {
             daemon.stop();
             Some(())
         });
-    }
+    });
 }
 
 /// Between two lives the clock is set back by an hour, and it returns while the second life runs. It is believed at
@@ -160,7 +161,7 @@ fn a_clock_slow_after_a_boot_is_believed_once_it_is_right() {
 
 #[test]
 fn a_clock_set_forward_between_two_lives_is_held() {
-    for clean in [true, false] {
+    each_case(&[true, false], |&clean| {
         play_until_fed(|| {
             let Some(machine) = Machine::with_clock() else { return Some(()) };
             let (daemon, mut testimony, gap) =
@@ -191,5 +192,5 @@ fn a_clock_set_forward_between_two_lives_is_held() {
             testimony.assert_unique_and_ordered();
             Some(())
         });
-    }
+    });
 }

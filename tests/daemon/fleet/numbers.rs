@@ -1,11 +1,9 @@
 //! Worker IDs that change under one state, and the records that the state keeps.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
 use super::{LONG, draw, init, start_once_released, toml, worker_of};
-use crate::support::coordinators::{Coordinator, Etcd, each};
+use crate::support::coordinators::{Coordinator, on_one};
 use crate::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{Ask, Run};
@@ -47,13 +45,16 @@ fn beside(machine: &Machine, toml: &str) -> Setup {
 
 #[test]
 fn a_state_keeps_one_record_however_often_its_number_changes() {
-    each(|at| {
+    on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
         for number in [9, 3, 12, 0, 7] {
             let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
+            // It starts at the clock, although the ceiling of the life before is up to three seconds ahead.
+            let ahead_ms = twitter_unix_ms(runs[runs.len() - 1].last()) as i64 - unix_ms() as i64;
+            assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
             assert_eq!(shown(&machine), one(number), "while it runs");
             if number % 2 == 0 {
                 daemon.stop();
@@ -70,7 +71,7 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
 
 #[test]
 fn a_number_comes_back_after_another_local_daemon_had_it() {
-    each(|at| {
+    on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
@@ -99,7 +100,7 @@ fn a_number_comes_back_after_another_local_daemon_had_it() {
 
 #[test]
 fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
-    each(|at| {
+    on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
@@ -128,7 +129,7 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
 
 #[test]
 fn a_record_stays_until_the_coordinator_holds_its_bound() {
-    each(|at| {
+    on_one(|at| {
         init(&assigned(at, 0));
         let machine = Machine::new();
         let mut runs = Vec::new();
@@ -149,82 +150,8 @@ fn a_record_stays_until_the_coordinator_holds_its_bound() {
 }
 
 #[test]
-fn after_a_kill_another_number_starts_at_the_clock() {
-    each(|at| {
-        init(&assigned(at, 0));
-        let machine = Machine::new();
-        let mut runs = Vec::new();
-        for number in [9, 3, 12, 7, 5] {
-            let mut daemon = machine.start(&assigned(at, number));
-            draw_above(&daemon, number, &mut runs);
-            let ahead_ms =
-                twitter_unix_ms(runs.iter().map(Run::last).max().expect("runs")) as i64 - unix_ms() as i64;
-            // The ceiling is up to three seconds ahead.
-            assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
-            daemon.kill();
-        }
-        assert_distinct(runs);
-    });
-}
-
-/// Each start has another number. Then new states start beside these numbers.
-///
-/// `SNOWBANK_ASSIGNED_STARTS=1000` prints figures. A debug build had a file of 32 KiB, as after ten
-/// starts, and a new state's first ID after 37 ms beside 1,000 numbers, 23 ms beside ten.
-#[test]
-fn many_numbers_leave_no_more_records_than_ten() {
-    let starts: usize =
-        std::env::var("SNOWBANK_ASSIGNED_STARTS").map_or(11, |text| text.parse().expect("a number"));
-    let Some(etcd) = Etcd::start() else { return };
-    init(&assigned(&etcd, 0));
-    let machine = Machine::new();
-    let (mut left, mut took) = (Vec::new(), Vec::new());
-    for number in 0..starts {
-        let began = Instant::now();
-        let mut daemon = machine.start(&assigned(&etcd, number as u64));
-        draw(&daemon);
-        let first_id = began.elapsed();
-        let began = Instant::now();
-        let (code, shown, errors) = machine.run(&["state", "show"]);
-        assert_eq!(code, Some(0), "{errors}");
-        took.push([first_id, began.elapsed()]);
-        let bytes = std::fs::metadata(machine.path("state/ceilings")).expect("the state").len();
-        left.push((bytes, shown.lines().count()));
-        if number % 2 == 0 { daemon.kill() } else { drop(daemon.stop()) }
-    }
-    assert_eq!(left[starts - 1], left[9], "bytes of the state, and lines of `state show`");
-    for (from, took) in [(0, &took[..10]), (starts - 10, &took[starts - 10..])] {
-        let [first_id, show] = [0, 1].map(|of| median(took.iter().map(|took| took[of]).collect()));
-        println!(
-            "starts {from} to {}: first ID in {first_id:?}, state show in {show:?}; {:?}",
-            from + 9,
-            left[from + 9]
-        );
-    }
-    let first_id = median((starts..starts + 10).map(|number| start_of_a_new_state(&etcd, number)).collect());
-    println!("a new state, beside {starts} numbers: first ID in {first_id:?}");
-}
-
-/// Starts a daemon on a new machine. Returns the time to its first ID, which has the lowest number that was never used.
-fn start_of_a_new_state(at: &dyn Coordinator, number: usize) -> Duration {
-    let machine = Machine::new();
-    let began = Instant::now();
-    let daemon = machine.start(&toml(at, None, LONG));
-    let drawn = draw(&daemon);
-    let first_id = began.elapsed();
-    assert_eq!(worker_of(&drawn), number as u64);
-    daemon.stop();
-    first_id
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
-#[test]
 fn a_daemon_may_have_several_numbers_of_its_data_center() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, None, LONG).replace("from = \"coordinator\"", "from = \"coordinator:4\"");
         let toml = format!("worker_ids = \"datacenter=1\"\n{toml}");
         init(&toml);

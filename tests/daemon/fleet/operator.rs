@@ -38,7 +38,7 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
 /// Its number's bound is minutes ahead, and other numbers are free.
 #[test]
 fn an_assigned_number_that_was_released_gives_way_to_another() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);
         let machine = Machine::new();
@@ -133,7 +133,7 @@ fn a_number_that_is_unknown_or_ambiguous_is_refused() {
 
 #[test]
 fn a_colliding_space_is_added_once_the_other_holds_no_number() {
-    each(|at| {
+    on_one(|at| {
         let before = toml(at, Some(5), LONG);
         init(&before);
         let machine = Machine::new();
@@ -163,7 +163,7 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
 /// No other number is allowed, so it waits until its clock is near the number's bound.
 #[test]
 fn a_given_number_that_was_released_comes_back_at_its_bound() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
         let machine = Machine::new();

@@ -57,7 +57,7 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     /// Half of this horizon is over twice as long as the four answers that a raise may wait for: those of a poll and
     /// of its own read and write, and of the job before it.
     const HORIZON: &str = "36s";
-    each(|at| {
+    on_one(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);
         // The local ceiling is seconds ahead, so that storage of a busy machine delays no request either.
@@ -84,76 +84,10 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     });
 }
 
-/// Returns the IDs of a daemon until it and the coordinator are killed. Nothing then proves that its state is the
-/// newest.
-fn killed_with(at: &mut dyn Coordinator, machine: &Machine, toml: &str) -> Vec<Run> {
-    let mut daemon = machine.start(toml);
-    let runs = draw(&daemon);
-    daemon.kill();
-    at.kill();
-    std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
-    runs
-}
-
-/// Returns the first IDs that a daemon hands out, as early as possible.
-fn first_ids(daemon: &Daemon) -> Vec<Run> {
-    let mut wire = daemon.connect();
-    poll("IDs", || match wire.next(Ask::of(100).wait_ms(100)) {
-        Reply::Runs(_, runs) => Some(runs),
-        _ => None,
-    })
-}
-
-/// The locks are lost, as at a boot of the machine. So nothing proves that the state is the newest.
-#[test]
-fn a_restart_without_proof_waits_for_the_coordinator() {
-    each(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let machine = Machine::new();
-        let mut runs = killed_with(at, &machine, &toml);
-        // It may be killed while it waits.
-        for _ in 0..2 {
-            let mut daemon = machine.setup(&toml).admin().start();
-            assert_eq!(get(&daemon, "/readyz").code, 503);
-            daemon.assert_logs("waits for a worker ID, and hands out nothing");
-            assert!(draw_until(&daemon, NO_CEILING).is_empty());
-            daemon.kill();
-        }
-        let daemon = machine.setup(&toml).admin().start();
-        assert!(draw_until(&daemon, NO_CEILING).is_empty());
-        at.run();
-        let daemon = daemon.await_numbers();
-        runs.extend(first_ids(&daemon));
-        poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
-        daemon.stop();
-        runs.extend(draw(&machine.start(&toml)));
-        assert_distinct(runs);
-    });
-}
-
-/// The number's ceiling is minutes ahead, and another number is free.
-#[test]
-fn an_assigned_number_that_is_not_free_gives_way_to_another() {
-    each(|at| {
-        let toml = toml(at, None, LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut runs = killed_with(at, &machine, &toml);
-        let daemon = machine.start(&toml);
-        assert!(draw_until(&daemon, NO_CEILING).is_empty());
-        at.run();
-        let after = draw(&daemon.await_numbers());
-        assert_eq!((worker_of(&runs), worker_of(&after)), (0, 1));
-        runs.extend(after);
-        assert_distinct(runs);
-    });
-}
-
 /// The coordinator goes away between the pause after the number was taken and the first ID, while the start waits for a peer.
 #[test]
 fn a_start_that_cannot_check_its_number_again_is_no_crash() {
-    each(|at| {
+    on_one(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let peer = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         peer.set_nonblocking(true).expect("it is a socket");
@@ -184,7 +118,7 @@ fn a_start_that_cannot_check_its_number_again_is_no_crash() {
 /// Another state took the number while the daemon could not know.
 #[test]
 fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
         let (first, second) = (Machine::new(), Machine::new());
@@ -211,7 +145,7 @@ fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
 #[test]
 fn clocks_minutes_apart_repeat_nothing() {
     const FIVE_MINUTES_MS: i64 = 300_000;
-    each(|at| {
+    on_one(|at| {
         let (Some(fast), Some(also_fast), Some(slow)) =
             (Machine::with_clock(), Machine::with_clock(), Machine::with_clock())
         else {
@@ -242,22 +176,10 @@ fn clocks_minutes_apart_repeat_nothing() {
     });
 }
 
-#[test]
-fn a_fleet_without_a_free_number_names_the_holders() {
-    each(|at| {
-        let toml = format!("worker_ids = \"0-1\"\n{}", toml(at, None, LONG));
-        init(&toml);
-        let machines = [Machine::new(), Machine::new()];
-        let _daemons = machines.each_ref().map(|machine| machine.start(&toml));
-        let parts = ["fewer than 1 free worker IDs; held are 0 by ", ", 1 by ", "is free from"];
-        Machine::new().setup(&toml).assert_waits(&parts);
-    });
-}
-
 /// Its socket stays while it takes the number.
 #[test]
 fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
-    each(|at| {
+    on_one(|at| {
         let toml = format!("worker_ids = \"0-1\"\n{}", toml(at, None, LONG));
         init(&toml);
         let machines = [Machine::new(), Machine::new()];
@@ -269,7 +191,10 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
         waiting.assert_logs(&format!("fleet \"default\" at {}, horizon 600s", at.url()));
         assert!(!waiting.log().contains("locks of worker IDs are in"), "{}", waiting.log());
         let ready = get(&waiting, "/readyz");
-        assert!(ready.code == 503 && ready.body.contains("held are 0 by"), "{}", ready.body);
+        assert_eq!(ready.code, 503, "{}", ready.body);
+        for part in ["fewer than 1 free worker IDs; held are 0 by ", ", 1 by ", "is free from"] {
+            assert!(ready.body.contains(part), "{part:?}: {}", ready.body);
+        }
         assert_eq!(get(&waiting, "/healthz").code, 200);
         assert!(!get(&waiting, "/metrics").body.contains("snowbank_worker_id{"));
         assert!(draw_until(&waiting, NO_CEILING).is_empty());
@@ -286,7 +211,7 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
 
 #[test]
 fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let holder = Machine::new();
@@ -307,7 +232,7 @@ fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
 
 #[test]
 fn a_wait_ends_where_waiting_does_not_help() {
-    each(|at| {
+    on_one(|at| {
         let proxy = at.proxy();
         proxy.cut();
         let toml = format!("{}name = \"unprepared\"\n", toml_at(at, &proxy.url(), Some(5), LONG));
@@ -330,7 +255,7 @@ fn a_wait_ends_where_waiting_does_not_help() {
 #[test]
 fn a_clock_step_in_an_outage_stops_the_ids_until_an_answer() {
     let Some(machine) = Machine::with_clock() else { return };
-    each(|at| {
+    on_one(|at| {
         machine.clock().set(0);
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let at_own = |name: &str| machine.path(&format!("{name}-{}", at.name()));

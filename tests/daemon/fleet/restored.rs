@@ -5,6 +5,7 @@ use crate::support::wire::CLOCK_BEHIND;
 
 /// Returns the IDs that a daemon hands out, once its clock has reached the fleet's floor.
 fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
+    daemon.assert_has_numbers();
     let mut wire = daemon.connect();
     poll("the floor is reached", || match wire.next(Ask::of(100).wait_ms(100)) {
         Reply::Runs(_, runs) => Some(runs),
@@ -56,7 +57,7 @@ fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
 /// The steps of docs/fleet.md for machines with worker IDs of their own.
 #[test]
 fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
-    each(|at| {
+    on_one(|at| {
         let given = |id: u64| format!("max_ahead = \"400ms\"\nworker_ids = {id}\n");
         let machines = [Machine::new(), Machine::new()];
         let mut runs = Vec::new();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use super::*;
+use crate::support::copy;
 use crate::support::wire::CLOCK_BEHIND;
 
 /// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full rate.
@@ -112,11 +113,6 @@ fn config(at: &dyn Coordinator, url: &str, name: &str, (origin, horizon): (&str,
 }
 
 const ASSIGNED: &str = "worker_id_from = \"coordinator\"";
-
-fn copy(from: &std::path::Path, to: &std::path::Path) {
-    let copied = Command::new("cp").arg("--archive").args([from, to]).status();
-    assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
-}
 
 /// Saves the disk of a machine whose daemon does not run.
 fn save(machine: &Machine) {

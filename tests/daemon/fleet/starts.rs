@@ -1,10 +1,7 @@
 //! Starts under the number that the state had: without waiting for the coordinator, or without it.
 
-use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 use std::thread;
-use std::time::Duration;
 
 use super::*;
 use crate::support::coordinators::Proxy;
@@ -56,33 +53,8 @@ fn after_a_kill_the_first_id_waits_for_no_silent_coordinator() {
 }
 
 #[test]
-fn after_a_kill_the_first_id_waits_for_no_slow_coordinator() {
-    each(|at| {
-        let proxy = at.proxy();
-        // The number is assigned.
-        let toml = toml_at(at, &proxy.url(), None, LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        let worker = worker_of(&runs);
-        let key = || at.get(&format!("/snowbank/default/space-0/{worker}"));
-        let before = key();
-        proxy.delay(Duration::from_secs(2));
-        let (daemon, first) = start_again(&machine, &toml, daemon);
-        assert_eq!(key(), before, "no write before the first ID");
-        assert_asked_nothing(&daemon);
-        assert_eq!(worker_of(&first), worker);
-        runs.extend(first);
-        poll("a write of its own", || (key() != before).then_some(()));
-        runs.extend(draw(&daemon));
-        assert_distinct(runs);
-    });
-}
-
-#[test]
 fn a_daemon_that_went_on_ends_if_another_has_its_number() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let (first, second) = (Machine::new(), Machine::new());
@@ -104,7 +76,7 @@ fn a_daemon_that_went_on_ends_if_another_has_its_number() {
 
 #[test]
 fn a_daemon_that_went_on_ends_for_good_if_the_marker_is_gone() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();
@@ -119,7 +91,7 @@ fn a_daemon_that_went_on_ends_for_good_if_the_marker_is_gone() {
 
 #[test]
 fn a_start_asks_if_its_fleet_or_number_changed() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();
@@ -136,7 +108,7 @@ fn a_start_asks_if_its_fleet_or_number_changed() {
 
 #[test]
 fn after_a_kill_on_a_full_disk_a_daemon_has_its_number_at_once() {
-    each(|at| {
+    on_one(|at| {
         let Some(disk) = FileSystem::mount() else { return };
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -158,21 +130,10 @@ fn after_a_kill_on_a_full_disk_a_daemon_has_its_number_at_once() {
     });
 }
 
-fn copy_all(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a directory");
-    for entry in fs::read_dir(from).expect("it is there").map(|entry| entry.expect("an entry")) {
-        let to = to.join(entry.file_name());
-        match entry.file_type().expect("a type").is_dir() {
-            true => copy_all(&entry.path(), &to),
-            false => _ = fs::copy(entry.path(), to).expect("a copy"),
-        }
-    }
-}
-
 /// Both directories are copied, as from one container to another, so the copy has the marks of the original.
 #[test]
 fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let (machine, copy) = (Machine::new(), Machine::new());
@@ -182,7 +143,7 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
         runs.extend(more);
         daemon.kill();
         for name in ["state", "locks"] {
-            copy_all(&machine.path(name), &copy.path(name));
+            crate::support::copy(&machine.path(name), &copy.path(name));
         }
         copy.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
         runs.extend(draw(&machine.start(&toml)));
@@ -241,7 +202,7 @@ fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
 
 #[test]
 fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
-    each(|at| {
+    on_one(|at| {
         let Some(machine) = Machine::with_clock() else { return };
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
@@ -263,7 +224,7 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
 /// tries another worker ID.
 #[test]
 fn a_start_that_loses_its_number_before_its_first_id_waits() {
-    each(|at| {
+    on_one(|at| {
         let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
         peer.set_nonblocking(true).expect("it is a socket");
         let address = peer.local_addr().expect("it listens");

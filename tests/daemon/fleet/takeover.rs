@@ -1,18 +1,18 @@
 //! Numbers that change hands: idle daemons, copied states, and a service manager that starts a daemon again.
 
 use std::net::TcpListener;
-use std::path::Path;
 
 use super::*;
+use crate::support::copy;
 
 #[test]
 fn a_daemon_without_requests_keeps_its_number() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
         let machine = Machine::new();
         let daemon = machine.start(&toml);
-        for _ in 0..3 {
+        for _ in 0..2 {
             let before = at.get(KEY);
             poll("a raise without a request", || (at.get(KEY) != before).then_some(()));
         }
@@ -21,15 +21,10 @@ fn a_daemon_without_requests_keeps_its_number() {
     });
 }
 
-fn copy(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg("--archive").args([from, to]).status();
-    assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
-}
-
 /// The copy has all that the state directory has, and none of the machine's locks and marks.
 #[test]
 fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
-    each(|at| {
+    on_one(|at| {
         let (given, assigned) = (toml(at, Some(5), LONG), toml(at, None, LONG));
         init(&given);
         let machine = Machine::new();
@@ -59,7 +54,7 @@ fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
 /// are lost.
 #[test]
 fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();
@@ -80,7 +75,7 @@ fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
 /// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed out.
 #[test]
 fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let (machine, other) = (Machine::new(), Machine::new());
@@ -102,7 +97,7 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
 /// A service manager keeps the socket, and starts the daemon again after its end.
 #[test]
 fn clients_at_a_kept_socket_notice_no_replaced_number() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, None, LONG);
         init(&toml);
         let machine = Machine::new();

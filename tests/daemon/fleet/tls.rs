@@ -57,7 +57,7 @@ fn with(bare: &str, settings: &[(&str, &std::path::Path)]) -> String {
 
 #[test]
 fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
-    each(|at| {
+    on_one(|at| {
         let directory = crate::support::directory();
         let authority = Authority::new(directory.path(), "ca");
         let stranger = Authority::new(directory.path(), "stranger");
@@ -92,7 +92,7 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
 /// The coordinator trusts another authority than the one of the daemon's certificate.
 #[test]
 fn a_client_certificate_of_another_authority_is_refused() {
-    each(|at| {
+    on_one(|at| {
         let directory = crate::support::directory();
         let authority = Authority::new(directory.path(), "ca");
         let stranger = Authority::new(directory.path(), "stranger");
@@ -157,7 +157,7 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
 /// Each answer of the network takes longer than the time that an endpoint has while others are left.
 #[test]
 fn a_coordinator_that_is_far_away_is_reached_over_tls() {
-    each(|at| {
+    on_one(|at| {
         let directory = crate::support::directory();
         let authority = Authority::new(directory.path(), "ca");
         let (server, own) = (authority.issue_local("server"), authority.issue_local("own"));

@@ -49,32 +49,6 @@ fn a_certificates_name_is_an_identity_until_a_reload() {
 }
 
 #[test]
-fn connections_close_when_a_reload_drops_their_authority() {
-    let files = crate::support::directory();
-    let (daemon, _, authority) = with_certificates(files.path(), "");
-    let other = Authority::new(files.path(), "other");
-    let bundle = |authorities: &[&Authority]| {
-        let text = authorities.iter().map(|one| std::fs::read_to_string(&one.file).expect("a file"));
-        std::fs::write(files.path().join("clients.crt"), text.collect::<String>()).expect("written");
-    };
-    let connect = |issuer: &Authority, name: &str| {
-        let pair = issuer.issue(name, &[]);
-        secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
-    };
-    let mut first = connect(&authority, "first");
-    assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
-    bundle(&[&authority, &other]);
-    assert!(daemon.reload().contains("other certificates"));
-    let mut second = connect(&other, "second");
-    assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
-    assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
-    bundle(&[&other]);
-    assert!(daemon.reload().contains("other certificates"));
-    assert_revoked(&mut first);
-    assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
-}
-
-#[test]
 fn a_token_and_a_certificate_must_not_name_two_identities() {
     let files = crate::support::directory();
     let identities =

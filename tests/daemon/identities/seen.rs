@@ -10,38 +10,25 @@ fn found(daemon: &Daemon) -> Option<String> {
     finding["message"].as_str().map(str::to_owned)
 }
 
-/// Keeps a client busy until that is found, then closes it. Returns the finding's message.
-fn is_found_and_ends(daemon: &Daemon, mut client: Wire, ask: impl Fn() -> Ask) -> String {
-    assert_eq!(found(daemon), None);
-    let message = poll("a finding", || {
-        for _ in 0..20 {
-            client.call(&ask().bytes());
-        }
-        found(daemon)
-    });
-    assert_eq!(get(daemon, "/readyz").code, 200);
-    daemon.assert_logs("finding client_limits: ");
-    drop(client);
-    poll("it ends", || found(daemon).is_none().then_some(()));
-    daemon.assert_logs("finding client_limits has ended");
-    assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
-    message
-}
-
 #[test]
 fn clients_that_are_slowed_are_found_until_they_leave() {
     let daemon = with_tokens(&(identity("billing", "rate = 10") + &identity("orders", "")));
-    let message = is_found_and_ends(&daemon, shown(&daemon, BILLING), || Ask::of(10).wait_ms(0));
+    let mut client = shown(&daemon, BILLING);
+    assert_eq!(found(&daemon), None);
+    let message = poll("a finding", || {
+        for _ in 0..20 {
+            client.call(&Ask::of(10).wait_ms(0).bytes());
+        }
+        found(&daemon)
+    });
     assert!(message.contains("% of the requests of identity billing were slowed or denied"), "{message}");
+    assert_eq!(get(&daemon, "/readyz").code, 200);
     let orders = get(&daemon, "/status").json()["identities"][1].clone();
     assert_eq!((&orders["name"], &orders["last_minute"]["limited"]), (&"orders".into(), &0.into()));
-}
-
-#[test]
-fn clients_that_are_denied_a_source_are_found_until_they_leave() {
-    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "sources = [\"fast\"]")));
-    let message = is_found_and_ends(&daemon, shown(&daemon, ORDERS), || Ask::of(1).source(SLOW));
-    assert!(message.contains("identity orders were slowed or denied"), "{message}");
+    drop(client);
+    poll("it ends", || found(&daemon).is_none().then_some(()));
+    daemon.assert_logs("finding client_limits has ended");
+    assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
 }
 
 #[test]

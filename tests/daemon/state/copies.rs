@@ -27,8 +27,8 @@ impl Machine {
 
     fn assert_older_is_refused(&self) {
         let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];
-        self.setup().end().assert_refusal(&refusal);
-        self.setup().end().assert_refusal(&[&self.state().display().to_string(), "\"default\""]);
+        self.setup("").end().assert_refusal(&refusal);
+        self.setup("").end().assert_refusal(&[&self.state().display().to_string(), "\"default\""]);
     }
 }
 
@@ -43,7 +43,7 @@ fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
 #[test]
 fn a_backup_is_refused_after_later_ids_were_handed_out() {
     let machine = Machine::new();
-    let daemon = machine.setup().config("max_ahead = \"202ms\"").start();
+    let daemon = machine.setup("max_ahead = \"202ms\"").start();
     let running = machine.back_up();
     draw_past_a_raise(&machine, &daemon);
     daemon.stop();
@@ -61,23 +61,23 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
 
     // The newest copy is accepted. After another life it is an older copy.
     machine.restore(&clean);
-    let mut daemon = machine.start();
+    let mut daemon = machine.start("");
     let last = draw_past_a_raise(&machine, &daemon);
     daemon.kill();
     let killed = machine.back_up();
     machine.restore(&clean);
     machine.assert_older_is_refused();
     machine.restore(&killed);
-    assert!(one(&mut machine.start().connect()) > last);
+    assert!(one(&mut machine.start("").connect()) > last);
 }
 
 #[test]
 fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
-    let adopted = |machine: &Machine| machine.setup().args(["--adopt-state"]);
+    let adopted = |machine: &Machine| machine.setup("").args(["--adopt-state"]);
     // On a busy machine a start may come after the clock got there. Then it is tried again.
     let (machine, copy, last, bound) = poll("a start before the clock gets there", || {
         let machine = Machine::new();
-        let mut daemon = machine.start();
+        let mut daemon = machine.start("");
         let copy = machine.back_up();
         let last = draw_past_a_raise(&machine, &daemon);
         daemon.kill();
@@ -94,7 +94,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.assert_logs("adopted an older copy of the state");
     daemon.stop();
-    machine.start().stop();
+    machine.start("").stop();
     machine.restore(&copy);
     machine.assert_older_is_refused();
 }
@@ -103,14 +103,14 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
 #[test]
 fn two_copies_used_in_turn_repeat_nothing() {
     let machine = Machine::new();
-    machine.start().stop();
+    machine.start("").stop();
     let mut copies = [machine.back_up(), machine.back_up()];
     let (mut ids, mut granted_until) = (BTreeSet::new(), 0);
     for round in 0..8 {
         let copy = &mut copies[round % 2];
         machine.restore(copy);
         poll("the clock is past all that was granted", || (unix_ms() > granted_until).then_some(()));
-        let mut daemon = machine.setup().config("max_ahead = \"102ms\"").args(["--adopt-state"]).start();
+        let mut daemon = machine.setup("max_ahead = \"102ms\"").args(["--adopt-state"]).start();
         let mut wire = daemon.connect();
         for _ in 0..5 {
             let reply = wire.next(Ask::of(100).wait_ms(9_000));
@@ -129,19 +129,19 @@ fn two_copies_used_in_turn_repeat_nothing() {
 #[test]
 fn a_new_directory_starts_above_the_grants_of_the_old_one() {
     let machine = Machine::new();
-    let mut daemon = machine.start();
+    let mut daemon = machine.start("");
     let last = one(&mut daemon.connect());
     daemon.kill();
     let bound = machine.marked();
     fs::remove_dir_all(machine.state()).expect("removed");
-    let daemon = machine.start();
+    let daemon = machine.start("");
     let id = one(&mut daemon.connect());
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.stop();
     // Two directories that run in turn are no copies of each other.
-    let other = || machine.setup().env("SNOWBANK_STATE_DIR", machine.path("other"));
+    let other = || machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other"));
     let mut last = id;
-    for setup in [other(), machine.setup(), other(), machine.setup()] {
+    for setup in [other(), machine.setup(""), other(), machine.setup("")] {
         let daemon = setup.start();
         let id = one(&mut daemon.connect());
         assert!(id > last);
@@ -157,16 +157,16 @@ fn an_older_copy_does_not_undo_an_export() {
     let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
     assert!(exported.status.success(), "{exported:?}");
     machine.restore(&copy);
-    machine.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
-    machine.setup().args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
+    machine.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
+    machine.setup("").args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
     fs::remove_dir_all(machine.state()).expect("removed");
-    machine.setup().end().assert_refusal(&["state export` moved worker ID"]);
+    machine.setup("").end().assert_refusal(&["state export` moved worker ID"]);
     let import = |code| {
         let done = machine.command(&["import", machine.path("export").to_str().unwrap()]);
         assert_eq!(done.status.code(), Some(code), "{done:?}");
     };
     import(0);
-    let daemon = machine.start();
+    let daemon = machine.start("");
     one(&mut daemon.connect());
     daemon.stop();
     // The worker ID is used up, wherever it is imported.
@@ -178,15 +178,15 @@ fn an_older_copy_does_not_undo_an_export() {
 fn a_daemon_without_a_state_starts_above_the_grants_of_others() {
     let machine = Machine::new();
     let config = "max_ahead = \"402ms\"";
-    let mut daemon = machine.setup().config(config).start();
+    let mut daemon = machine.setup(config).start();
     let last = one(&mut daemon.connect());
     daemon.kill();
     let bound = machine.marked();
-    let mut daemon = machine.setup().config(config).args(["--state-dir", "none"]).start();
+    let mut daemon = machine.setup(config).args(["--state-dir", "none"]).start();
     let id = one(&mut daemon.connect());
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.kill();
-    machine.start().stop();
+    machine.start("").stop();
 }
 
 #[test]
@@ -200,15 +200,15 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     assert!(marked.starts_with(b"granted  below ID "), "{}", String::from_utf8_lossy(marked));
     for noise in [&b"granted"[..], &[0; 64], &[b'9'; 4_096]] {
         fs::write(&lock, [said, noise].concat()).expect("written");
-        machine.setup().end().assert_refusal(&[lock.to_str().unwrap(), "remove it"]);
+        machine.setup("").end().assert_refusal(&[lock.to_str().unwrap(), "remove it"]);
     }
     fs::write(&lock, "process 1, worker ID 0, of a program that marks nothing\n").expect("written");
-    let daemon = machine.start();
+    let daemon = machine.start("");
     assert!(one(&mut daemon.connect()) > last);
     daemon.stop();
     fs::remove_file(&lock).expect("removed");
     assert!(Command::new("mkfifo").arg(&lock).status().expect("mkfifo runs").success());
-    machine.setup().end().assert_refusal_for_now(&[lock.to_str().unwrap(), "not a regular file"]);
+    machine.setup("").end().assert_refusal_for_now(&[lock.to_str().unwrap(), "not a regular file"]);
 }
 
 /// Killed during a stop, or stopped on a failing disk: the remaining state is the newest, wherever it was
@@ -220,7 +220,7 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
         let disk = machine.disk();
         let mut last = 0;
         for _ in 0..3 {
-            let mut daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+            let mut daemon = disk.under(machine.setup("max_ahead = \"302ms\"")).start();
             let id = one(&mut daemon.connect());
             assert!(id > last, "{orders}");
             last = id;
@@ -242,7 +242,7 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
 fn each_source_is_marked() {
     let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
     let machine = Machine::new();
-    let mut daemon = machine.setup().config(&(source("first", 1) + &source("second", 2))).start();
+    let mut daemon = machine.setup(&(source("first", 1) + &source("second", 2))).start();
     let marks = || {
         let locks = fs::read_dir(machine.path("locks")).expect("read");
         let locks = locks.map(|entry| fs::read_to_string(entry.expect("read").path()).expect("text"));
@@ -259,9 +259,5 @@ fn each_source_is_marked() {
     poll("a raise", || (daemon.connect().next(Ask::of(1).source(1)).ids()[0] > highest).then_some(()));
     daemon.kill();
     machine.restore(&copy);
-    machine
-        .setup()
-        .config(&source("second", 2))
-        .end()
-        .assert_refusal(&["is older than the one", "\"second\""]);
+    machine.setup(&source("second", 2)).end().assert_refusal(&["is older than the one", "\"second\""]);
 }

@@ -19,13 +19,13 @@ fn damaged_files_are_refused_and_left_alone() {
     ];
     for (what, bytes) in damaged {
         fs::write(machine.file(), &bytes).expect("written");
-        let ended = machine.setup().end();
+        let ended = machine.setup("").end();
         ended.assert_refusal(&[machine.file().to_str().unwrap(), "corrupt"]);
         assert_eq!(fs::read(machine.file()).expect("read"), bytes, "a file {what} was touched");
         assert_eq!(machine.command(&["show"]).status.code(), Some(1), "{what}");
     }
     fs::write(machine.file(), &whole).expect("written");
-    machine.start().stop();
+    machine.start("").stop();
 }
 
 /// One page of a copy is damaged, or all of it. The other copy has all grants.
@@ -33,7 +33,7 @@ fn damaged_files_are_refused_and_left_alone() {
 fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
     const PAGE_BYTES: usize = 4096;
     let machine = Machine::new();
-    let mut daemon = machine.start();
+    let mut daemon = machine.start("");
     let first = machine.shown().bound;
     let mut wire = daemon.connect();
     let last = poll("two raises", || {
@@ -55,7 +55,7 @@ fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
     }
     fs::write(machine.file(), &whole[..whole.len() / 2]).expect("written");
     let bound = machine.shown().bound;
-    let daemon = machine.start();
+    let daemon = machine.start("");
     assert!(one(&mut daemon.connect()) >= bound);
     daemon.stop();
     assert_eq!(fs::read(machine.file()).expect("read").len(), whole.len(), "both copies are there again");
@@ -67,7 +67,7 @@ fn a_newer_file_is_refused_with_both_versions() {
     let slot_bytes = fs::read(machine.file()).expect("read").len() / 2;
     let newer = records::copy(7, 1_000, "of a later program", slot_bytes).repeat(2);
     fs::write(machine.file(), &newer).expect("written");
-    machine.setup().end().assert_refusal(&["format 7", "reads up to 1", machine.file().to_str().unwrap()]);
+    machine.setup("").end().assert_refusal(&["format 7", "reads up to 1", machine.file().to_str().unwrap()]);
     assert_eq!(fs::read(machine.file()).expect("read"), newer);
 }
 
@@ -76,18 +76,18 @@ fn another_machines_state_needs_adopt_state() {
     let (machine, last) = used();
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
     if Path::new("/etc/machine-id").exists() {
-        machine.setup().end().assert_refusal(&[
+        machine.setup("").end().assert_refusal(&[
             "another machine's",
             "--adopt-state",
             machine.state().to_str().unwrap(),
         ]);
         assert_eq!(machine.command(&["export"]).status.code(), Some(1));
     }
-    let daemon = machine.setup().args(["--adopt-state"]).start();
+    let daemon = machine.setup("").args(["--adopt-state"]).start();
     assert!(one(&mut daemon.connect()) > last);
     daemon.assert_logs("adopted the state of another machine");
     daemon.stop();
-    machine.start().stop();
+    machine.start("").stop();
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn export_and_import_move_a_worker() {
     assert!(done.status.success(), "{done:?}");
     assert!(old.shown().released);
     assert_eq!(mode(&export), 0o600);
-    old.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
+    old.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
     let taken = old.command(&["export", "--output", file]);
     assert_eq!(taken.status.code(), Some(1), "a file that is there is not written over");
     let again = old.command(&["export"]);
@@ -109,7 +109,7 @@ fn export_and_import_move_a_worker() {
     let done = new.command(&["import", file]);
     assert!(done.status.success(), "{done:?}");
     assert!(String::from_utf8_lossy(&done.stdout).contains("worker ID 0: goes on from ID "), "{done:?}");
-    let daemon = new.start();
+    let daemon = new.start("");
     let id = one(&mut daemon.connect());
     assert!(id > last);
     let refused = new.command(&["import", file]);
@@ -121,7 +121,7 @@ fn export_and_import_move_a_worker() {
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
 
     // Into another directory of the machine while a daemon has the worker ID.
-    let daemon = new.start();
+    let daemon = new.start("");
     let elsewhere = new.path("elsewhere");
     let refused = new.command(&["import", "--state-dir", elsewhere.to_str().unwrap(), file]);
     assert_eq!(refused.status.code(), Some(1));
@@ -133,7 +133,7 @@ fn export_and_import_move_a_worker() {
     fs::write(new.path("back.json"), &back.stdout).expect("written");
     let done = old.command(&["import", new.path("back.json").to_str().unwrap()]);
     assert!(done.status.success(), "{done:?}");
-    let daemon = old.start();
+    let daemon = old.start("");
     assert!(one(&mut daemon.connect()) > id);
 }
 
@@ -175,12 +175,12 @@ fn a_stop_without_an_id_counts_as_clean() {
         end.unwrap_or_else(|| panic!("no end in:\n{text}")).to_owned()
     };
     for life in ["a first start", "a crash"] {
-        machine.setup().start().stop();
+        machine.setup("").start().stop();
         assert!(machine.shown().clean && end().contains("clean: it handed out nothing"), "{life}: {}", end());
-        machine.setup().start().kill();
+        machine.setup("").start().kill();
         assert!(!machine.shown().clean && end().contains("not clean, as after a crash"), "{life}: {}", end());
     }
-    let running = machine.setup().start();
+    let running = machine.setup("").start();
     assert!(end().contains("running, or it crashed"), "{}", end());
     running.stop();
 }

@@ -18,8 +18,8 @@ fn ids_are_refused_below_a_far_ceiling_and_it_is_kept() {
     let (machine, _) = used();
     ahead(&machine, 25_000);
     let bound = machine.shown().bound;
-    let daemon = machine.start();
-    let (code, retry_after_ms, _) = daemon.connect().next(Ask::of(1)).error();
+    let daemon = machine.start("");
+    let (code, retry_after_ms, _) = daemon.connect().next(Ask::of(1).default_wait()).error();
     assert_eq!(code, CLOCK_BEHIND);
     assert!((1_000..=16_000).contains(&retry_after_ms), "{retry_after_ms}");
     daemon.stop();
@@ -29,12 +29,12 @@ fn ids_are_refused_below_a_far_ceiling_and_it_is_kept() {
 #[test]
 fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
     let (machine, last) = used();
-    let daemon = machine.start();
+    let daemon = machine.start("");
     let busy = machine.command(&["lower", "default", "2099-01-01T00:00:00Z"]);
     assert!(!busy.status.success(), "a daemon uses the state: {busy:?}");
     daemon.stop();
     ahead(&machine, 365 * 86_400_000);
-    let daemon = machine.start();
+    let daemon = machine.start("");
     assert_eq!(daemon.connect().next(Ask::of(1)).error().0, CLOCK_BEHIND);
     daemon.assert_logs("snowbank state lower");
     // Its mark is as far ahead as its ceiling.
@@ -49,7 +49,7 @@ fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
     let lowered = machine.command(&["lower", "default", now]);
     assert!(lowered.status.success(), "{lowered:?}");
-    let id = one(&mut machine.start().connect());
+    let id = one(&mut machine.start("").connect());
     assert!(id > last && twitter_unix_ms(id) <= unix_ms() + 1_000, "{id}");
 }
 
@@ -58,7 +58,7 @@ fn a_start_below_a_near_ceiling_catches_up() {
     let (machine, _) = used();
     ahead(&machine, 5_000);
     let bound = machine.shown().bound;
-    let daemon = machine.start();
+    let daemon = machine.start("");
     assert!(one(&mut daemon.connect()) >= bound);
 }
 
@@ -68,7 +68,7 @@ fn changed_worker_ids_names_and_field_names_start_above() {
     let mut restart = |machine: &Machine, arguments: &[&str], toml: &str, what: &str| {
         ahead(machine, 2_000);
         let bound = machine.shown().bound;
-        let daemon = machine.setup().config(toml).args(arguments).start();
+        let daemon = machine.setup(toml).args(arguments).start();
         let id = one(&mut daemon.connect());
         assert!(id > last && id >= bound, "{what}: {id} is not above {bound} and {last}");
         last = id;
@@ -82,7 +82,7 @@ fn changed_worker_ids_names_and_field_names_start_above() {
     restart(&machine, &["--layout", fields], renamed, "other field names");
     // Another worker ID and the same name: both records are kept, and both bind.
     let other = "[[sources]]\nname = \"orders\"\nworker_ids = 9";
-    machine.setup().config(other).start().stop();
+    machine.setup(other).start().stop();
     let output = machine.command(&["show"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(text.matches("source \"orders\"").count(), 2, "{text}");
@@ -94,7 +94,7 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     // A later epoch: today's IDs are far below those of the old layout.
     let later = "time:41,datacenter:5,worker:5,sequence:12;epoch=2020-01-01";
     for toml in ["", "[[sources]]\nname = \"renamed\"\nworker_ids = 3"] {
-        let ended = machine.setup().config(toml).args(["--layout", later]).end();
+        let ended = machine.setup(toml).args(["--layout", later]).end();
         ended.assert_refusal(&[
             "above those of layout twitter, ",
             "epoch=1577836800000",
@@ -105,28 +105,28 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     }
     let short = "time:41,sequence:3";
     machine
-        .setup()
+        .setup("")
         .args(["--layout", short])
         .end()
         .assert_refusal(&["all its IDs lie below that; keep layout twitter"]);
     // An earlier epoch: its IDs of today are larger.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
-    let daemon = machine.setup().args(["--layout", earlier]).start();
+    let daemon = machine.setup("").args(["--layout", earlier]).start();
     assert!(one(&mut daemon.connect()) > last);
     daemon.stop();
-    machine.setup().end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
+    machine.setup("").end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
     // With another name and an unused worker ID: this may be the old source, renamed and changed.
     let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
-    machine.setup().config(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
+    machine.setup(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
     // Beside the old source it can only be another one.
     let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
-    machine.setup().config(&both).start().stop();
+    machine.setup(&both).start().stop();
 }
 
 #[test]
 fn without_a_state_directory_it_logs_what_is_not_covered() {
     let machine = Machine::new();
-    let daemon = machine.setup().args(["--state-dir", "none"]).start();
+    let daemon = machine.setup("").args(["--state-dir", "none"]).start();
     one(&mut daemon.connect());
     daemon.assert_logs("not covered");
     assert!(!machine.state().exists());
@@ -138,7 +138,7 @@ fn the_default_directory_comes_from_the_environment() {
     let home = machine.path("home");
     let at = |variable: &str, value: &Path| {
         let setup =
-            machine.setup().env("SNOWBANK_STATE_DIR", "").env("HOME", &home).env("XDG_STATE_HOME", "");
+            machine.setup("").env("SNOWBANK_STATE_DIR", "").env("HOME", &home).env("XDG_STATE_HOME", "");
         setup.env("STATE_DIRECTORY", "").env(variable, value)
     };
     at("HOME", &home).start().stop();
@@ -158,7 +158,7 @@ fn a_start_that_fails_later_gives_back_its_grant() {
     let address = taken.local_addr().expect("bound").to_string();
     for _ in 0..3 {
         machine
-            .setup()
+            .setup("")
             .env("SNOWBANK_LISTEN", &address)
             .args(["--listen", &address])
             .end()
@@ -187,7 +187,7 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     let mut last = 0;
     for worker in [1, 2, 3] {
         let toml = format!("worker_ids = {worker}\nmax_ahead = \"202ms\"");
-        let daemon = machine.setup().config(&toml).start();
+        let daemon = machine.setup(&toml).start();
         last = one(&mut daemon.connect());
         let (code, text) = forget();
         assert!(code == Some(1) && text.contains("in use"), "{text}");
@@ -209,6 +209,6 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     assert!(code == Some(1) && text.contains("worker ID 2") && text.contains("run this again"), "{text}");
     assert!(text.contains("forgot source \"default\", worker ID 1"), "{text}");
     workers(&["2", "3"]);
-    let daemon = machine.setup().config("worker_ids = 3").start();
+    let daemon = machine.setup("worker_ids = 3").start();
     assert!(one(&mut daemon.connect()) > last);
 }

@@ -171,23 +171,6 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     Setup::configured(&alone).end().assert_refusal(&["tls.key is missing"]);
 }
 
-#[test]
-fn expiring_or_future_certificates_and_readable_keys_warn() {
-    use std::os::unix::fs::PermissionsExt;
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let later = authority.issue_from("later", &["127.0.0.1"], 2_200);
-    std::fs::set_permissions(&later.key, std::fs::Permissions::from_mode(0o644)).expect("one's own file");
-    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(&later, ""));
-    let daemon = setup.start();
-    for part in [
-        "valid from 2200-01-01T00:00:00Z on, and clients refuse it until then",
-        "can be read by every user of this machine (mode 0644): chmod o-rwx",
-    ] {
-        daemon.assert_logs(part);
-    }
-}
-
 /// A renewed certificate, other authorities and a mistake, each accepted or refused. Open connections stay, unless
 /// their authority is gone.
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::{rounds, set_half};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
 use crate::support::wire::Run;
@@ -14,11 +15,6 @@ use snowbank_client::{Client, ClientOptions};
 
 /// The tasks of the client. Each sends one request after another.
 const TASKS: usize = 4;
-
-/// Returns the number of kills: `SNOWBANK_TICKET_ROUNDS`, or a handful.
-fn rounds() -> u64 {
-    std::env::var("SNOWBANK_TICKET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
-}
 
 /// One daemon of the pair, which is started again on its port with its state.
 struct Half {
@@ -30,13 +26,7 @@ struct Half {
 
 impl Half {
     fn new(machine: &Arc<Machine>, offset: u64) -> Half {
-        let state = machine.path(&format!("state-{offset}"));
-        let half = offset.to_string();
-        let set = ["ticket", "set", "orders", "0", "--increment", "2", "--offset", &half, "--state-dir"];
-        let done = machine.run(&[&set[..], &[state.to_str().expect("text")]].concat());
-        assert_eq!(done.0, Some(0), "{done:?}");
-        let toml =
-            format!("[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = {offset}\n");
+        let (state, toml) = set_half(machine, "orders", "0", offset);
         Half { machine: Arc::clone(machine), toml, port: Port::take(), state }
     }
 

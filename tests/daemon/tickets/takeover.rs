@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use super::set_half;
 use crate::support::machine::Machine;
 use crate::support::postgres::{Postgres, lines};
 use crate::support::{Ask, poll};
@@ -49,15 +50,8 @@ fn a_ticket_table_is_replaced_while_clients_continue() {
         more("tickets of the table");
         let highest = number(&lines(postgres.psql().args(["-c", "SELECT max(id) FROM tickets64"]))[0]);
         let value = (highest + TO_SPARE).to_string();
-        let daemons = ["1", "2"].map(|offset| {
-            let state = machine.path(offset);
-            let options =
-                ["--increment", "2", "--offset", offset, "--state-dir", state.to_str().expect("text")];
-            let set = machine.run(&[&["ticket", "set", "tickets64", &value][..], &options].concat());
-            assert_eq!(set.0, Some(0), "{set:?}");
-            let toml = format!(
-                "[[sources]]\nname = \"tickets64\"\nkind = \"ticket\"\nincrement = 2\noffset = {offset}\n"
-            );
+        let daemons = [1, 2].map(|offset| {
+            let (state, toml) = set_half(&machine, "tickets64", &value, offset);
             machine.setup(&toml).option("--state-dir", &state).start()
         });
         let mut new = Vec::new();
