@@ -191,7 +191,7 @@ struct PreparedJson<'a> {
 
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
-    let horizon = fleet.settings.fleet.horizon;
+    let (horizon, max_ahead) = (fleet.settings.fleet.horizon, fleet.settings.max_ahead());
     let (mut operator, sources) = fleet.operator();
     let layouts = layouts(sources);
     if layouts.is_empty() {
@@ -207,7 +207,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
         }
         None => arguments.new.then_some(Begins::New),
     };
-    let preparing = Preparing { begins, is_growing: arguments.add, horizon, now };
+    let preparing = Preparing { begins, is_growing: arguments.add, horizon, max_ahead, now };
     let prepared = operator.init(&layouts, preparing, draw_identity)?;
     let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
     let floor = prepared.floor.map(|floor| floor.rfc3339(3));
@@ -370,8 +370,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
         )));
     }
     let write = draw_identity();
-    let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
-    let freeing = Freeing { write: &write, now, max_ahead, is_forced: *force, is_lowering: *lower };
+    let freeing = Freeing { write: &write, now, is_forced: *force, is_lowering: *lower };
     let held = operator.release(layout, *number, freeing)?;
     if common.json {
         let freed = Freed { space, number: *number, holder: &held.holder };

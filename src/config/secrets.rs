@@ -14,6 +14,7 @@ use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
+use crate::clock;
 use crate::fleet::peers::{PeerAccess, is_private};
 use crate::fleet::{Access, Endpoint, User};
 use crate::tls::{ServerCertificate, ServerFiles};
@@ -242,7 +243,8 @@ impl FleetFiles {
         let name = fleet.user.clone();
         let user = self.password.clone().map(|password_file| User { name, password_file });
         let (endpoints, certificate) = (fleet.members(kind), self.certificate.clone());
-        Ok(Some(Access { kind, endpoints, user, tls, certificate }))
+        let boot_clock = clock::os::boot;
+        Ok(Some(Access { kind, endpoints, user, tls, certificate, boot_clock }))
     }
 
     /// Returns the files for TLS. Reads them once if they are needed, so that a mistake shows at once.

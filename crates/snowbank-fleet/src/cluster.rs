@@ -1,9 +1,10 @@
 //! The cluster that a daemon belongs to. Its endpoints may be of two clusters by mistake, and one that was away at the start
 //! was not compared. So each new connection must show that it leads to the same cluster.
 //!
-//! No write reaches another cluster:
+//! No write reaches another cluster, as long as one endpoint may lead to the daemon's own. If none does, its floor is raised
+//! before the daemon ends (`Member::leave_cluster`).
 //! - A cluster is known by an identity that was drawn when the fleet was prepared there, or the counter was made. Only a copy
-//!   of the cluster has it too, and a coordinator that was restored from a copy is not covered (docs/fleet.md).
+//!   of the cluster has it too.
 //! - The daemon reads the identity before its first write, and keeps the connection that it read it on.
 //! - A later connection is asked for the identity before anything else. A server of etcd or ZooKeeper is a member of one
 //!   cluster for as long as it runs.

@@ -16,6 +16,7 @@ use super::endpoint::Endpoint;
 use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
 use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
+use snowbank_core::clock::BootMicros;
 use tokio::runtime::Runtime;
 
 /// etcd, as a configuration names it.
@@ -213,7 +214,6 @@ impl Etcd {
     fn post_once(&mut self, path: &str, body: &Value, within: Duration) -> Result<Value, Fault> {
         let Etcd { access, runtime, current, connection, opened, token, patience, .. } = self;
         let endpoint = &access.endpoints[*current];
-        let was_open = connection.is_some();
         let exchange = async {
             if connection.is_none() {
                 *connection = Some(Connection::open(endpoint, &access.tls).await?);
@@ -231,9 +231,6 @@ impl Etcd {
             return Err(Fault::Endpoint(format!("no answer within {within:?}")));
         };
         let (status, text) = answered.map_err(Fault::Endpoint)?;
-        if was_open {
-            patience.note_answer(took);
-        }
         if !status.is_success() {
             return Err(fault_of(status, &text));
         }
@@ -345,10 +342,6 @@ impl Coordinator for Etcd {
         self.patience.hurry();
     }
 
-    fn answer_time(&self) -> Duration {
-        self.patience.answer_time()
-    }
-
     fn connections(&self) -> u64 {
         self.opened
     }
@@ -357,6 +350,14 @@ impl Coordinator for Etcd {
         if self.cluster.is_none() {
             (self.cluster, self.shown_on) = (Some(cluster), self.opened);
         }
+    }
+
+    fn now(&self) -> BootMicros {
+        (self.access.boot_clock)()
+    }
+
+    fn leave_cluster(&mut self) {
+        (self.cluster, self.cluster_id) = (None, None);
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::notice::{POLL_PERIOD_MAX, POLL_PERIOD_MIN};
+use super::rules::reach;
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It reads no later one: a later one may mean something else.
-pub(super) const FORMAT: u64 = 1;
+/// The format of values that this release writes. It reads no other one: another one may mean something else.
+pub(super) const FORMAT: u64 = 2;
 
 /// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
@@ -37,6 +38,8 @@ pub struct NumberKey {
     pub from: u64,
     /// The holder's horizon, which is how far its bounds are ahead of its clock.
     pub horizon_ms: u64,
+    /// The distance that the holder's IDs may be ahead of its clock.
+    pub max_ahead_ms: u64,
     /// True if the holder released the number: all IDs that it handed out are below the bound.
     pub released: bool,
     /// The holder's name for people: its machine and process.
@@ -59,6 +62,7 @@ impl NumberKey {
             id_bound: 0,
             from: 0,
             horizon_ms: 0,
+            max_ahead_ms: 0,
             released: false,
             holder,
             source,
@@ -66,9 +70,9 @@ impl NumberKey {
         }
     }
 
-    /// Returns the holder's horizon.
-    pub fn horizon(&self) -> Duration {
-        Duration::from_millis(self.horizon_ms)
+    /// Returns the holder's [`reach`].
+    pub fn reach(&self) -> Duration {
+        reach(Duration::from_millis(self.horizon_ms), Duration::from_millis(self.max_ahead_ms))
     }
 
     /// Reads a value.
@@ -99,8 +103,8 @@ pub struct Marker {
     pub spaces: Vec<String>,
     /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
     floor_unix_ms: i64,
-    /// The longest horizon that a daemon of the fleet had.
-    horizon_ms: u64,
+    /// The longest [`reach`] that a daemon of the fleet had.
+    reach_ms: u64,
     /// The time between two polls of each daemon. Never changed: see `notice`.
     poll_ms: u64,
 }
@@ -122,12 +126,12 @@ impl Marker {
     /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
         let (format, identity, write) = (FORMAT, identity.to_owned(), String::new());
-        Marker { format, identity, write, spaces, floor_unix_ms: 0, horizon_ms: 0, poll_ms: 0 }
+        Marker { format, identity, write, spaces, floor_unix_ms: 0, reach_ms: 0, poll_ms: 0 }
     }
 
     /// Returns the marker of a new fleet whose daemons poll after this time.
     pub fn polled_each(self, period: Duration) -> Self {
-        Marker { poll_ms: u64::try_from(period.as_millis()).unwrap_or(u64::MAX), ..self }
+        Marker { poll_ms: millis(period), ..self }
     }
 
     /// Reads a marker.
@@ -180,16 +184,16 @@ impl Marker {
         Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
     }
 
-    /// Returns the longest horizon that a daemon of the fleet had.
-    pub fn horizon(&self) -> Duration {
-        Duration::from_millis(self.horizon_ms)
+    /// Returns the longest [`reach`] that a daemon of the fleet had.
+    pub fn reach(&self) -> Duration {
+        Duration::from_millis(self.reach_ms)
     }
 
-    /// Records the horizon of a daemon. Returns true if it is longer than those before.
-    pub fn lengthen_horizon(&mut self, horizon: Duration) -> bool {
-        let horizon_ms = u64::try_from(horizon.as_millis()).unwrap_or(u64::MAX);
-        let is_longer = horizon_ms > self.horizon_ms;
-        self.horizon_ms = self.horizon_ms.max(horizon_ms);
+    /// Records the [`reach`] of a daemon. Returns true if it is longer than those before.
+    pub fn lengthen_reach(&mut self, reach: Duration) -> bool {
+        let reach_ms = millis(reach);
+        let is_longer = reach_ms > self.reach_ms;
+        self.reach_ms = self.reach_ms.max(reach_ms);
         is_longer
     }
 
@@ -289,6 +293,17 @@ pub enum KeyError {
     /// A later release wrote it.
     #[error("found format {0}, which a later release wrote, allowed: {FORMAT}; update this daemon first")]
     Newer(u64),
+    /// A build of before this format wrote it.
+    #[error(
+        "found format {0}, which an earlier build wrote, allowed: {FORMAT}; stop all daemons of the fleet, choose another \
+         fleet.name, and prepare that one as after lost data (docs/fleet.md)"
+    )]
+    Earlier(u64),
+}
+
+/// Returns a time in whole milliseconds.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
@@ -302,6 +317,7 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
+        Some(earlier) if earlier > 0 => Err(KeyError::Earlier(earlier)),
         _ => Err(KeyError::Garbage(String::from("no format"))),
     }
 }
@@ -397,14 +413,15 @@ mod tests {
     #[test]
     fn garbage_and_later_formats_are_refused_as_such() {
         let long = format!("{}{}", key().text(), " ".repeat(TEXT_BYTES_MAX));
-        for text in ["", "{}", "7", "null", "{\"format\":0}", "{\"format\":1}", "\u{0}", &long] {
+        for text in ["", "{}", "7", "null", "{\"format\":0}", "{\"format\":2}", "\u{0}", &long] {
             assert!(matches!(NumberKey::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
             assert!(matches!(Marker::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
         }
         for cut in 0..key().text().len() {
             assert!(NumberKey::parse(&key().text()[..cut]).is_err());
         }
-        assert_eq!(NumberKey::parse("{\"format\":2,\"new\":[]}"), Err(KeyError::Newer(2)));
+        assert_eq!(NumberKey::parse("{\"format\":3,\"new\":[]}"), Err(KeyError::Newer(3)));
         assert_eq!(Marker::parse("{\"format\":9}"), Err(KeyError::Newer(9)));
+        assert_eq!(Marker::parse("{\"format\":1,\"horizon_ms\":7}"), Err(KeyError::Earlier(1)));
     }
 }

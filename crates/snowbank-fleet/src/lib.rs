@@ -36,7 +36,9 @@ mod zookeeper;
 
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use snowbank_core::clock::BootMicros;
 
 pub use cluster::Cluster;
 pub use counter::{CounterKey, NumberRange};
@@ -128,9 +130,6 @@ pub trait Coordinator: Send {
     /// number is lost.
     fn hurry(&mut self) {}
 
-    /// Returns the time that its slowest answer of late took.
-    fn answer_time(&self) -> Duration;
-
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a connection, so at least one
     /// of them soon opens another.
     fn connections(&self) -> u64;
@@ -140,10 +139,8 @@ pub trait Coordinator: Send {
         std::thread::sleep(time);
     }
 
-    /// Returns the time, which passes in pauses and while answers are awaited.
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
+    /// Returns the time, which passes in pauses, while answers are awaited, and while the machine sleeps.
+    fn now(&self) -> BootMicros;
 
     /// Reads keys, in their order.
     ///
@@ -160,6 +157,9 @@ pub trait Coordinator: Send {
     /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. Only
     /// the first call has an effect. A simulated coordinator is one cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
+
+    /// From now on, uses connections to any cluster again.
+    fn leave_cluster(&mut self) {}
 
     /// Reads all keys that begin with a prefix.
     ///

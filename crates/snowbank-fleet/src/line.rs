@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use super::endpoint::Endpoint;
 use super::{Cluster, CoordinatorKind, NoAnswer};
 use snowbank_client::tls::ClientFiles;
+use snowbank_core::clock::BootMicros;
 
 mod explain;
 
@@ -56,6 +57,8 @@ pub struct Access {
     pub tls: ClientFiles,
     /// The file of that certificate, if there is one.
     pub certificate: Option<PathBuf>,
+    /// Reads the boot clock.
+    pub boot_clock: fn() -> BootMicros,
 }
 
 /// A user of a coordinator.
@@ -114,14 +117,12 @@ pub(super) struct Patience {
     is_in_hurry: bool,
     /// The time that answers took of late, or that was waited for them.
     of_late: Duration,
-    /// The time that answers took of late.
-    answered: Duration,
 }
 
 impl Patience {
     /// Returns the patience of a start or a command: [`ANSWER_TIMEOUT`].
     pub(super) fn long() -> Self {
-        Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT, answered: Duration::ZERO }
+        Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
     }
 
     /// From now on, gives up a connection whose answer is much later than those before. A connection that hangs must not
@@ -139,16 +140,6 @@ impl Patience {
     /// Returns the time to open a connection in the last round. A round trip of a second takes three seconds for TCP and TLS.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
-    }
-
-    /// Notes an answer after this time.
-    pub(super) fn note_answer(&mut self, took: Duration) {
-        self.answered = took.max(self.answered / 2);
-    }
-
-    /// Returns the time that the slowest answer of late took.
-    pub(super) fn answer_time(&self) -> Duration {
-        self.answered
     }
 
     /// Returns the time for the next answer.
@@ -262,6 +253,16 @@ impl<S: Session> Line<S> {
         self.cluster.get_or_insert(cluster);
     }
 
+    /// Reads the boot clock.
+    pub(super) fn now(&self) -> BootMicros {
+        (self.access.boot_clock)()
+    }
+
+    /// Uses sessions of any cluster again.
+    pub(super) fn leave_cluster(&mut self) {
+        self.cluster = None;
+    }
+
     /// Makes one exchange, at one endpoint after the other until one answers.
     pub(super) fn call<T>(
         &mut self,
@@ -331,11 +332,8 @@ impl<S: Session> Line<S> {
             opened.set_patience(patience.answer());
             let began = Instant::now();
             let answer = exchange(&mut opened).await;
-            let took = began.elapsed();
-            patience.note(took);
-            let answer = answer?;
-            patience.note_answer(took);
-            Ok((opened, answer))
+            patience.note(began.elapsed());
+            Ok((opened, answer?))
         })?;
         *session = Some(opened);
         Ok(answer)

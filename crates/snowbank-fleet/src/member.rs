@@ -15,16 +15,16 @@ mod tried;
 mod unused;
 mod want;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::key::{NumberKey, Paths};
+use super::key::{NumberKey, Paths, millis};
 use super::notes::{Note, Notes};
-use super::rules::{self, Reach, Seen};
+use super::rules::{self, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use counters::HeldCounter;
 use held::Held;
-use marker::{Granted, Known, Noticed};
-use snowbank_core::clock::{self, Reading};
+use marker::{Granted, Known, Noticed, old_answer};
+use snowbank_core::clock::{self, BootMicros, Reading};
 use snowbank_id::layout::UnixMicros;
 
 pub use counters::Ranged;
@@ -58,10 +58,13 @@ pub struct Member<C> {
     are_compared: bool,
     /// The marker, as it was last read. Every write of a number's key expects it.
     marker: Option<Known>,
-    /// The longest horizon that a marker had. One that was restored may have forgotten it.
-    longest_horizon: Duration,
+    /// The longest reach that a marker had. One that was restored may have forgotten it.
+    longest_reach: Duration,
     /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet, and no number taken.
     polled: Option<Polled>,
+    /// The clocks as the caller last gave them. What passes since counts: a job may have waited for others, or a call for its
+    /// answers.
+    clocks: Clocks,
 }
 
 /// The names by which a daemon is known in its fleet.
@@ -78,8 +81,7 @@ pub struct Names<'a> {
 /// The end of a poll, or the beginning of one that has no answer.
 #[derive(Clone, Copy, Debug)]
 struct Polled {
-    at: Instant,
-    clocks: Clocks,
+    at: BootMicros,
     is_answered: bool,
 }
 
@@ -88,6 +90,8 @@ struct Polled {
 pub struct Clocks {
     /// The wall clock, as far as it is believed.
     pub wall: UnixMicros,
+    /// The boot clock, which keeps running while the machine sleeps.
+    pub boot: BootMicros,
     /// The difference of the clocks as they were read, in microseconds.
     pub wall_minus_boot_us: i64,
 }
@@ -95,12 +99,13 @@ pub struct Clocks {
 impl Clocks {
     /// Returns the clocks of a reading, with the wall clock as it is believed.
     pub fn at(wall: UnixMicros, reading: Reading) -> Clocks {
-        Clocks { wall, wall_minus_boot_us: reading.offset_us() }
+        Clocks { wall, boot: reading.boot, wall_minus_boot_us: reading.offset_us() }
     }
 
-    /// Returns the clocks after this time, if they do not jump.
-    fn after(self, passed: Duration) -> Clocks {
-        Clocks { wall: UnixMicros(self.wall.0.saturating_add(clock::micros(passed))), ..self }
+    /// Returns the clocks at a later moment, if they have not jumped since.
+    fn at_boot(self, boot: BootMicros) -> Clocks {
+        let passed_us = clock::micros(boot.since(self.boot));
+        Clocks { wall: UnixMicros(self.wall.0.saturating_add(passed_us)), boot, ..self }
     }
 }
 
@@ -132,13 +137,15 @@ enum Stop {
     WentBack(String),
     /// A key has a value that Snowbank did not write.
     Unusable(String),
+    /// All endpoints lead to another cluster.
+    Foreign(String),
 }
 
 impl From<NoAnswer> for Stop {
     /// In another cluster, other daemons may have the numbers, and its answers about this daemon's keys mean nothing.
     fn from(answer: NoAnswer) -> Self {
         match answer.is_foreign {
-            true => Stop::Lost(answer.reason),
+            true => Stop::Foreign(answer.reason),
             false => Stop::NoAnswer(answer),
         }
     }
@@ -149,7 +156,9 @@ impl From<Result<(), Stop>> for Raised {
         match result {
             Ok(()) => Raised::Done,
             Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
-            Err(Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Unusable(reason)) => Raised::Lost(reason),
+            Err(
+                Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Unusable(reason) | Stop::Foreign(reason),
+            ) => Raised::Lost(reason),
         }
     }
 }
@@ -159,7 +168,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
         let paths = Paths::of(names.fleet);
         let (state, holder) = (names.state.to_owned(), names.holder.to_owned());
-        let (sources, tried, counters, are_compared, marker, longest_horizon, polled) = Default::default();
+        let (sources, tried, counters, are_compared, marker, longest_reach, polled) = Default::default();
+        let clocks = Clocks { wall: UnixMicros(0), boot: BootMicros(0), wall_minus_boot_us: 0 };
         Member {
             coordinator,
             paths,
@@ -172,14 +182,26 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             counters,
             are_compared,
             marker,
-            longest_horizon,
+            longest_reach,
             polled,
+            clocks,
         }
     }
 
     /// Asks the coordinator in a hurry from now on: see [`Coordinator::hurry`].
     pub fn hurry(&mut self) {
         self.coordinator.as_mut().hurry();
+    }
+
+    /// Takes the caller's clocks. Returns them as they are now.
+    fn set_clocks(&mut self, clocks: Clocks) -> Clocks {
+        self.clocks = clocks;
+        self.clocks_now()
+    }
+
+    /// Returns the clocks as they are now, if they have not jumped since the caller read them.
+    fn clocks_now(&mut self) -> Clocks {
+        self.clocks.at_boot(self.coordinator.as_mut().now().max(self.clocks.boot))
     }
 
     /// Returns the notes of its writes, as they are durable.
@@ -198,6 +220,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
+        let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
@@ -219,14 +242,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let raised = bounds
             .iter()
-            .try_for_each(|&bound| self.write(bound, false, clocks))
-            .and_then(|()| self.settle_again(&passed, clocks));
+            .try_for_each(|&bound| self.write(bound, false))
+            .and_then(|()| self.settle_again(&passed));
         self.ended(raised)
     }
 
     /// Returns the end of a call. A daemon that has lost a number ends, and the next start must ask.
     fn ended(&mut self, result: Result<(), Stop>) -> Raised {
-        if matches!(result, Err(Stop::Lost(_) | Stop::WentBack(_) | Stop::Unusable(_))) {
+        let result = result.map_err(|stop| self.leave_cluster(stop));
+        if !matches!(result, Ok(()) | Err(Stop::NoAnswer(_))) {
             self.forget_ceilings();
         }
         Raised::from(result)
@@ -261,11 +285,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// A release whose answer is lost may have been done, and another daemon may have the number by then. So the next start
     /// must ask, however long the coordinator is away. That is why a release is only tried at a coordinator that answers.
     pub fn confirm(&mut self, clocks: Clocks) -> Raised {
+        self.set_clocks(clocks);
         let mut confirmed = Ok(());
         for source in 0..self.sources.len() {
-            confirmed = confirmed
-                .and_then(|()| self.read_unread(source, clocks))
-                .and_then(|()| self.compare(source, clocks));
+            confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
         }
         self.ended(confirmed)
     }
@@ -276,6 +299,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
     pub fn release(&mut self, bounds: &[Bound], clocks: Clocks) -> Result<(), String> {
+        self.set_clocks(clocks);
         for Bound { source, id_bound } in self.placed(bounds) {
             let Some(held) = self.sources.get_mut(source) else { continue };
             (held.covered, held.is_returned) = (0, true);
@@ -285,7 +309,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             self.draw_write(source);
             self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
-            match Raised::from(self.write(bound, true, clocks)) {
+            match Raised::from(self.write(bound, true)) {
                 Raised::Done => {}
                 Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => return Err(reason),
             }
@@ -309,8 +333,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Reads the keys of a source that were not read yet.
-    fn read_unread(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
-        self.check_marker(source, clocks)?;
+    fn read_unread(&mut self, source: usize) -> Result<(), Stop> {
+        self.check_marker(source)?;
         let Some(held) = self.sources.get(source) else { return Ok(()) };
         let numbers = held.numbers.iter().enumerate();
         let unread: Vec<usize> =
@@ -322,22 +346,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let keys: Vec<String> = unread.iter().map(key).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
         for (at, text) in unread.into_iter().zip(found) {
-            self.see(source, at, text.as_deref(), clocks)?;
+            self.see(source, at, text.as_deref())?;
         }
         Ok(())
     }
 
     /// Takes an answer about a number's key, and returns its value. If the number is lost, the other keys may show that the
     /// coordinator went back, which must be noticed before the daemon ends.
-    fn see(
-        &mut self,
-        source: usize,
-        at: usize,
-        text: Option<&str>,
-        clocks: Clocks,
-    ) -> Result<NumberKey, Stop> {
-        match self.see_one(source, at, text, clocks) {
-            Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll(clocks) {
+    fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
+        match self.see_one(source, at, text) {
+            Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
                 Err(Stop::WentBack(reason)) => Err(Stop::WentBack(reason)),
                 _ => Err(stop),
             },
@@ -346,17 +364,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Takes an answer about a number's key, and returns its value.
-    fn see_one(
-        &mut self,
-        source: usize,
-        at: usize,
-        text: Option<&str>,
-        clocks: Clocks,
-    ) -> Result<NumberKey, Stop> {
+    fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
         let key = text.map(NumberKey::parse).transpose();
         // A value that cannot be read is a loss, which its number's holding reports.
         if let Ok(Some(key)) = &key {
-            self.check_bound(source, at, key, clocks)?;
+            self.check_bound(source, at, key)?;
         }
         let held = &mut self.sources[source];
         match held.numbers[at].1.see(text, &key, &held.term) {
@@ -367,49 +379,46 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let key = self.paths.number(held.place, held.numbers[at].0);
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let granted = Granted::of(held, at);
-                match self.raise_floor(older, &granted, clocks) {
+                match self.raise_floor(Some(older), granted) {
                     // Without an answer the next start tries again. Going on would leave others without a floor.
                     Ok(Noticed::WentBack) | Err(_) => Err(lost),
-                    Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(NoAnswer::passing(
-                        "it gave an answer that is older than an earlier one",
-                    ))),
+                    Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(old_answer())),
                 }
             }
         }
     }
 
     /// Checks that a bound was granted to somebody, before anything of it is remembered.
-    fn check_bound(&self, source: usize, at: usize, key: &NumberKey, clocks: Clocks) -> Result<(), Stop> {
+    fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), Stop> {
+        let wall = self.clocks_now().wall;
         let held = &self.sources[source];
         let floor = self.marker.as_ref().map_or(UnixMicros(0), |known| known.marker.floor());
         let (number, holding) = &held.numbers[at];
         let own = rules::instant_of(&held.numbering, holding.acknowledged());
-        let from = clocks.wall.max(floor).max(own);
-        let (reach, source) =
-            (Reach { from, horizon: held.horizon, max_ahead: held.max_ahead }, &held.source);
-        rules::check_bound(&held.numbering, key, reach)
-            .map_err(|reason| Stop::Unusable(format!("worker ID {number} of source {source:?}: {reason}")))
+        rules::check_bound(&held.numbering, key, wall.max(floor).max(own), held.reach()).map_err(|reason| {
+            Stop::Unusable(format!("worker ID {number} of source {:?}: {reason}", held.source))
+        })
     }
 
     /// Writes a bound to all keys of a source.
-    fn write(&mut self, bound: Bound, is_release: bool, clocks: Clocks) -> Result<(), Stop> {
-        self.read_unread(bound.source, clocks)?;
+    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), Stop> {
+        self.read_unread(bound.source)?;
         let Some(held) = self.sources.get(bound.source) else {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker ID in the fleet")));
         };
         let mut id_bound = u64::MAX;
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
-            id_bound = id_bound.min(self.write_chunk(bound, from, is_release, clocks)?);
+            id_bound = id_bound.min(self.write_chunk(bound, from, is_release)?);
         }
         let is_all = self.sources.len() == 1 && self.sources[0].numbers.len() <= SWAPS_MAX;
-        if is_all && let Some(now) = self.clocks_now() {
+        if is_all && self.polled.is_some() {
             // A write that is done has compared all keys of the daemon, as a poll does.
-            self.note_polled(now);
+            self.note_polled();
         }
         let held = &mut self.sources[bound.source];
         (held.trying, held.is_claimed, held.acknowledged) = (None, true, id_bound);
         held.covered = if is_release { 0 } else { id_bound };
-        held.wall_minus_boot_us = clocks.wall_minus_boot_us;
+        held.wall_minus_boot_us = self.clocks.wall_minus_boot_us;
         // Without the note a later start needs the coordinator's answer. Nothing else is lost.
         let _ = self.note(bound.source);
         Ok(())
@@ -417,13 +426,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns the bound that they have
     /// then: only a release lowers a bound that is found meanwhile.
-    fn write_chunk(
-        &mut self,
-        mut bound: Bound,
-        from: usize,
-        is_release: bool,
-        clocks: Clocks,
-    ) -> Result<u64, Stop> {
+    fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
             if !is_release {
                 self.poll_if_due()?;
@@ -453,11 +456,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     let mut found = found.into_iter();
                     self.see_marker(bound.source, found.next().flatten())?;
                     if !is_release {
-                        self.check_passed(bound.source, clocks)?;
+                        self.check_passed(bound.source)?;
                     }
                     let (mut is_done, mut highest) = (true, 0);
                     for (at, text) in (from..).zip(found) {
-                        let seen = self.see(bound.source, at, text.as_deref(), clocks)?;
+                        let seen = self.see(bound.source, at, text.as_deref())?;
                         is_done &= seen.write == key.write && seen.id_bound == bound.id_bound;
                         highest = highest.max(seen.id_bound);
                     }
@@ -480,7 +483,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             term: held.term.clone(),
             id_bound,
             from: held.floor,
-            horizon_ms: u64::try_from(held.horizon.as_millis()).unwrap_or(u64::MAX),
+            horizon_ms: millis(held.horizon),
+            max_ahead_ms: millis(held.max_ahead),
             released: is_release,
             ..NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s)
         }

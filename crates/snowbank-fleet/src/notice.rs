@@ -17,9 +17,11 @@
 //! - *Period*: the same for holder and taker. It is in the marker, and no write changes it there as long as the marker has the
 //!   same identity: a restored marker has the same period, and the daemons of a marker that was made again end. So it follows
 //!   the horizon with which the fleet was prepared, and not the longest one, which a restore forgets.
-//! - *Answer*: the slower of [`ANSWER_OF_ALL`] and what the taker's own answers took of late. A holder whose answers take longer
-//!   than both counts as cut off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet, and one
-//!   that is away does not.
+//! - *Answer*: the slower of [`ANSWER_OF_ALL`] and the slowest answer that the taker has in the pause, from the first try to the
+//!   answer. It asks all the time, so whatever makes answers slow meanwhile makes the pause longer. A holder whose answers take
+//!   longer than both counts as cut off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet,
+//!   and one that is away does not.
+//! - All times are of the clock that counts sleep: a daemon whose machine has slept polls before anything else.
 //!
 //! A taker is a holder from its write on: that counts as a poll, so the next one is due in the pause. A start compares its
 //! keys after the pause, and once more right before it hands out anything (`Member::check_taken`). The keeper's first look
@@ -72,7 +74,7 @@ pub const fn noticed_within(period: Duration, answer: Duration) -> Duration {
     period.saturating_add(answer.saturating_mul(ANSWERS))
 }
 
-/// Returns the shortest horizon of a fleet. The pause of a start takes at most half of it, so that the other half is left to raise
+/// Returns the shortest horizon of a fleet. The pause of a start takes at most half of it, so that the rest is left to raise
 /// the ceiling.
 pub(super) const fn shortest_horizon(period: Duration) -> Duration {
     noticed_within(period, Duration::ZERO).saturating_mul(2)

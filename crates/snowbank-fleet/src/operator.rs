@@ -2,14 +2,12 @@
 
 mod spaces;
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use super::counter::CounterKey;
 use super::key::{Marker, NumberKey, Paths};
 use super::member::instant_of;
-use super::rules::{self, Reach};
+use super::rules;
 use super::{Coordinator, KeyError, NoAnswer, NumberRange, Swap, Swapped};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -64,8 +62,6 @@ pub struct Freeing<'a> {
     pub write: &'a str,
     /// The wall clock.
     pub now: UnixMicros,
-    /// The distance that IDs may be ahead of the wall clock.
-    pub max_ahead: Duration,
     /// True if the holder may still run.
     pub is_forced: bool,
     /// True if a bound that no clock explains is wrong: no such IDs were handed out.
@@ -81,14 +77,14 @@ impl Freeing<'_> {
     fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
         let numbering =
             Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
-        let (from, horizon, max_ahead) = (self.now.max(marker.floor()), marker.horizon(), self.max_ahead);
+        let (from, reach) = (self.now.max(marker.floor()), marker.reach());
         let Some(key) = key else {
-            return Ok(rules::bound_above(&numbering, rules::latest(from, horizon, max_ahead)));
+            return Ok(rules::bound_above(&numbering, rules::latest(from, reach)));
         };
-        match rules::check_bound(&numbering, key, Reach { from, horizon, max_ahead }) {
+        match rules::check_bound(&numbering, key, from, reach) {
             Ok(()) => Ok(key.id_bound),
             Err(_) if self.is_lowering => {
-                let floor = rules::floor_after_loss(self.now, marker.floor(), horizon, max_ahead);
+                let floor = rules::floor_after_loss(self.now, marker.floor(), reach);
                 Ok(rules::bound_above(&numbering, floor))
             }
             Err(reason) => Err(reason),

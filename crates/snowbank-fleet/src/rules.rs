@@ -13,6 +13,7 @@
 //!   the coordinator knows nothing of: those from before the fleet, those of replaced ID spaces, and
 //!   those that were granted by writes which a restored coordinator lost. No grant reaches further than
 //!   `max_ahead` and a horizon from its holder's clock, however far ahead it starts ([`counts_from`]).
+//!   Daemons may differ in both: the marker has the longest [`reach`] of all.
 //!
 //! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a
 //! number counts as abandoned.
@@ -34,8 +35,11 @@ pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 /// The longest horizon that a fleet may have: so long others wait for the number of a daemon that crashed.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
-/// The most that clocks of a fleet are expected to differ. A bound that is further ahead than its holder's horizon,
-/// `max_ahead` and this was not granted to anybody.
+/// The longest [`reach`] that is believed. A configuration has a `max_ahead` of a sixth of the horizon at most.
+pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
+
+/// The most that clocks of a fleet are expected to differ. A bound that is further ahead than its holder's reach and this
+/// was not granted to anybody.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
 /// The start of a source under a number that it may take.
@@ -124,7 +128,6 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
     }
-    let free_from = UnixMicros(taker.wall.0.saturating_add(clock::micros(taker.max_ahead)));
     let found = key.map_or(0, |key| key.id_bound);
     // A release ends a term, so a released key of this term is newer than all that was acknowledged in it.
     let is_older = |own: &Acknowledged<'_>| key.is_none_or(|key| key.term == own.term && !key.released);
@@ -137,16 +140,22 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
         });
     }
     let Some(key) = key else { return Ok(Taking::New) };
-    // A live holder's bound is minutes ahead.
-    if key.released || until < free_from {
+    let free_at = free_at(key, until, taker.max_ahead);
+    if key.released || free_at < taker.wall {
         return Ok(Taking::Above(key.id_bound));
     }
-    let free_at = UnixMicros(until.0.saturating_sub(clock::micros(taker.max_ahead)));
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
-/// Returns whether others may have taken a number with this bound. They may take it from `max_ahead` before the bound on, and
-/// their clocks may be ahead by `max_ahead`.
+/// Returns the instant from which a number may be taken whose holder has not released it. A live holder's bound is minutes
+/// ahead. It is the holder's `max_ahead` before the bound at most, because the holder counts with that.
+pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
+    let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
+    UnixMicros(until.0.saturating_sub(clock::micros(near)))
+}
+
+/// Returns whether others may have taken a number with this bound from a holder with this `max_ahead`. They may take it from
+/// `max_ahead` before the bound on ([`free_at`]), and their clocks may be ahead by `max_ahead`.
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
@@ -165,17 +174,19 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     numbering.id_bound(numbering.first_of(Tick(tick.0.saturating_add(1))))
 }
 
+/// Returns how far ahead of another daemon's clock a daemon with these settings hands out IDs. Its clock is ahead by `max_ahead`
+/// at most, and its IDs are ahead of that clock by as much and a horizon.
+pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
+    horizon.saturating_add(max_ahead.saturating_mul(2))
+}
+
 /// Returns the floor after the coordinator has lost writes: nobody can have been granted more ([`counts_from`]) with the longest
-/// horizon of the fleet, whose clock is ahead by `max_ahead`, and whose IDs are ahead of that clock by as much. `acknowledged` is the instant
-/// of the highest bound that the caller was granted.
-pub fn floor_after_loss(
-    wall: UnixMicros,
-    acknowledged: UnixMicros,
-    longest_horizon: Duration,
-    max_ahead: Duration,
-) -> UnixMicros {
-    let by_others = UnixMicros(wall.0.saturating_add(clock::micros(longest_horizon)));
-    UnixMicros(by_others.max(acknowledged).0.saturating_add(clock::micros(max_ahead.saturating_mul(2))))
+/// [`reach`] of the fleet. `acknowledged` is the instant of the highest bound that the caller was granted, which is further ahead
+/// if its clock was set back since.
+///
+/// A caller that has started at an earlier floor was acknowledged that one. So restores in a row do not push the floor away.
+pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reach: Duration) -> UnixMicros {
+    UnixMicros(wall.0.saturating_add(clock::micros(longest_reach))).max(acknowledged)
 }
 
 /// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a term. 0: it had acknowledged
@@ -189,32 +200,25 @@ pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool 
 }
 
 /// Returns the latest instant that a bound in the coordinator can have. What is later was never granted: a mistake, or
-/// somebody who writes keys, would otherwise take the number out of use for as long as the bound says.
-pub fn latest(wall: UnixMicros, horizon: Duration, max_ahead: Duration) -> UnixMicros {
-    let reach = horizon.min(HORIZON_MAX).saturating_add(max_ahead).saturating_add(CLOCKS_DIFFER_MAX);
-    UnixMicros(wall.0.saturating_add(clock::micros(reach)))
+/// somebody who writes keys, would otherwise take the number out of use for as long as the bound says. `from` is the wall clock,
+/// or an instant that is known to be behind bounds that were granted.
+pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
+    let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
+    UnixMicros(from.0.saturating_add(clock::micros(reach)))
 }
 
-/// The furthest that a daemon can have been granted: its clock, or an instant that is known to be behind bounds that were
-/// granted, and its settings.
-#[derive(Clone, Copy, Debug)]
-pub struct Reach {
-    /// The wall clock, or what is ahead of it: the fleet's floor, or a bound that was acknowledged to this daemon. Its own
-    /// keys stay credible after its clock was set back.
-    pub from: UnixMicros,
-    /// The horizon.
-    pub horizon: Duration,
-    /// The distance that IDs may be ahead of the wall clock.
-    pub max_ahead: Duration,
-}
-
-/// Checks that the bound of a key can have been granted to its holder.
+/// Checks that the bound of a key can have been granted to its holder, or to a daemon with this [`reach`].
 ///
 /// # Errors
 /// In words, why it cannot.
-pub fn check_bound(numbering: &Numbering, key: &NumberKey, reach: Reach) -> Result<(), String> {
+pub fn check_bound(
+    numbering: &Numbering,
+    key: &NumberKey,
+    from: UnixMicros,
+    reach: Duration,
+) -> Result<(), String> {
     let until = instant_of(numbering, key.id_bound);
-    let latest = latest(reach.from, key.horizon().max(reach.horizon), reach.max_ahead);
+    let latest = latest(from, key.reach().max(reach));
     if until <= latest {
         return Ok(());
     }

@@ -6,12 +6,11 @@
 mod jute;
 mod session;
 
-use std::time::Duration;
-
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
 use super::line::{Fault, Line};
 use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
+use snowbank_core::clock::BootMicros;
 
 /// ZooKeeper, as a configuration names it.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
@@ -176,10 +175,6 @@ impl Coordinator for ZooKeeper {
         self.0.patience.hurry();
     }
 
-    fn answer_time(&self) -> Duration {
-        self.0.patience.answer_time()
-    }
-
     fn connections(&self) -> u64 {
         self.0.opened
     }
@@ -194,6 +189,14 @@ impl Coordinator for ZooKeeper {
         let found = self.0.call_each(async |session| read(session, &[key]).await);
         let text = |nodes: Vec<Option<Node>>| nodes.into_iter().next().flatten().map(|node| node.text);
         found.into_iter().map(|(endpoint, nodes)| (endpoint, text(nodes))).collect()
+    }
+
+    fn now(&self) -> BootMicros {
+        self.0.now()
+    }
+
+    fn leave_cluster(&mut self) {
+        self.0.leave_cluster();
     }
 
     fn stay_in(&mut self, cluster: Cluster) {

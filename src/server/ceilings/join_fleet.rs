@@ -71,7 +71,11 @@ impl Joined {
         let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
         let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
         let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
-        let notes = Notes::read(found.path(), life.as_deref(), &fleet);
+        let notes = match found.path() {
+            Some(path) => Notes::read(Some(path), life.as_deref(), &fleet),
+            // So a daemon without a state goes on with a number that a try took before it failed.
+            None => tried.notes(),
+        };
         let holder = holder(&Machine::here(), &settings.listen);
         let (certificate, pools) = (access.certificate.clone(), pools(&settings.sources));
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;

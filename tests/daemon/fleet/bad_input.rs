@@ -170,8 +170,8 @@ fn keys_that_cannot_be_read_are_refused() {
         init(&toml);
         at.put(KEY, "garbage");
         Machine::new().setup(&toml).end().assert_refusal_for_now(&["worker ID 5", "did not write"]);
-        at.put(KEY, "{\"format\":2}");
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["format 2", "later release"]);
+        at.put(KEY, "{\"format\":3}");
+        Machine::new().setup(&toml).end().assert_refusal_for_now(&["format 3", "later release"]);
         at.delete(KEY);
         assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
     });
@@ -201,7 +201,11 @@ fn a_marker_that_cannot_be_read_is_refused() {
     on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
-        for (text, part) in [("garbage", "did not write"), ("{\"format\":2}", "a later release wrote")] {
+        for (text, part) in [
+            ("garbage", "did not write"),
+            ("{\"format\":1}", "an earlier build wrote"),
+            ("{\"format\":3}", "a later release wrote"),
+        ] {
             at.put(MARKER, text);
             Machine::new().setup(&toml).end().assert_refusal_for_now(&[MARKER, part]);
             for command in ["init", "list", "check"] {
@@ -221,8 +225,8 @@ fn a_bound_that_nobody_can_have_been_granted_is_refused() {
         init(&toml);
         let key = |id_bound: u64| {
             format!(
-                "{{\"format\":1,\"state\":\"s\",\"term\":\"t\",\"write\":\"w\",\"id_bound\":\"{id_bound}\",\
-                 \"from\":\"0\",\"horizon_ms\":1000,\"released\":true,\"holder\":\"mallory\",\"source\":\"default\",\
+                "{{\"format\":2,\"state\":\"s\",\"term\":\"t\",\"write\":\"w\",\"id_bound\":\"{id_bound}\",\
+                 \"from\":\"0\",\"horizon_ms\":1000,\"max_ahead_ms\":400,\"released\":true,\"holder\":\"mallory\",\"source\":\"default\",\
                  \"since_unix_s\":0}}"
             )
         };

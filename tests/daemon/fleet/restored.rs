@@ -96,3 +96,37 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
         assert_distinct(runs);
     });
 }
+
+/// The fleet was prepared again since the backup, so the marker that comes back knows none of its daemons.
+#[test]
+fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
+    const TWITTER_EPOCH_MS: u64 = 1_288_834_974_657;
+    each(|at| {
+        let toml = toml(at, None, "16s");
+        init(&toml);
+        at.back_up();
+        at.delete("/snowbank/default/marker");
+        init(&toml);
+        let [notices, paused, late] = [(); 3].map(|()| Machine::new());
+        let mut first = notices.start(&toml);
+        let mut second = paused.start(&toml);
+        let mut runs = draw(&first);
+        runs.extend(draw(&second));
+        second.signal(Signal::STOP);
+        let restored_at_ms = unix_ms();
+        at.restore();
+        assert_eq!(first.wait(), Some(3), "{}", first.log());
+        let third = late.start(&toml);
+        let more = draw_above_the_floor(&third);
+        let began_at_ms = (more[0].first >> 22) + TWITTER_EPOCH_MS;
+        assert!(began_at_ms >= restored_at_ms + 16_000, "{began_at_ms}, restored at {restored_at_ms}");
+        runs.extend(more);
+        second.signal(Signal::CONT);
+        assert_eq!(second.wait(), Some(3), "{}", second.log());
+        assert_distinct(runs);
+    });
+}
+
+fn unix_ms() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().expect("it is later").as_millis() as u64
+}

@@ -334,7 +334,7 @@ fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
     draw(&daemon, 10);
     let next = i64::MAX;
     let leaps = format!(
-        r#"{{"format":1,"counter":"c","next":"{next}","from":"1001","write":"w","writer":"somebody"}}"#
+        r#"{{"format":2,"counter":"c","next":"{next}","from":"1001","write":"w","writer":"somebody"}}"#
     );
     let rows = [
         (5_000, &leaps[..], "to 9223372036854775807 in one write of somebody"),

@@ -1,11 +1,12 @@
 //! The simulated coordinator, and the faults of its network.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use snowbank::clock::BootMicros;
 use snowbank::fleet::{Coordinator, Marker, NoAnswer, Swap, Swapped};
 use snowbank_client::layout::UnixMicros;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time between two polls of each daemon.
 pub(crate) const POLL_PERIOD: Duration = Duration::from_secs(3);
@@ -146,8 +147,6 @@ impl Server {
     }
 }
 
-static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
-
 /// A daemon's way to the coordinator.
 #[derive(Clone)]
 pub(crate) struct Link {
@@ -191,16 +190,12 @@ impl AsMut<dyn Coordinator> for Link {
 }
 
 impl Coordinator for Link {
-    fn answer_time(&self) -> Duration {
-        self.server().answer_time
-    }
-
     fn connections(&self) -> u64 {
         self.opened
     }
 
-    fn now(&self) -> Instant {
-        *BEGAN + self.passed
+    fn now(&self) -> BootMicros {
+        BootMicros(0).after(self.passed)
     }
 
     /// Lets a daemon that lost a write notice it, if the pause is as long as its look and the answers take. Or the one that

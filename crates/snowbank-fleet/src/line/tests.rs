@@ -42,7 +42,8 @@ fn line(hosts: &[&str]) -> Line<Named> {
     let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
     let endpoints = hosts.iter().map(endpoint).collect();
     let (kind, tls) = (&zookeeper::KIND, ClientFiles::default());
-    Line::new(Access { kind, endpoints, user: None, tls, certificate: None }).unwrap()
+    Line::new(Access { kind, endpoints, user: None, tls, certificate: None, boot_clock: || BootMicros(0) })
+        .unwrap()
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
     pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
-        let taken = self.try_take_range(index, count, generation);
+        let taken = self.try_take_range(index, count, generation).map_err(|stop| self.leave_cluster(stop));
         if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
             // If the coordinator went back, the numbers show it. That must be noticed before the daemon ends.
             let _ = self.poll_again();
@@ -51,7 +51,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         match taken {
             Ok(range) => Ranged::Taken(range),
             Err(Stop::NoAnswer(answer)) => Ranged::NoAnswer(answer),
-            Err(Stop::Lost(reason) | Stop::WentBack(reason)) => Ranged::Lost(reason),
+            Err(Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Foreign(reason)) => Ranged::Lost(reason),
             Err(Stop::Unusable(reason)) => Ranged::Unusable(reason),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Note;
-use crate::rules::{Holding, Loss};
+use crate::rules::{self, Holding, Loss};
 use snowbank_id::numbering::Numbering;
 
 /// The numbers of one source.
@@ -54,6 +54,11 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// Returns how far its IDs may be ahead of other daemons' clocks.
+    pub(super) fn reach(&self) -> Duration {
+        rules::reach(self.horizon, self.max_ahead)
+    }
+
     /// Returns the loss of a number in words, for a daemon with this state.
     pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
         let (number, source) = (self.numbers[at].0, &self.source);

@@ -19,9 +19,9 @@ use crate::Coordinator;
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
     pub fn look(&mut self, clocks: Clocks) -> Raised {
-        let looked = self
-            .poll(clocks)
-            .and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found, clocks)));
+        self.set_clocks(clocks);
+        let looked =
+            self.poll().and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found)));
         self.ended(looked)
     }
 
@@ -32,19 +32,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         match self.polled {
             None => self.poll_period(),
             Some(Polled { is_answered: false, .. }) => Duration::ZERO,
-            Some(last) => self.poll_period().saturating_sub(now.duration_since(last.at)),
+            Some(last) => self.poll_period().saturating_sub(now.since(last.at)),
         }
     }
 
-    /// Returns the clocks, if they have not jumped since the last poll. `None`: there was none.
-    pub(super) fn clocks_now(&mut self) -> Option<Clocks> {
-        let now = self.coordinator.as_mut().now();
-        self.polled.map(|last| last.clocks.after(now.duration_since(last.at)))
-    }
-
-    /// Notes that all keys were compared, and that the clocks are at these now.
-    pub(super) fn note_polled(&mut self, clocks: Clocks) {
-        self.polled = Some(Polled { at: self.coordinator.as_mut().now(), clocks, is_answered: true });
+    /// Notes that all keys were compared.
+    pub(super) fn note_polled(&mut self) {
+        self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
     }
 
     /// Polls if it is time. Called before each step of at most two answers.
@@ -54,18 +48,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Polls, unless the keeper's first look is still to come.
     pub(super) fn poll_again(&mut self) -> Result<(), Stop> {
-        let Some(now) = self.clocks_now() else { return Ok(()) };
-        self.poll(now).map(drop)
+        if self.polled.is_some() { self.poll().map(drop) } else { Ok(()) }
     }
 
     /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
-    pub(super) fn poll(&mut self, clocks: Clocks) -> Result<Vec<Bound>, Stop> {
-        let began = self.coordinator.as_mut().now();
+    pub(super) fn poll(&mut self) -> Result<Vec<Bound>, Stop> {
         if self.polled.is_none_or(|last| !last.is_answered) {
-            self.polled = Some(Polled { at: began, clocks, is_answered: false });
+            self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
         }
         for source in 0..self.sources.len() {
-            self.check_marker(source, clocks)?;
+            self.check_marker(source)?;
         }
         let mut keys = vec![self.paths.marker()];
         for held in &self.sources {
@@ -74,15 +66,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Shared counters alone need neither the marker nor a key here.
         let found =
             if self.sources.is_empty() { Vec::new() } else { self.coordinator.as_mut().read(&keys)? };
-        let passed = self.coordinator.as_mut().now().duration_since(began);
-        self.note_polled(clocks.after(passed));
+        self.note_polled();
         let mut found = found.into_iter();
-        self.learn_horizon(found.next().flatten().as_deref());
+        self.poll_marker(found.next().flatten())?;
         let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {
             let mut id_bound = 0;
             for at in 0..self.sources[source].numbers.len() {
-                match self.see_one(source, at, found.next().flatten().as_deref(), clocks) {
+                match self.see_one(source, at, found.next().flatten().as_deref()) {
                     Ok(key) => id_bound = key.id_bound.max(id_bound),
                     // The next keys may show that the coordinator went back.
                     Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => lost = lost.or(Some(stop)),
@@ -103,12 +94,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes the keys of a source with the bound that they have. The write has a new identity, unless an earlier one is
     /// still being tried. No bound sinks.
-    fn write_again(&mut self, found: Bound, clocks: Clocks) -> Result<(), Stop> {
+    fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);
         }
         let id_bound = found.id_bound.max(self.sources[found.source].acknowledged);
-        self.write(Bound { id_bound, ..found }, false, clocks)
+        self.write(Bound { id_bound, ..found }, false)
     }
 
     /// Draws the identity of the next write of a source.

@@ -31,22 +31,20 @@ pub(super) struct Known {
 pub(super) struct Granted {
     /// The instant of the highest bound that was acknowledged.
     pub(super) until: UnixMicros,
-    /// The daemon's horizon.
-    pub(super) horizon: Duration,
-    /// The distance that its IDs may be ahead of its clock.
-    pub(super) max_ahead: Duration,
+    /// The distance that the daemon's IDs may be ahead of other clocks.
+    pub(super) reach: Duration,
 }
 
 impl Granted {
     pub(super) fn of(held: &Held, at: usize) -> Granted {
         let until = rules::instant_of(&held.numbering, held.numbers[at].1.acknowledged());
-        Granted { until, horizon: held.horizon, max_ahead: held.max_ahead }
+        Granted { until, reach: held.reach() }
     }
 
     /// Returns the grant that a start finds in its note.
     pub(super) fn noted(note: &Note, want: Want<'_>) -> Granted {
         let until = instant_of(want.layout, note.acknowledged);
-        Granted { until, horizon: want.horizon, max_ahead: want.max_ahead }
+        Granted { until, reach: want.reach() }
     }
 }
 
@@ -63,6 +61,11 @@ pub(super) enum Noticed {
 pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
+}
+
+/// Returns the reason to ask again.
+pub(super) fn old_answer() -> NoAnswer {
+    NoAnswer::passing("it gave an answer that is older than an earlier one")
 }
 
 /// Returns the reason after the last try.
@@ -99,7 +102,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let marker =
             Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
-        self.longest_horizon = self.longest_horizon.max(marker.horizon());
+        self.longest_reach = self.longest_reach.max(marker.reach());
         self.marker = Some(Known { text, marker });
         Ok(())
     }
@@ -124,12 +127,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(place)
     }
 
-    /// Returns the place of the ID space of a source that is about to take numbers. Records its horizon in the marker first.
+    /// Returns the place of the ID space of a source that is about to take numbers. Records its reach in the marker first.
     pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
         self.place_of(&want.space())?;
         let marker = &self.known_marker()?.marker;
-        // A floor after a loss is two horizons ahead at most.
-        let latest = rules::latest(want.clocks.wall, rules::HORIZON_MAX, rules::HORIZON_MAX);
+        let latest = rules::latest(want.clocks.wall, rules::REACH_MAX);
         if marker.floor() > latest {
             return Err(JoinError::Unreadable(format!(
                 "the fleet's floor (key {}) is {}, and by this clock no ID can have been granted after {}; set the clock \
@@ -140,18 +142,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 latest.rfc3339(0)
             )));
         }
-        self.record_horizon(want.horizon)?;
+        self.record_reach(want.horizon, want.reach())?;
         self.check_space(&want.space())
     }
 
-    /// Records a horizon in the marker, and waits until the other daemons have polled that: whoever raises the floor counts
-    /// with the longest horizon, also if a restored marker has forgotten it. So no write may be by a horizon that is not
-    /// recorded.
-    pub(super) fn record_horizon(&mut self, horizon: Duration) -> Result<(), JoinError> {
+    /// Records a reach in the marker, and waits until the other daemons have polled that: whoever raises the floor counts
+    /// with the longest one, also if a restored marker has forgotten it. So no write may be by a reach that is not recorded.
+    pub(super) fn record_reach(&mut self, horizon: Duration, reach: Duration) -> Result<(), JoinError> {
         self.check_horizon(horizon)?;
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
-            if !marker.lengthen_horizon(horizon) {
+            if !marker.lengthen_reach(reach) {
                 return Ok(());
             }
             marker.write = (self.draw)();
@@ -160,7 +161,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => {
                     self.know_marker(Some(marker.text()))?;
-                    return self.pause_and_poll(horizon).map_err(not_taken);
+                    return self.pause_and_compare(horizon, &[]).map_err(not_taken);
                 }
                 // Another daemon was faster. It may have recorded a longer one.
                 Swapped::Refused(_) => {
@@ -172,12 +173,49 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(JoinError::NoAnswer(marker_changes()))
     }
 
-    /// Learns the longest horizon from the marker as a poll found it. What else changed is met by the next write.
-    pub(super) fn learn_horizon(&mut self, found: Option<&str>) {
-        let Some(Ok(found)) = found.map(Marker::parse) else { return };
-        if self.marker.as_ref().is_some_and(|known| known.marker.identity == found.identity) {
-            self.longest_horizon = self.longest_horizon.max(found.horizon());
+    /// Learns the longest reach from the marker as a poll found it. What else changed is met by the next write.
+    ///
+    /// # Errors
+    /// It is another fleet's marker.
+    pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), Stop> {
+        let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
+        self.longest_reach = self.longest_reach.max(found.reach());
+        if self.sources.iter().any(|held| held.identity != found.identity) {
+            self.marker = text.map(|text| Known { text, marker: found });
+            return Err(self.meet_other_fleet());
         }
+        Ok(())
+    }
+
+    /// Raises the floor of a marker that is not the one by which the daemon has its numbers, and returns the reason to end. The
+    /// fleet was prepared again, or its coordinator was restored to before that, which nothing tells apart. In the other
+    /// history nobody knows what was granted in this one.
+    pub(super) fn meet_other_fleet(&mut self) -> Stop {
+        let all = self.sources.iter();
+        let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
+        let highest = grants.reduce(|one, other| Granted {
+            until: one.until.max(other.until),
+            reach: one.reach.max(other.reach),
+        });
+        match highest.map(|granted| self.raise_floor(None, granted)) {
+            Some(Ok(Noticed::OldAnswer)) => Stop::NoAnswer(old_answer()),
+            _ => Stop::WentBack(String::from(
+                "the fleet was prepared again, or its coordinator was restored to before that",
+            )),
+        }
+    }
+
+    /// Returns what to do where all endpoints lead to another cluster: as with another marker, because one that was restored to
+    /// before the fleet was prepared looks the same.
+    pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
+        let Stop::Foreign(reason) = stop else { return stop };
+        self.coordinator.as_mut().leave_cluster();
+        let key = self.paths.marker();
+        let found = self.coordinator.as_mut().read(std::slice::from_ref(&key));
+        if let Some(text) = found.ok().and_then(|found| found.into_iter().next().flatten()) {
+            let _ = self.poll_marker(Some(text));
+        }
+        Stop::Lost(reason)
     }
 
     /// Checks that a horizon leaves time for the pause of a start.
@@ -217,14 +255,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let lost = |error: JoinError| Stop::Lost(error.to_string());
         self.know_marker(found).map_err(lost)?;
-        let held = &self.sources[source];
-        let (space, noted) = (held.space.clone(), held.place);
-        let place = self.check_space(&space).map_err(lost)?;
-        let Known { marker, .. } = self.known_marker()?;
-        if marker.identity != before.marker.identity || place != noted {
-            return Err(Stop::Lost(format!("the fleet was prepared again, with the ID space {space}")));
+        if self.known_marker()?.marker.identity != before.marker.identity {
+            return Err(self.meet_other_fleet());
         }
-        Ok(())
+        let held = &self.sources[source];
+        self.check_space(&held.space).map(drop).map_err(lost)
     }
 
     /// Returns the bounds of sources that have passed, so that their numbers count as abandoned. Those that were raised since
@@ -242,7 +277,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks the floor for a source whose bound has passed.
-    pub(super) fn check_passed(&self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+    pub(super) fn check_passed(&mut self, source: usize) -> Result<(), Stop> {
+        let clocks = self.clocks_now();
         let passed = self.passed(clocks);
         passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
     }
@@ -261,48 +297,40 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor above all that a coordinator has forgotten that went back, unless the key has another value
-    /// than the old one by now.
+    /// than the old one by now. Without a key, the known marker itself is the old value.
     ///
     /// Whoever notices does this before anything else: another daemon may be about to take a number whose holder was
     /// granted more than its key shows.
-    pub(super) fn raise_floor(
-        &mut self,
-        older: Swap,
-        granted: &Granted,
-        clocks: Clocks,
-    ) -> Result<Noticed, Stop> {
+    pub(super) fn raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, Stop> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
-            let longest = granted.horizon.max(self.longest_horizon);
-            marker.lengthen_horizon(longest);
-            marker.raise_floor(rules::floor_after_loss(
-                clocks.wall,
-                granted.until,
-                longest,
-                granted.max_ahead,
-            ));
+            let longest = granted.reach.max(self.longest_reach);
+            let wall = self.clocks_now().wall;
+            marker.lengthen_reach(longest);
+            marker.raise_floor(rules::floor_after_loss(wall, granted.until, longest));
             marker.write = (self.draw)();
             let raised = marker.text();
-            let swaps = [Swap::write(self.paths.marker(), Some(text.clone()), raised.clone()), older.clone()];
+            let mut swaps = vec![Swap::write(self.paths.marker(), Some(text.clone()), raised.clone())];
+            swaps.extend(older.clone());
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {
                     self.marker = Some(Known { text: raised, marker });
                     return Ok(Noticed::WentBack);
                 }
                 Swapped::Refused(found) => {
-                    let [now, key] = <[Option<String>; 2]>::try_from(found).unwrap_or_default();
+                    let mut found = found.into_iter();
+                    let (now, key) = (found.next().flatten(), found.next().flatten());
                     if now.as_ref() == Some(&raised) {
                         // It was done before: its answer was lost.
                         self.marker = Some(Known { text: raised, marker });
                         return Ok(Noticed::WentBack);
                     }
-                    if now == Some(text) && key != older.expected {
+                    if now == Some(text) && older.as_ref().is_some_and(|older| key != older.expected) {
                         return Ok(Noticed::OldAnswer);
                     }
-                    let before = marker.identity;
                     self.know_marker(now).map_err(|error| Stop::Lost(error.to_string()))?;
-                    if self.known_marker()?.marker.identity != before {
-                        return Err(Stop::Lost(String::from("the fleet was prepared again")));
+                    if older.is_none() && self.known_marker()?.marker.identity != marker.identity {
+                        return Ok(Noticed::OldAnswer);
                     }
                 }
             }

@@ -2,16 +2,15 @@
 //! every moment of each job.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use super::tests::{HORIZON, WALL, clocks, names, want};
+use super::tests::{HORIZON, MAX_AHEAD, WALL, clocks, names, want};
 use super::*;
 use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
 use snowbank_id::layout::{Layout, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// The number of a daemon's sources.
 const SOURCES: usize = 16;
 /// The time after which the bounds of all sources have passed.
@@ -31,6 +30,15 @@ struct World {
     /// The writes of other daemons to the counter that come first.
     rivals: u32,
     is_away: bool,
+    stall: Option<Stall>,
+}
+
+/// A time in which answers come at its end, or not at all.
+#[derive(Clone, Copy)]
+struct Stall {
+    from: Duration,
+    to: Duration,
+    is_outage: bool,
 }
 
 impl World {
@@ -41,8 +49,14 @@ impl World {
     }
 
     fn await_answer(&mut self) -> Result<(), NoAnswer> {
+        let asked_at = self.now;
         self.now += self.answer;
-        if self.is_away { Err(NoAnswer::passing("away")) } else { Ok(()) }
+        let stall = self.stall.filter(|stall| self.now > stall.from && asked_at < stall.to);
+        if self.is_away || stall.is_some_and(|stall| stall.is_outage) {
+            return Err(NoAnswer::passing("away"));
+        }
+        self.now = self.now.max(stall.map_or(Duration::ZERO, |stall| stall.to));
+        Ok(())
     }
 
     /// Takes a range for another daemon.
@@ -67,16 +81,12 @@ impl AsMut<dyn Coordinator> for Slow {
 }
 
 impl Coordinator for Slow {
-    fn answer_time(&self) -> Duration {
-        self.0.lock().unwrap().answer
-    }
-
     fn connections(&self) -> u64 {
         0
     }
 
-    fn now(&self) -> Instant {
-        *BEGAN + self.0.lock().unwrap().now
+    fn now(&self) -> BootMicros {
+        BootMicros(0).after(self.0.lock().unwrap().now)
     }
 
     fn pause(&mut self, time: Duration) {
@@ -124,6 +134,11 @@ fn member(world: &Slow, notes: Notes) -> Member<Slow> {
     Member::new(world.clone(), names("state"), notes, || fastrand::u64(..).to_string())
 }
 
+/// Returns the clocks after this time.
+fn after(time: Duration) -> Clocks {
+    clocks(WALL).at_boot(BootMicros(0).after(time))
+}
+
 /// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that the first raise is of that one
 /// alone.
 fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
@@ -153,12 +168,12 @@ fn paces() -> impl Iterator<Item = Pace> {
 fn world(Pace { period, answer }: Pace) -> Slow {
     let (layout, paths) = (Layout::resolve("twitter").unwrap(), Paths::of("f"));
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period);
-    marker.lengthen_horizon(HORIZON);
+    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
     let first = NumberRange { from: 1, to: 1 };
     let counter = CounterKey::new("c", first, "first", "nobody").text();
     let keys = BTreeMap::from([(paths.marker(), marker.text()), (paths.counter(COUNTER), counter)]);
-    let (now, restore, floor, noticed, rivals, is_away) = Default::default();
-    let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away };
+    let (now, restore, floor, noticed, rivals, is_away, stall) = Default::default();
+    let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away, stall };
     Slow(Arc::new(Mutex::new(world)))
 }
 
@@ -213,11 +228,11 @@ impl Holder {
     fn raise(&mut self, by: u64, later: Duration) -> Raised {
         let id_bound = self.covered + by;
         let bounds: Vec<Bound> = (0..SOURCES).map(|source| Bound { source, id_bound }).collect();
-        self.member.raise(&bounds, 0, clocks(WALL).after(later))
+        self.member.raise(&bounds, 0, after(later))
     }
 
     fn look(&mut self, later: Duration) -> Raised {
-        let looked = self.member.look(clocks(WALL).after(later));
+        let looked = self.member.look(after(later));
         if looked == Raised::Done {
             let _ = self.member.count_on(&self.pool, &mut self.count, clocks(WALL));
         }
@@ -369,5 +384,62 @@ fn a_start_compares_its_keys_after_its_pause_again() {
         world.0.lock().unwrap().keys.remove(&Paths::of("f").number(0, 5));
         let checked = taker.check_taken(clocks(WALL));
         assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
+    }
+}
+
+/// Takes number 5, and stalls the coordinator for a while in the pause of that. Returns how long the pause lasted.
+fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: bool) -> Duration {
+    let layout = Layout::resolve("twitter").unwrap();
+    let world = world(pace);
+    let mut taker = member(&world, Notes::default());
+    let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+    let began = world.0.lock().unwrap().now;
+    let from = began + after;
+    world.0.lock().unwrap().stall = Some(Stall { from, to: from + lasts, is_outage });
+    let settled = taker.settle(&mut taken, clocks(WALL));
+    assert!(settled.is_ok(), "{pace:?}, {lasts:?} after {after:?}: {settled:?}");
+    let ended = world.0.lock().unwrap().now;
+    ended - began
+}
+
+/// A holder meets the stall too: its last answer before the restore may come at the end of the stall.
+#[test]
+fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
+    for pace in paces() {
+        let pause = noticed_within(pace.period, pace.answer);
+        for lasts in [500, 1_000, 2_000, 4_000].map(Duration::from_millis) {
+            for part in 0..10 {
+                for is_outage in [false, true] {
+                    let after = pause * part / 10;
+                    let lasted = pause_with_stall(pace, after, lasts, is_outage);
+                    assert!(
+                        lasted >= pause.max(pace.period + lasts),
+                        "{pace:?}, {lasts:?} after {after:?}: {lasted:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Other jobs were in its way, or the machine slept.
+#[test]
+fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
+    for pace in paces() {
+        let mut holder = Holder::new(pace);
+        holder.world.0.lock().unwrap().now += OUTAGE;
+        let began = holder.now();
+        assert_eq!(holder.raise(1 << 40, Duration::ZERO), Raised::Done);
+        let paused = holder.now() - began;
+        assert!(paused >= noticed_within(pace.period, pace.answer), "its bound has passed: {paused:?}");
+
+        let mut holder = Holder::new(pace);
+        let backup = holder.backup.clone();
+        holder.world.0.lock().unwrap().keys = backup;
+        holder.world.0.lock().unwrap().now += OUTAGE;
+        assert!(matches!(holder.look(Duration::ZERO), Raised::Lost(_)));
+        let marker = Marker::parse(&holder.world.0.lock().unwrap().keys[&Paths::of("f").marker()]).unwrap();
+        let ahead = Duration::from_micros((marker.floor().0 - WALL.0).unsigned_abs());
+        assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "{ahead:?}");
     }
 }

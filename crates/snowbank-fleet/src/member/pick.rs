@@ -38,6 +38,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     ) -> Result<Taken, E> {
         let mut busy: Vec<u64> = Vec::new();
         for tried in 0..TRIES_MAX {
+            let want = Want { clocks: self.set_clocks(want.clocks), ..want };
             let place = self.place_for(want)?;
             let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
             let free = self.free(want, place, Pick { count, had, tried }, is_allowed)?;

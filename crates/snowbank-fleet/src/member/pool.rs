@@ -2,7 +2,6 @@
 
 use super::{Clocks, Member, NoAnswer};
 use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
-use snowbank_core::clock;
 
 /// The numbers that a source may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +46,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let next: Vec<u64> = pool.numbers.iter().skip(count.read).take(SWAPS_MAX).copied().collect();
         let keys: Vec<String> = next.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        let free_from = clocks.wall.0.saturating_add(clock::micros(held.max_ahead));
         let is_held = |text: &String| match NumberKey::parse(text) {
-            Ok(key) => !key.released && rules::instant_of(&held.numbering, key.id_bound).0 >= free_from,
+            Ok(key) => {
+                let until = rules::instant_of(&held.numbering, key.id_bound);
+                !key.released && rules::free_at(&key, until, held.max_ahead) >= clocks.wall
+            }
             // Nobody takes a number whose key cannot be read.
             Err(_) => true,
         };

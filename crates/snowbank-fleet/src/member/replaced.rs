@@ -1,8 +1,6 @@
 //! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
 
-use std::time::Duration;
-
-use super::tests::{HORIZON, Store, WALL, member, store, want};
+use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, member, store, want};
 use super::*;
 use crate::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
@@ -24,8 +22,11 @@ fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared
 
 /// Adds a layout to the store's fleet. `None`: it was there.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
-    let prepared =
-        init(store, layout, Preparing { begins: None, is_growing: true, horizon: HORIZON, now: WALL })?;
+    let prepared = init(
+        store,
+        layout,
+        Preparing { begins: None, is_growing: true, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL },
+    )?;
     Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
 }
 
@@ -99,7 +100,8 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
 #[test]
 fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     let (store, layout) = (Store::default(), before());
-    let preparing = |begins| Preparing { begins, is_growing: false, horizon: HORIZON, now: WALL };
+    let preparing =
+        |begins| Preparing { begins, is_growing: false, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL };
     let refused = init(&store, &layout, preparing(None)).unwrap_err();
     assert!(refused.contains("--new") && refused.contains("--above"), "{refused}");
     let far = UnixMicros(WALL.0 + 100_000_000_000);
@@ -119,8 +121,13 @@ fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
 fn a_number_that_was_never_used_starts_above_the_floor() {
     let (store, layout) = (Store::default(), before());
     let floor = UnixMicros(WALL.0 + 60_000_000);
-    let preparing =
-        Preparing { begins: Some(Begins::Above(floor)), is_growing: false, horizon: HORIZON, now: WALL };
+    let preparing = Preparing {
+        begins: Some(Begins::Above(floor)),
+        is_growing: false,
+        horizon: HORIZON,
+        max_ahead: MAX_AHEAD,
+        now: WALL,
+    };
     init(&store, &layout, preparing).unwrap();
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
     let taken =
@@ -177,8 +184,7 @@ fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, Str
 fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<NumberKey, String> {
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    let max_ahead = Duration::from_secs(10);
-    let freeing = Freeing { write: "freed", now: WALL, max_ahead, is_forced, is_lowering };
+    let freeing = Freeing { write: "freed", now: WALL, is_forced, is_lowering };
     operator.release(&before(), number, freeing).map_err(|error| error.to_string())
 }
 
@@ -208,7 +214,7 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         taken.map_err(|error| error.to_string())
     };
     // A daemon whose clock was ahead may have been granted the first: only an operator knows.
-    let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 310 + 3_600)];
+    let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 320 + 3_600)];
     for (wrong, freed_at_s) in rows {
         store.put(&key, &wrong);
         let refused = take(0).unwrap_err();
@@ -276,7 +282,7 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
         }
         let restored = store.text(&marker_key);
         let mut longer = Marker::parse(&restored).unwrap();
-        longer.lengthen_horizon(3 * HORIZON);
+        longer.lengthen_reach(3 * HORIZON);
         store.put(&marker_key, &longer.text());
         let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
         assert_eq!(learnt, Raised::Done);

@@ -21,7 +21,7 @@
 //! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its
 //! number forgets its ceiling before it ends, so that its next start asks.
 
-use super::{Clocks, Member, Stop};
+use super::{Member, Stop};
 use crate::Coordinator;
 use crate::member::want::{Found, JoinError, Own, Taken, Want};
 use crate::rules::{self, Proof};
@@ -77,17 +77,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks the marker for a source that went on without asking, as other starts do before they take a number. It is read
     /// once: each write compares it.
-    pub(super) fn check_marker(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+    pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
-        let horizon = held.horizon;
+        let (horizon, reach) = (held.horizon, held.reach());
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
-        let recorded = place.and_then(|_| self.record_horizon(horizon));
+        let recorded = place.and_then(|_| self.record_reach(horizon, reach));
         match recorded.and_then(|()| self.check_space(&space)) {
             Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
-                self.check_passed(source, clocks)
+                self.check_passed(source)
             }
-            Ok(_) => Err(Stop::Lost(format!("the fleet was prepared again, with the ID space {space}"))),
+            Ok(_) => Err(self.meet_other_fleet()),
             Err(JoinError::NoAnswer(answer)) => Err(Stop::from(answer)),
             Err(error) => Err(Stop::Lost(error.to_string())),
         }

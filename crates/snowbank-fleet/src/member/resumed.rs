@@ -177,7 +177,7 @@ fn a_start_that_does_not_ask_records_its_longer_horizon() {
     let bound = Bound { source: 0, id_bound: covered + 1 };
     assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
     let marker = Marker::parse(&store.text(&Paths::of("f").marker())).unwrap();
-    assert_eq!(marker.horizon(), 3 * HORIZON);
+    assert_eq!(marker.reach(), longer.reach());
 }
 
 /// The state has its first ceiling before the numbers are checked once more.

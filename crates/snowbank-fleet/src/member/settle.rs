@@ -3,24 +3,43 @@
 //! A coordinator that was restored to an older state shows numbers as free whose holders still run. Those that are connected
 //! poll their keys, so one of them soon sees that a write of its own is gone, and raises the floor. So a taker writes its key,
 //! waits until they have done that ([`noticed_within`]), and compares the marker and its keys again before it hands out
-//! anything. It polls meanwhile, because it is a holder too. A start that goes on with its own number does not wait.
+//! anything. Answers may become slow meanwhile, so it keeps asking, and the slowest answer until that comparison counts. It
+//! polls too, because it is a holder. A start that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
 //! since, and the coordinator may have lost that.
 
+use std::time::Duration;
+
 use super::marker::marker_changes;
 use super::take::not_taken;
 use super::want::JoinError;
-use std::time::Duration;
-
 use super::{Bound, Clocks, Member, NoAnswer, Polled, Stop, Taken};
+use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
 
-/// The part of a horizon that the pause may take. The rest is left to raise the first ceiling.
-const PAUSE_PART: u32 = 2;
-
-/// The most tries to compare the marker and the keys, each after a change or without an answer.
+/// The tries to compare the marker and the keys, each after a change or without an answer.
 const TRIES_MAX: usize = 3;
+
+/// The time from one question to the next in a pause. One of them meets whatever makes answers slow for longer than that: five
+/// times the rest of it is longer than the whole, unless that is a second or less, which [`noticed_within`] allows anyway.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
+/// A pause, as far as it has come.
+struct Pause {
+    passed: Duration,
+    /// The slowest answer in it.
+    slowest: Duration,
+    /// The longest that it may take.
+    longest: Duration,
+}
+
+impl Pause {
+    /// Returns the time that it takes by the slowest answer so far.
+    fn length(&self, period: Duration) -> Duration {
+        noticed_within(period, self.slowest)
+    }
+}
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Waits, if one of these sources did not hold its numbers before. Raises the start of those to the fleet's floor.
@@ -31,10 +50,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !taken.iter().flatten().any(|taken| taken.is_new) {
             return Ok(());
         }
-        let paused = self.pause_and_poll(self.shortest_horizon());
+        self.set_clocks(clocks);
+        let claimed: Vec<usize> =
+            (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
+        let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
         self.go_on(paused)?;
-        let now = self.clocks_now().unwrap_or(clocks);
-        self.check_taken(now)?;
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
                 taken.floor = self.settled_floor(index, taken.floor)?;
@@ -43,27 +63,29 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Checks that the numbers which a start took are still its own: after the pause, and right before it hands out anything.
-    /// It may have waited for peers, for storage, or for connections of its wait to end.
+    /// Checks right before a start hands out anything that the numbers which it took are still its own. It may have waited for
+    /// peers, for storage, or for connections of its wait to end.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
     pub fn check_taken(&mut self, clocks: Clocks) -> Result<(), JoinError> {
+        self.set_clocks(clocks);
         let at = self.coordinator.as_mut().now();
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
-                let compared = self.compare(source, clocks);
+                let compared = self.compare(source);
                 self.go_on(compared)?;
             }
         }
         if let Some(polled) = &mut self.polled {
-            *polled = Polled { at, clocks, is_answered: true };
+            *polled = Polled { at, is_answered: true };
         }
         Ok(())
     }
 
     /// Goes on with a start, unless a number is lost or the coordinator did not answer.
     fn go_on(&mut self, step: Result<(), Stop>) -> Result<(), JoinError> {
+        let step = step.map_err(|stop| self.leave_cluster(stop));
         if !matches!(step, Ok(()) | Err(Stop::NoAnswer(_))) {
             // The state may have a ceiling by now, so that the next start would go on below it.
             self.forget_ceilings();
@@ -75,45 +97,99 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.sources.iter().map(|held| held.horizon).min().unwrap_or_default()
     }
 
-    /// Returns the time in which other daemons notice what they have lost.
-    ///
-    /// # Errors
-    /// The coordinator is too slow for the horizon.
-    fn pause_time(&mut self, horizon: Duration) -> Result<Duration, NoAnswer> {
-        let answer = self.coordinator.as_mut().answer_time();
-        let pause = noticed_within(self.poll_period(), answer);
-        if pause > horizon / PAUSE_PART {
-            return Err(NoAnswer::passing(format!(
-                "an answer took {answer:.1?}, so a pause of {pause:.0?} is needed before a number may be used, allowed: half of \
-                 fleet.horizon ({horizon:?}); find out why it is slow, or give all daemons a longer fleet.horizon"
-            )));
+    /// Waits as long as other daemons need to notice what they have lost, by the slowest answer until the end, and then compares
+    /// the keys of these sources. Polls meanwhile, because the daemon is a holder too.
+    pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
+        // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by then. What takes longer
+        // than an answer may is an outage.
+        let longest = (horizon * 2 / 3).min(noticed_within(self.poll_period(), ANSWER_TIMEOUT));
+        let mut pause = Pause { passed: Duration::ZERO, slowest: Duration::ZERO, longest };
+        loop {
+            self.wait(&mut pause)?;
+            let passed = pause.passed;
+            if sources.is_empty() {
+                self.ask(&mut pause, Self::read_marker)?;
+            }
+            for &source in sources {
+                self.ask(&mut pause, |member| member.poll_if_due().and_then(|()| member.compare(source)))?;
+            }
+            if passed >= pause.length(self.poll_period()) {
+                return Ok(());
+            }
         }
-        Ok(pause)
     }
 
-    /// Waits as long as daemons with this horizon do, and polls meanwhile.
-    pub(super) fn pause_and_poll(&mut self, horizon: Duration) -> Result<(), Stop> {
+    /// Waits until a pause is over.
+    fn wait(&mut self, pause: &mut Pause) -> Result<(), Stop> {
         /// The shortest part of the pause, where polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
-        let mut left = self.pause_time(horizon)?;
-        while !left.is_zero() {
-            self.poll_if_due()?;
-            let part = self.poll_due_in().max(PART_MIN).min(left);
+        let mut asked_at = self.coordinator.as_mut().now();
+        loop {
+            let left = pause.length(self.poll_period()).saturating_sub(pause.passed);
+            if left.is_zero() {
+                return Ok(());
+            }
+            let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
-            left -= part;
+            pause.passed += part;
+            self.ask(pause, Self::poll_if_due)?;
+            let now = self.coordinator.as_mut().now();
+            if now.since(asked_at) >= ASK_EVERY {
+                asked_at = now;
+                self.ask(pause, Self::read_marker)?;
+            }
         }
+    }
+
+    /// Asks the coordinator until it answers, which counts as one answer: daemons that lost a write have none meanwhile.
+    fn ask(
+        &mut self,
+        pause: &mut Pause,
+        question: impl Fn(&mut Self) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let asked_at = pause.passed;
+        loop {
+            let began = self.coordinator.as_mut().now();
+            let answer = question(self);
+            pause.passed += self.coordinator.as_mut().now().since(began);
+            let took = pause.passed - asked_at;
+            pause.slowest = pause.slowest.max(took);
+            let is_late = pause.length(self.poll_period()) > pause.longest;
+            match answer {
+                Err(Stop::NoAnswer(reason)) if is_late || reason.is_lasting => {
+                    return Err(Stop::NoAnswer(reason));
+                }
+                Err(Stop::NoAnswer(_)) => {
+                    self.coordinator.as_mut().pause(ASK_EVERY);
+                    pause.passed += ASK_EVERY;
+                }
+                Ok(()) if is_late => {
+                    return Err(Stop::NoAnswer(NoAnswer::passing(format!(
+                        "an answer took {took:.1?}, and numbers that were just taken cannot be used before others have \
+                         noticed a restore at this pace, allowed: {:.1?}; find out why it is slow, or give all daemons a \
+                         longer fleet.horizon",
+                        pause.longest
+                    ))));
+                }
+                ended => return ended,
+            }
+        }
+    }
+
+    fn read_marker(&mut self) -> Result<(), Stop> {
+        let key = self.paths.marker();
+        self.coordinator.as_mut().read(&[key])?;
         Ok(())
     }
 
     /// Waits after a raise, if these bounds had passed before it.
-    pub(super) fn settle_again(&mut self, passed: &[Bound], clocks: Clocks) -> Result<(), Stop> {
+    pub(super) fn settle_again(&mut self, passed: &[Bound]) -> Result<(), Stop> {
         if passed.is_empty() {
             return Ok(());
         }
-        self.pause_and_poll(self.shortest_horizon())?;
+        let sources: Vec<usize> = passed.iter().map(|bound| bound.source).collect();
+        self.pause_and_compare(self.shortest_horizon(), &sources)?;
         for &bound in passed {
-            self.poll_if_due()?;
-            self.compare(bound.source, clocks)?;
             self.check_floor(bound)?;
             self.sources[bound.source].is_unsettled = false;
             let _ = self.note(bound.source);
@@ -135,10 +211,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a source are its own.
-    pub(super) fn compare(&mut self, source: usize, clocks: Clocks) -> Result<(), Stop> {
+    pub(super) fn compare(&mut self, source: usize) -> Result<(), Stop> {
         let mut stop = Stop::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {
-            match self.compare_once(source, clocks) {
+            match self.compare_once(source) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(Stop::NoAnswer(answer)) => stop = Stop::NoAnswer(answer),
@@ -149,7 +225,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns `false` if the marker, or a key, has another value than it was known to have.
-    fn compare_once(&mut self, source: usize, clocks: Clocks) -> Result<bool, Stop> {
+    fn compare_once(&mut self, source: usize) -> Result<bool, Stop> {
         let count = self.sources[source].numbers.len();
         for from in (0..count).step_by(SWAPS_MAX) {
             let held = &self.sources[source];
@@ -161,7 +237,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let mut found = found.into_iter();
                 self.see_marker(source, found.next().flatten())?;
                 for (at, text) in (from..).zip(found) {
-                    self.see(source, at, text.as_deref(), clocks)?;
+                    self.see(source, at, text.as_deref())?;
                 }
                 return Ok(false);
             }

@@ -32,6 +32,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let numbers = want.layout.numbers_in_space(worker_ids);
         let numbering = want.numbering(worker_ids)?;
         for _ in 0..TRIES_MAX {
+            let want = Want { clocks: self.set_clocks(want.clocks), ..want };
             let place = self.place_for(want)?;
             let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
             let found = numbers.iter().zip(self.coordinator.as_mut().read(&keys)?);
@@ -68,8 +69,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// not notice. Those granted nothing that was handed out. What earlier lives were granted counts as that of a daemon that
     /// is stopped, until the next start notices it here.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
-        let note = self.own_of(want).note.filter(|_| want.proof == Proof::Held);
+        let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
+        if note.identity != self.known_marker()?.marker.identity {
+            return self.notice_other_fleet(note, want);
+        }
         for Found { number, text, key } in found.iter().filter(|found| note.numbers.contains(&found.number)) {
             // A value that cannot be read shows nothing. It is refused when the number is taken.
             let Ok(key) = key else { continue };
@@ -77,9 +81,23 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 continue;
             }
             let older = Swap::compare(self.paths.number(place, *number), text.clone());
-            match self.raise_floor(older, &Granted::noted(&note, want), want.clocks).map_err(not_taken)? {
+            match self.raise_floor(Some(older), Granted::noted(&note, want)).map_err(not_taken)? {
                 Noticed::WentBack => return Ok(()),
                 Noticed::OldAnswer => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Raises the floor once for a state that holds numbers in another fleet: see [`Member::meet_other_fleet`].
+    fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), JoinError> {
+        while note.is_held && note.identity != self.known_marker()?.marker.identity {
+            let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
+            if noticed == Noticed::WentBack {
+                // Without the note, the next start raises it again.
+                self.notes.set(Note { is_held: false, ..note });
+                let _ = self.notes.save();
+                break;
             }
         }
         Ok(())
@@ -127,7 +145,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let _ = self.notes.save();
         self.sources.push(held);
         if self.polled.is_none() {
-            self.note_polled(want.clocks);
+            self.note_polled();
         }
         let unused_from = lowest.max(floor);
         Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))
@@ -273,7 +291,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 pub(super) fn not_taken(stop: Stop) -> JoinError {
     match stop {
         Stop::NoAnswer(answer) => JoinError::NoAnswer(answer),
-        Stop::Lost(reason) | Stop::WentBack(reason) => JoinError::Held(reason),
+        Stop::Lost(reason) | Stop::WentBack(reason) | Stop::Foreign(reason) => JoinError::Held(reason),
         Stop::Unusable(reason) => JoinError::Unreadable(reason),
     }
 }

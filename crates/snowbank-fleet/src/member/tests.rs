@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::pick::Pick;
 use super::*;
@@ -10,9 +10,7 @@ use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
-const MAX_AHEAD: Duration = Duration::from_secs(10);
-/// No time passes.
-static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+pub(super) const MAX_AHEAD: Duration = Duration::from_secs(10);
 pub(super) const HORIZON: Duration = Duration::from_secs(300);
 
 #[derive(Default)]
@@ -20,6 +18,8 @@ pub(super) struct Keys {
     found: BTreeMap<String, String>,
     /// True if it does not answer. It still does writes.
     is_away: bool,
+    /// True until a client leaves its cluster: new connections lead to another one.
+    is_foreign: bool,
     /// True if it answers reads alone.
     is_mute: bool,
     /// True if it answers reads alone, and does no writes.
@@ -51,6 +51,10 @@ impl Store {
 
     pub(super) fn set_read_only(&self, is_read_only: bool) {
         self.0.lock().unwrap().is_read_only = is_read_only;
+    }
+
+    pub(super) fn be_foreign(&self) {
+        self.0.lock().unwrap().is_foreign = true;
     }
 
     /// Answers the next read with an older value.
@@ -93,24 +97,28 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    fn answer_time(&self) -> Duration {
-        Duration::ZERO
-    }
-
     fn connections(&self) -> u64 {
         self.1
     }
 
     fn pause(&mut self, _: Duration) {}
 
-    fn now(&self) -> Instant {
-        *BEGAN
+    fn leave_cluster(&mut self) {
+        self.0.lock().unwrap().is_foreign = false;
+    }
+
+    /// No time passes.
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut store = self.0.lock().unwrap();
         if store.is_away {
             return Err(NoAnswer::passing("away"));
+        }
+        if store.is_foreign {
+            return Err(NoAnswer::foreign("another cluster"));
         }
         store.reads += 1;
         let read = keys.iter().map(|key| store.found.get(key).cloned()).collect();
@@ -161,7 +169,7 @@ impl Coordinator for Store {
 pub(super) fn store(layout: &Layout) -> Store {
     let store = Store::default();
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
-    marker.lengthen_horizon(HORIZON);
+    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
     let text = marker.text();
     store.put(&Paths::of("f").marker(), &text);
     store
@@ -169,7 +177,7 @@ pub(super) fn store(layout: &Layout) -> Store {
 
 /// Clocks that have not jumped, whatever the time is.
 pub(super) fn clocks(wall: UnixMicros) -> Clocks {
-    Clocks { wall, wall_minus_boot_us: 0 }
+    Clocks { wall, boot: BootMicros(0), wall_minus_boot_us: 0 }
 }
 
 pub(super) fn want(layout: &Layout, wall: UnixMicros, is_proven: bool) -> Want<'_> {

@@ -1,22 +1,29 @@
 //! The tries of a start to take numbers. A start that waits tries again and again, each time with another member.
 
 use super::Member;
-use crate::NumberKey;
+use crate::{Notes, NumberKey};
 
 /// The most writes that are remembered. A try makes a few.
 const WRITES_MAX: usize = 100;
 
 /// The knowledge that the tries of a process leave to its next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Tried {
     /// The identities of the writes by which it tried to take numbers. One whose answer was lost may have been done. Nothing
     /// was handed out under it, so the process may take its number, though its state may be an older copy.
     writes: Vec<String>,
     /// True if an earlier try had no number.
     pub(super) has_waited: bool,
+    /// The notes as the last try left them.
+    notes: Notes,
 }
 
 impl Tried {
+    /// Returns the notes of the last try, for a daemon that keeps no state.
+    pub fn notes(&self) -> Notes {
+        self.notes.clone()
+    }
+
     pub(super) fn add(&mut self, write: &str) {
         self.writes.push(write.to_owned());
         let spare = self.writes.len().saturating_sub(WRITES_MAX);
@@ -41,6 +48,6 @@ impl<C> Member<C> {
 
     /// Returns what this try leaves to the next one, which waits.
     pub fn into_tried(self) -> Tried {
-        Tried { has_waited: true, ..self.tried }
+        Tried { has_waited: true, notes: self.notes, ..self.tried }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Clocks, Note};
-use crate::rules::{self, Acknowledged, Proof, Reach, Taker, Taking};
+use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
 use crate::{KeyError, NoAnswer, NumberKey};
 use snowbank_core::clock::{self, BootMicros, Now};
 use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
@@ -69,6 +69,11 @@ impl From<NoAnswer> for JoinError {
 }
 
 impl Want<'_> {
+    /// Returns how far its IDs may be ahead of other daemons' clocks.
+    pub(super) fn reach(&self) -> Duration {
+        rules::reach(self.horizon, self.max_ahead)
+    }
+
     /// Returns the ID space of the layout.
     pub(super) fn space(&self) -> String {
         self.layout.space().to_string()
@@ -91,8 +96,7 @@ impl Want<'_> {
         let until = key.as_ref().map_or(wall, |key| rules::instant_of(numbering, key.id_bound));
         if let Some(key) = key {
             let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
-            let reach = Reach { from, horizon: self.horizon, max_ahead: self.max_ahead };
-            rules::check_bound(numbering, key, reach).map_err(Busy::Unreadable)?;
+            rules::check_bound(numbering, key, from, self.reach()).map_err(Busy::Unreadable)?;
         }
         let is_noted = |note: &&Note| self.proof == Proof::Held && note.numbers.contains(&found.number);
         let acknowledged = own.note.as_ref().filter(is_noted).map(|note| Acknowledged {

@@ -1,6 +1,6 @@
 //! A coordinator that was restored to an older state, and daemons whose clocks differ by less than `max_ahead`.
 
-use super::tests::{HORIZON, Store, WALL, clocks, member, names, store, take, want};
+use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, clocks, member, names, store, take, want};
 use super::*;
 use crate::counter::CounterKey;
 use crate::{Begins, Marker, NumberRange, Operator, Preparing};
@@ -155,7 +155,13 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let init = |begins| {
         let mut coordinator = store.clone();
         let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-        let preparing = Preparing { begins: Some(begins), is_growing: false, horizon: HORIZON, now };
+        let preparing = Preparing {
+            begins: Some(begins),
+            is_growing: false,
+            horizon: HORIZON,
+            max_ahead: MAX_AHEAD,
+            now,
+        };
         operator.init(&[&layout], preparing, || fastrand::u64(..).to_string()).unwrap()
     };
     assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
@@ -163,4 +169,137 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
     let taken = other(&store).take(want(&layout, now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+}
+
+/// A daemon with another `max_ahead` may be cut off, and the marker that the restore brings back does not know it.
+#[test]
+fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut notices = member(&store, Notes::default());
+    take(&mut notices, want(&layout, WALL, false), &five());
+    let backup = [key_five(), Paths::of("f").marker()].map(|key| (store.text(&key), key));
+    let longer = Want { max_ahead: HORIZON / 4, ..want(&layout, WALL, false) };
+    let mut cut_off = other(&store);
+    let covered = take(&mut cut_off, longer, &WorkerSet::single(6)).covered;
+    let wall = at(WALL, 200);
+    assert_eq!(notices.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    let ahead = UnixMicros(wall.0 + HORIZON.as_micros() as i64 / 4);
+    // Its clock is ahead of the others by as much as it allows, and so are its IDs.
+    let ceiling = rules::ceiling(&numbering(), UnixMicros(ahead.0 + HORIZON.as_micros() as i64 / 4), HORIZON);
+    let bound = Bound { source: 0, id_bound: numbering().id_bound(ceiling) };
+    assert!(bound.id_bound > covered);
+    assert_eq!(cut_off.raise(&[bound], 0, clocks(ahead)), Raised::Done);
+    assert_eq!(notices.look(clocks(wall)), Raised::Done, "it polls the marker");
+    for (text, key) in backup {
+        store.put(&key, &text);
+    }
+    assert!(matches!(notices.look(clocks(wall)), Raised::Lost(_)));
+    let floor = floor(&store);
+    assert!(rules::bound_above(&numbering(), floor) >= bound.id_bound, "{floor:?}");
+}
+
+/// Returns a fleet that was prepared again since a backup, and a daemon that was granted IDs in it.
+fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros) {
+    let layout = twitter();
+    let store = store(&layout);
+    let marker_key = Paths::of("f").marker();
+    let backup = vec![(marker_key.clone(), store.text(&marker_key))];
+    let mut marker = Marker::new("2e", vec![layout.space().to_string()]);
+    marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
+    store.put(&marker_key, &marker.text());
+    let mut daemon = member(&store, Notes::default());
+    take(&mut daemon, want(&layout, WALL, false), &five());
+    let wall = at(WALL, 200);
+    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    (store, daemon, backup, wall)
+}
+
+fn restore(store: &Store, backup: &[(String, String)]) {
+    store.remove(&key_five());
+    for (key, text) in backup {
+        store.put(key, text);
+    }
+}
+
+/// Returns what another daemon gets that finds the number free.
+fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
+    take(&mut other(store), want(&twitter(), wall, false), &five()).floor
+}
+
+#[test]
+fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
+    let polls: [fn(&mut Member<Store>, UnixMicros) -> Raised; 2] = [
+        |daemon, wall| daemon.look(clocks(wall)),
+        |daemon, wall| daemon.raise(&[keepers_bound(at(wall, 1))], 0, clocks(wall)),
+    ];
+    for poll in polls {
+        let (store, mut daemon, backup, wall) = prepared_again();
+        restore(&store, &backup);
+        let polled = poll(&mut daemon, wall);
+        assert!(matches!(polled, Raised::Lost(_)), "{polled:?}");
+        assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
+    }
+}
+
+/// Its new connections are refused, because they lead to another cluster than the one that it belongs to.
+#[test]
+fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
+    let (store, mut daemon, backup, wall) = prepared_again();
+    restore(&store, &backup);
+    store.be_foreign();
+    let looked = daemon.look(clocks(wall));
+    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
+}
+
+/// It was killed before the restore, and starts after it.
+#[test]
+fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
+    let (store, daemon, backup, wall) = prepared_again();
+    restore(&store, &backup);
+    let layout = twitter();
+    let mut again = member(&store, daemon.notes().clone());
+    let ours = take(&mut again, want(&layout, wall, true), &WorkerSet::single(6));
+    let raised = floor(&store);
+    assert!(ours.floor >= rules::bound_above(&numbering(), raised) && raised > wall);
+    assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
+    let mut third = member(&store, again.notes().clone());
+    take(&mut third, want(&layout, at(wall, 1), true), &WorkerSet::single(6));
+    assert_eq!(floor(&store), raised);
+}
+
+/// Each restore is noticed by the daemon that started at the floor of the one before.
+#[test]
+fn restores_in_a_row_do_not_push_the_floor_away() {
+    let layout = twitter();
+    let store = store(&layout);
+    for second in 0..10 {
+        let wall = at(WALL, second);
+        let mut daemon = member(&store, Notes::default());
+        take(&mut daemon, want(&layout, wall, false), &five());
+        store.remove(&key_five());
+        assert!(matches!(daemon.look(clocks(wall)), Raised::Lost(_)));
+        let reach_s = rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64;
+        assert!(floor(&store) <= at(wall, reach_s + 1), "after {second} s: {:?}", floor(&store));
+    }
+}
+
+/// The coordinator went away in the pause. Without a state, only the process knows which number it took.
+#[test]
+fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
+    let layout = twitter();
+    let store = store(&layout);
+    let before = take(&mut other(&store), want(&layout, at(WALL, -310), false), &five()).covered;
+    let mut first = member(&store, Notes::default());
+    let mut taken = [first.take(want(&layout, WALL, false), &five()).ok()];
+    store.set_away(true);
+    assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    store.set_away(false);
+    let tried = first.into_tried();
+    let mut second = member(&store, tried.notes()).after(tried);
+    let picked = second.pick(want(&layout, WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
+    let picked = picked.unwrap();
+    assert_eq!(picked.worker_ids, five());
+    assert!(picked.floor >= before, "another daemon had IDs below that");
 }

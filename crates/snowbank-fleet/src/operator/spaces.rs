@@ -27,6 +27,8 @@ pub struct Preparing {
     pub is_growing: bool,
     /// The horizon of this configuration's daemons. A new fleet polls by it.
     pub horizon: Duration,
+    /// The longest distance that their IDs may be ahead of the wall clock.
+    pub max_ahead: Duration,
     /// The wall clock.
     pub now: UnixMicros,
 }
@@ -65,7 +67,7 @@ impl Operator<'_> {
         preparing: Preparing,
         draw: fn() -> String,
     ) -> Result<Prepared, OperatorError> {
-        let Preparing { begins, is_growing, horizon, now } = preparing;
+        let Preparing { begins, is_growing, horizon, max_ahead, now } = preparing;
         let (known, mut before) = self.read_marker()?.unzip();
         let is_new = known.is_none();
         if is_new && begins.is_none() {
@@ -105,7 +107,7 @@ impl Operator<'_> {
             missing.iter().for_each(|space| marker.put(space));
         }
         let is_floor_changed = marker.floor() != floor_before;
-        let is_longer = marker.lengthen_horizon(horizon);
+        let is_longer = marker.lengthen_reach(rules::reach(horizon, max_ahead));
         if is_longer || is_new || !missing.is_empty() || !replaced.is_empty() || is_floor_changed {
             self.write_marker(&mut marker, &mut before, draw)?;
         }
@@ -246,7 +248,7 @@ pub fn above(layout: &Layout, id_bound: u64) -> UnixMicros {
 }
 
 fn raise_floor(marker: &mut Marker, floor: UnixMicros, now: UnixMicros) -> Result<(), OperatorError> {
-    let latest = rules::latest(now, rules::HORIZON_MAX, Duration::ZERO);
+    let latest = rules::latest(now, rules::HORIZON_MAX);
     if floor > latest {
         return Err(OperatorError::Refused(format!(
             "the fleet's floor would be {}, allowed: {} at most, because no number could change hands until then; give an \

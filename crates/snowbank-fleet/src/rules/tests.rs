@@ -26,7 +26,8 @@ fn numbering() -> Numbering {
 fn key(write: &str, bound: u64) -> NumberKey {
     let key = NumberKey::new("state", "host-a (process 7)", "orders", 1);
     let term = String::from("t");
-    NumberKey { term, write: write.to_owned(), id_bound: bound, from: bound, ..key }
+    let max_ahead_ms = 10_000;
+    NumberKey { max_ahead_ms, term, write: write.to_owned(), id_bound: bound, from: bound, ..key }
 }
 
 fn text(write: &str) -> String {
@@ -167,9 +168,11 @@ fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
 
 #[test]
 fn the_floor_after_a_loss_is_above_every_grant() {
-    let floor = floor_after_loss(after(0), after(-5), Duration::from_secs(300), MAX_AHEAD);
+    let reach = reach(Duration::from_secs(300), MAX_AHEAD);
+    let floor = floor_after_loss(after(0), after(-5), reach);
     assert_eq!(floor, after(320));
-    assert_eq!(floor_after_loss(after(0), after(305), Duration::from_secs(300), MAX_AHEAD), after(325));
+    assert_eq!(floor_after_loss(after(0), after(5_000), reach), after(5_000), "its clock was set back");
+    assert_eq!(floor_after_loss(after(3), floor, reach), after(323), "the second one is no further ahead");
     let numbering = numbering();
     let above = numbering.position_from(bound_above(&numbering, floor));
     assert!(numbering.start_of(numbering.tick_of(above)) > floor);
@@ -187,9 +190,12 @@ fn what_another_clock_lets_others_take_may_be_abandoned() {
     let other = key("w", 77);
     for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
         let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
-        let is_taken = take(Some(&other), after(bound_s), taker).is_ok();
         let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
-        assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead");
+        // The other one's settings may differ.
+        for max_ahead in [MAX_AHEAD / 2, MAX_AHEAD, 6 * MAX_AHEAD] {
+            let is_taken = take(Some(&other), after(bound_s), Taker { max_ahead, ..taker }).is_ok();
+            assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
+        }
     }
     assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock lets others take it");
 }

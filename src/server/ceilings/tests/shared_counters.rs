@@ -84,8 +84,8 @@ impl AsMut<dyn Coordinator> for Store {
 }
 
 impl Coordinator for Store {
-    fn answer_time(&self) -> Duration {
-        Duration::ZERO
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
     }
 
     fn connections(&self) -> u64 {

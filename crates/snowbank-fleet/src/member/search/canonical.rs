@@ -93,7 +93,7 @@ impl<'a> Form<'a> {
         self.write(field(text, "\"term\""));
         self.write(field(text, "\"identity\""));
         let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
-        self.words.extend([number("\"floor_unix_ms\""), number("\"horizon_ms\""), number("\"from\"")]);
+        self.words.extend([number("\"floor_unix_ms\""), number("\"reach_ms\""), number("\"from\"")]);
         let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
         self.words.extend([bound, u64::from(field(text, "\"released\"") == "true")]);
     }
@@ -198,9 +198,10 @@ impl<'a> Form<'a> {
             sources,
             counters,
             marker,
-            longest_horizon,
+            longest_reach,
             tried: _,
             polled,
+            clocks: _,
             are_compared: _,
             coordinator: _,
             paths: _,
@@ -213,7 +214,7 @@ impl<'a> Form<'a> {
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));
         self.text(marker.as_ref().map_or("", |known| &known.text));
-        self.words.push(longest_horizon.as_millis() as u64);
+        self.words.push(longest_reach.as_millis() as u64);
         // No time passes, so only a poll without an answer is due again.
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Coordinator, Marker, NoAnswer, Swap, Swapped};
+use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
@@ -140,7 +141,6 @@ pub(super) struct Scene {
     pub(super) made: Vec<(u8, u8)>,
 }
 
-static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
 
 /// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices that were made.
@@ -207,10 +207,6 @@ impl AsMut<dyn Coordinator> for Wire {
 }
 
 impl Coordinator for Wire {
-    fn answer_time(&self) -> Duration {
-        Duration::ZERO
-    }
-
     fn connections(&self) -> u64 {
         0
     }
@@ -219,8 +215,8 @@ impl Coordinator for Wire {
     fn pause(&mut self, _: Duration) {}
 
     /// No time passes within an event, and looks are events of their own.
-    fn now(&self) -> Instant {
-        *BEGAN
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
