@@ -1,4 +1,4 @@
-//! The client against scripted daemons, on loopback and free ports.
+//! The client against scripted daemons, on loopback and free ports: what clients/conformance has no case for.
 
 #[path = "../fake_daemon/mod.rs"]
 mod fake_daemon;

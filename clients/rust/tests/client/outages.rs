@@ -40,62 +40,6 @@ async fn the_next_endpoint_serves_if_the_first_is_down() {
 }
 
 #[tokio::test]
-async fn a_lost_connection_is_made_again() {
-    let daemon = FakeDaemon::start(|number, peer| {
-        peer.greet();
-        let (next, tag) = peer.read_next();
-        if number < 3 {
-            // The daemon closes after a part of a reply.
-            peer.send(|out| out.extend([20, 0, 0]));
-            return;
-        }
-        peer.send_run(tag, 8, next.count);
-        peer.wait_for_close();
-    });
-    let client = client(&[&daemon]);
-    let batch = client.batch(1).await.expect("IDs in the end");
-    assert_eq!(batch.iter().next(), Some(8));
-    assert_eq!(daemon.connections(), 4);
-}
-
-#[tokio::test]
-async fn a_stalled_daemon_is_left_for_the_next() {
-    for greets in [false, true] {
-        let stalled = FakeDaemon::start(move |_, peer| {
-            if greets {
-                peer.greet();
-            }
-            peer.wait_for_close();
-        });
-        let other = FakeDaemon::honest(9);
-        let options = options(&[&stalled, &other]).connect_timeout(ms(100)).answer_timeout(ms(100));
-        let client = Client::new(options).expect("a client");
-        let batch = client.batch(1).max_wait(ms(10)).await.expect("IDs from the other");
-        assert_eq!(batch.endpoint(), other.name());
-    }
-}
-
-/// The daemon may read a request only after those before it have waited.
-#[tokio::test]
-async fn a_request_behind_one_that_waits_may_wait_as_long_again() {
-    let daemon = FakeDaemon::start(|_, peer| {
-        peer.greet();
-        for first in [10, 20] {
-            let (next, tag) = peer.read_next();
-            std::thread::sleep(ms(4_000));
-            peer.send_run(tag, first, next.count);
-        }
-        peer.wait_for_close();
-    });
-    // The second answer comes after 8 s. A request that waits alone would be late after 7.5 s.
-    let client = Client::new(options(&[&daemon]).answer_timeout(ms(3_500))).expect("a client");
-    let ask = || client.batch(1).max_wait(ms(4_000)).timeout(ms(30_000));
-    let (first, second) = tokio::join!(ask(), ask());
-    assert!(first.is_ok() && second.is_ok(), "{first:?}, {second:?}");
-    assert_eq!(daemon.connections(), 1);
-}
-
-#[tokio::test]
 async fn a_daemon_that_hangs_after_a_long_wait_was_answered_is_left_as_soon_as_any_other() {
     let hanging = FakeDaemon::start(|number, peer| {
         if number == 0 {
@@ -110,22 +54,6 @@ async fn a_daemon_that_hangs_after_a_long_wait_was_answered_is_left_as_soon_as_a
     let client = Client::new(options).expect("a client");
     client.batch(1).max_wait(ms(60_000)).timeout(ms(60_000)).await.expect("IDs at once");
     let batch = client.batch(1).max_wait(ms(10)).timeout(ms(10_000)).await.expect("IDs from the other");
-    assert_eq!(batch.endpoint(), other.name());
-}
-
-/// A daemon that sends a byte of its reply at a time does not hold a call for ever.
-#[tokio::test]
-async fn a_daemon_that_trickles_is_left_for_the_next() {
-    let trickling = FakeDaemon::start(|_, peer| {
-        peer.greet();
-        peer.read_next();
-        while peer.send(|out| out.push(0x14)) {
-            std::thread::sleep(ms(60_000));
-        }
-    });
-    let other = FakeDaemon::honest(9);
-    let options = options(&[&trickling, &other]).answer_timeout(ms(100));
-    let batch = Client::new(options).expect("a client").batch(1).max_wait(ms(10)).await.expect("IDs");
     assert_eq!(batch.endpoint(), other.name());
 }
 
@@ -255,24 +183,6 @@ fn a_client_outside_a_runtime_is_refused_with_what_to_do() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let _entered = runtime.enter();
     assert!(Client::new(ClientOptions::default()).is_ok());
-}
-
-#[tokio::test]
-async fn calls_take_turns_and_continue_if_one_endpoint_is_lost() {
-    let [odd, even] = [FakeDaemon::honest(1), FakeDaemon::honest(1_000_001)];
-    let client = Client::new(options(&[&odd, &even]).take_turns(true)).expect("a client");
-    let mut used = Vec::new();
-    for _ in 0..6 {
-        used.push(client.batch(1).await.expect("both serve").endpoint().to_owned());
-    }
-    let in_turns: Vec<String> = [&odd, &even].iter().cycle().take(6).map(|daemon| daemon.name()).collect();
-    assert_eq!(used, in_turns);
-
-    let one_is_lost = patient([odd.name(), nobody()]).take_turns(true);
-    let client = Client::new(one_is_lost).expect("a client");
-    for _ in 0..6 {
-        assert_eq!(client.batch(1).await.expect("one serves").endpoint(), odd.name());
-    }
 }
 
 /// Deadlines without end are the usual way to say "no limit".

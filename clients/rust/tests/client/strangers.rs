@@ -46,22 +46,6 @@ const REDIS: &str = "-ERR unknown command '\u{c}', with args beginning with: \r\
 const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
 
 #[tokio::test]
-async fn servers_of_other_protocols_are_named_at_once() {
-    for (answer, name) in [
-        (REDIS, "it answers as Redis does"),
-        (HTTP, "it answers in HTTP"),
-        ("<html>400 Bad Request</html>\r\n", "it answers in HTTP"),
-        ("ERROR\r\n", "it answers in text (\"ERROR\")"),
-    ] {
-        let address = server_of_lines(answer);
-        let client = Client::new(patient([&address])).expect("a client");
-        let error = client.batch(1).await.expect_err("no daemon");
-        assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
-        assert!(error.to_string().starts_with(&address) && error.to_string().contains(name), "{error}");
-    }
-}
-
-#[tokio::test]
 async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
     let closing = server(drop);
     let hasty = patient([&closing]).fail_fast(true);
