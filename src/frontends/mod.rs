@@ -88,8 +88,15 @@ impl Ask {
     /// Returns the number of IDs in its reply, which has these runs.
     #[inline]
     pub fn count_in(&self, runs: &[Run]) -> u64 {
-        if self.partial { runs.iter().map(|run| u64::from(run.count)).sum() } else { self.count }
+        if self.partial { ids_in(runs) } else { self.count }
     }
+}
+
+/// Returns the number of IDs in these runs.
+// Not inlined: few requests ask, and each of the others would save and restore more registers.
+#[inline(never)]
+fn ids_in(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
 /// The conditions under which a message is answered.
@@ -277,6 +284,9 @@ pub struct FrameLimit {
     pub ids: u64,
 }
 
+/// IDs of one run that fit into one frame of any front end, even a small one.
+pub const FEW_IDS: u32 = 8;
+
 /// The part of a full frame, as a divisor, that a small one holds.
 const SMALL_FRAME_PART: usize = 16;
 
@@ -290,13 +300,12 @@ impl FrameLimit {
     /// Returns whether all runs fit into one frame.
     #[inline]
     pub fn fits(&self, runs: &[Run]) -> bool {
-        runs.len() <= self.runs
-            && (self.ids == u64::MAX || runs.iter().map(|run| u64::from(run.count)).sum::<u64>() <= self.ids)
+        runs.len() <= self.runs && (self.ids == u64::MAX || ids_in(runs) <= self.ids)
     }
 }
 
 /// The IDs of one frame of a reply.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct FrameIds<'a> {
     /// The runs, increasing.
     pub runs: &'a [Run],

@@ -42,6 +42,7 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
         };
         let full = front.frame_limit(form, needs_list);
         let limit = if is_small { full.small() } else { full };
+        assert!(limit.runs > 0 && limit.ids >= FEW_IDS.into(), "{:?}: {limit:?}", F::PROTOCOL);
         let count = ask.count.min(limit.ids).min(limit.runs as u64);
         let largest = i64::MAX as u64;
         let run = |first| Run { first, count: 1, stride: 1 };

@@ -102,7 +102,7 @@ impl Conditions<'_> {
 fn encode_list(
     out: &mut Vec<u8>,
     tag: u16,
-    ids: &FrameIds<'_>,
+    ids: FrameIds<'_>,
     rng: &mut fastrand::Rng,
 ) -> Result<(), Unencodable> {
     reply::encode_list_frame(out, tag, ids.ids(rng), ids.more)
@@ -199,7 +199,7 @@ impl FrontEnd for Native {
     #[inline]
     fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let encoded = if form.explicit || ids.needs_list {
-            encode_list(out, form.tag, ids, rng)
+            encode_list(out, form.tag, *ids, rng)
         } else {
             reply::encode_runs_frame(out, form.tag, ids.runs, ids.more)
         };

@@ -10,7 +10,7 @@ use super::queue::Share;
 use super::{NEVER_READ, TurnEnd};
 use crate::access::NO_TOKEN;
 use crate::clock::BootMicros;
-use crate::frontends::{FrameIds, FrontEnd, Reason, Step, Words};
+use crate::frontends::{FEW_IDS, FrameIds, FrontEnd, Reason, Step, Words};
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use snowbank_client::protocol::ErrorCode;
@@ -199,7 +199,8 @@ impl<F: FrontEnd> Exchange<F> {
         let numbering = turn.config.source(request.ask.source).numbering();
         let needs_list = numbering.needs_list();
         let (form, state) = (request.form, &mut *turn.state);
-        if !self.share.frame_limit(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
+        let are_few = matches!(state.runs[..], [run] if run.count <= FEW_IDS);
+        if !are_few && !self.share.frame_limit(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
             return self.start_backlog(turn, request);
         }
         let frame_ids = FrameIds {
