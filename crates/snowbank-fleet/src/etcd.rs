@@ -3,11 +3,11 @@
 //! Each call is one request, first on the connection that is open, then on new ones to all endpoints. A new connection first
 //! asks for the cluster, because a write must not reach another cluster.
 
-mod base64;
 mod connection;
 
 use std::time::{Duration, Instant};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
@@ -284,7 +284,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 fn range(key: &str) -> Value {
-    json!({ "request_range": { "key": base64::encode(key.as_bytes()) } })
+    json!({ "request_range": { "key": BASE64_STANDARD.encode(key.as_bytes()) } })
 }
 
 fn garbled(what: &str) -> NoAnswer {
@@ -294,7 +294,7 @@ fn garbled(what: &str) -> NoAnswer {
 /// Reads a key and its value.
 fn key_value(value: &Value) -> (String, String) {
     let text = |field: &str| {
-        let bytes = base64::decode(value[field].as_str().unwrap_or_default());
+        let bytes = BASE64_STANDARD.decode(value[field].as_str().unwrap_or_default());
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     };
     (text("key"), text("value"))
@@ -316,18 +316,20 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer>
 /// Values are compared, and not revisions: after a restore from a backup, other writes bring old revisions back.
 fn transaction(swaps: &[Swap]) -> Value {
     let compare = |swap: &Swap| {
-        let key = base64::encode(swap.key.as_bytes());
+        let key = BASE64_STANDARD.encode(swap.key.as_bytes());
         match &swap.expected {
             Some(text) => {
-                let value = base64::encode(text.as_bytes());
+                let value = BASE64_STANDARD.encode(text.as_bytes());
                 json!({ "key": key, "target": "VALUE", "result": "EQUAL", "value": value })
             }
             None => json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0" }),
         }
     };
     let put = |swap: &Swap| {
-        let (key, value) =
-            (base64::encode(swap.key.as_bytes()), base64::encode(swap.text.as_ref()?.as_bytes()));
+        let (key, value) = (
+            BASE64_STANDARD.encode(swap.key.as_bytes()),
+            BASE64_STANDARD.encode(swap.text.as_ref()?.as_bytes()),
+        );
         Some(json!({ "request_put": { "key": key, "value": value } }))
     };
     json!({
@@ -371,7 +373,7 @@ impl Coordinator for Etcd {
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        let (key, end) = (base64::encode(prefix.as_bytes()), base64::encode(&end_of(prefix)));
+        let (key, end) = (BASE64_STANDARD.encode(prefix.as_bytes()), BASE64_STANDARD.encode(&end_of(prefix)));
         let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
         Ok(answer["kvs"].as_array().into_iter().flatten().map(key_value).collect())
     }
@@ -410,7 +412,7 @@ mod tests {
             Swap::write(b, None, y),
             Swap::compare(c, Some(x)),
         ]);
-        let [a, b, c] = ["/a", "/b", "/c"].map(|key| base64::encode(key.as_bytes()));
+        let [a, b, c] = ["/a", "/b", "/c"].map(|key| BASE64_STANDARD.encode(key.as_bytes()));
         assert_eq!(
             transaction["compare"],
             json!([

@@ -41,8 +41,7 @@ impl PartialEq for Numbering {
                 one.layout() == other.layout() && one.workers() == other.workers()
             }
             (Numbering::Ticket(one), Numbering::Ticket(other)) => one == other,
-            (Numbering::Snowflake(_), Numbering::Ticket(_))
-            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+            _ => false,
         }
     }
 }
@@ -222,8 +221,7 @@ impl Numbering {
                 one.layout().space() == other.layout().space()
             }
             (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name() == other.name(),
-            (Numbering::Snowflake(_), Numbering::Ticket(_))
-            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+            _ => false,
         }
     }
 
@@ -236,8 +234,7 @@ impl Numbering {
                 concurrent_collision((one.layout(), one.workers()), ids).is_some()
             }
             (Numbering::Ticket(one), Numbering::Ticket(other)) => one.shares_ids_with(other),
-            (Numbering::Snowflake(_), Numbering::Ticket(_))
-            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+            _ => false,
         }
     }
 
@@ -254,8 +251,7 @@ impl Numbering {
                     && own.all(|number| numbers.binary_search(&number).is_ok())
             }
             (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name() == other.name(),
-            (Numbering::Snowflake(_), Numbering::Ticket(_))
-            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+            _ => false,
         }
     }
 }

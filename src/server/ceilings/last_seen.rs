@@ -22,7 +22,7 @@ enum Direction {
 }
 
 /// The last observations of the keeper's thread, and its counts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct LastSeen {
     pub(crate) clock: Observed,
     pub(crate) steps_back: u64,
@@ -103,28 +103,10 @@ impl RaiseLengths {
 impl LastSeen {
     pub(crate) fn new(started: Reading) -> Self {
         LastSeen {
-            clock: Observed::Steady,
-            steps_back: 0,
-            steps_forward: 0,
-            raises: 0,
-            raised_at: None,
-            raising: Duration::ZERO,
-            failures: 0,
-            failing: None,
-            fleet_failing: None,
-            fleet_silence: None,
-            noticed: Noticed::default(),
-            waits_for: None,
-            fleet_raises: 0,
-            fleet_ceilings: Vec::new(),
-            ranges_last: Vec::new(),
-            lost: None,
-            write_in_flight_since: None,
-            raise_lengths: RaiseLengths::default(),
             horizon: Duration::MAX,
             compared_at: started.boot,
             offset_us: started.offset_us(),
-            stepped: None,
+            ..LastSeen::default()
         }
     }
 

@@ -18,7 +18,7 @@ use crate::sync::{AtomicI64, Ordering};
 use snowbank_id::layout::UnixMicros;
 
 /// Microseconds on a clock that counts from the machine's boot, never steps, and keeps running while the machine sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootMicros(pub i64);
 
 impl BootMicros {
@@ -178,9 +178,10 @@ impl Wall {
 }
 
 /// The keeper's finding when it looked at the wall clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Observed {
     /// The wall clock runs as expected.
+    #[default]
     Steady,
     /// It is behind ID time by this much: a step back, or a clock that stands still.
     Behind(Duration),
