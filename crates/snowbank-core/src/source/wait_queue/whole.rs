@@ -22,7 +22,7 @@ impl Source {
 
     fn feed_ranges(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
         self.feed_in_range(&window, queue, rng);
-        let least = queue.waiting.iter().map(|entry| entry.request.count).min();
+        let least = queue.waiting.iter().map(|entry| self.least_of(&entry.request, window.bound)).min();
         if window.bound != Bound::Ceiling || !least.is_some_and(|least| self.use_next_range(least)) {
             return window;
         }
@@ -33,9 +33,7 @@ impl Source {
 
     fn feed_in_range(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let mut is_served = |entry: &mut Box<Entry>| {
-            let wanted = entry.request.count;
-            // After the last reservation a partial request gains nothing by waiting.
-            let least = if entry.request.partial && window.bound == Bound::Ended { 1 } else { wanted };
+            let (least, wanted) = (self.least_of(&entry.request, window.bound), entry.request.count);
             let Some(span) = self.claim_some(window, least, wanted, window.limit, rng) else { return false };
             self.wait_queue.uncount(wanted);
             entry.take(span);
@@ -46,6 +44,17 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None)));
         // All later requests queue, behind those that wait.
         self.let_pass(queue.waiting.len(), 0);
+    }
+
+    /// Returns the fewest numbers that end the wait of a request. Once no more numbers come, a partial request that fits
+    /// nowhere gains nothing by waiting.
+    fn least_of(&self, request: &WaitRequest, bound: Bound) -> u64 {
+        let no_more_come = bound == Bound::Ended || self.has_last_range();
+        if no_more_come && request.count > self.in_ranges().largest() {
+            request.promised()
+        } else {
+            request.count
+        }
     }
 
     /// Refuses the requests that fit into neither of the last ranges.
@@ -91,7 +100,7 @@ mod tests {
     use crate::grant::Grant;
     use crate::source::tests::{Heard, START};
     use crate::source::wait_queue::Finished;
-    use crate::source::{Range, Rules};
+    use crate::source::{Range, Rules, Span};
     use snowbank_id::layout::Position;
     use snowbank_id::numbering::TicketCounter;
 
@@ -165,6 +174,20 @@ mod tests {
         assert_eq!(outcomes, [(late, None, 1), (early, Some(Refusal::CounterEnded), 0)]);
         assert_eq!(finished[0].spans[0].from, Position(20));
         assert_eq!((source.wait_queue().admitted_ids(), source.window(START).bound), (0, Bound::Ended));
+    }
+
+    #[test]
+    fn after_the_last_range_a_partial_request_gets_a_rest_at_once() {
+        let source = counter_in_its_last_ranges();
+        source.end_ranges();
+        // What is left of this range, and then the next one.
+        for (from, count) in [(10, 5), (20, 6)] {
+            source.admit(&source.window(START), request(8, Duration::from_secs(1), true)).unwrap();
+            let served = after(&source, Duration::ZERO);
+            let spans: Vec<_> = served.iter().map(|it| (it.refusal, it.spans[0])).collect();
+            assert_eq!(spans, [(None, Span { from: Position(from), count })]);
+        }
+        assert_eq!((source.wait_queue().admitted_ids(), source.left_of_counter()), (0, 0));
     }
 
     /// Another thread may read the ceiling just before the source goes on with its next range.
