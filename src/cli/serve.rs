@@ -15,7 +15,7 @@ use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, SourceSettings, StatePlace};
 use crate::server::{
-    self, Inherited, Note, Ready, RunError, Server, StartError, State, Tries, WaitEnd, Waiting,
+    self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, State, Tries, Waiting,
 };
 use crate::service::{Extending, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
@@ -150,14 +150,15 @@ impl<W: Write> Process<'_, W> {
     /// Takes the worker IDs, and waits as long as only these are missing. Returns `None` if the daemon is stopped meanwhile.
     fn take_numbers(
         &mut self,
-        mut tries: Tries,
+        tries: Tries,
         secrets: &Secrets,
-        mut sockets: Inherited,
+        sockets: Inherited,
     ) -> Result<Option<Granted>, Failure> {
         let mut starting = self.notifier.extend_start(FIRST_CEILINGS);
-        let mut prepared = tries.prepare();
+        let mut end = tries.start(secrets, sockets);
         loop {
-            let reason = match prepared.and_then(|prepared| tries.grant(prepared, secrets, &sockets)) {
+            let StartEnd { ready, sockets, tries } = end;
+            let reason = match ready {
                 Ok(ready) => return Ok(Some(Granted { ready, sockets, starting })),
                 Err(reason) if reason.is_lack_of_numbers() => reason,
                 Err(reason) => return Err(reason.into()),
@@ -166,12 +167,8 @@ impl<W: Write> Process<'_, W> {
             let waiting = Waiting::start(tries, secrets, sockets, &reason)?;
             self.log_choices();
             tracing::warn!("waits for a worker ID, and hands out nothing: {reason}");
-            match self.wait(waiting)? {
-                WaitEnd::Stopped => return Ok(None),
-                WaitEnd::Taken(taken) => {
-                    (prepared, sockets, tries) = (Ok(taken.prepared), taken.sockets, taken.tries);
-                }
-            }
+            let Some(next) = self.wait(waiting, secrets)? else { return Ok(None) };
+            end = next;
             starting = self.notifier.extend_start(FIRST_CEILINGS);
         }
     }
@@ -184,22 +181,23 @@ impl<W: Write> Process<'_, W> {
         }
     }
 
-    /// Serves a daemon that waits for worker IDs, until it has them or is stopped.
-    fn wait(&mut self, waiting: Waiting) -> Result<WaitEnd, Failure> {
+    /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start. Returns `None` if it is stopped
+    /// meanwhile.
+    fn wait(&mut self, waiting: Waiting, secrets: &Secrets) -> Result<Option<StartEnd>, Failure> {
         let (health, addresses) = (waiting.server().health(), where_it_listens(waiting.server()));
+        let ends_with_stdin = self.arguments.stop_at_stdin_eof;
         let stops = match &mut self.stops {
             Some(stops) => stops,
             none => none.insert(Stops::catch()?),
         };
         let stop = async {
             self.addresses.write(&addresses);
-            stops.run_waiting(self.notifier, &health, self.arguments.stop_at_stdin_eof).await;
+            stops.run_waiting(self.notifier, &health, ends_with_stdin).await;
         };
-        let end = waiting.run(stop).map_err(failure)?;
-        if matches!(end, WaitEnd::Taken(_)) {
-            tracing::info!("has worker IDs now, and starts");
-        }
-        Ok(end)
+        let Some(taken) = waiting.run(stop).map_err(failure)? else { return Ok(None) };
+        tracing::info!("has worker IDs now, and starts");
+        let _starting = self.notifier.extend_start(FIRST_CEILINGS);
+        Ok(taken.grant(secrets, stops.run_starting(self.notifier, ends_with_stdin))?)
     }
 
     /// Serves until the stop. Runs `beside` meanwhile.

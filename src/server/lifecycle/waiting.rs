@@ -5,7 +5,7 @@
 //! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to take numbers, each time as a
 //! start does. Once it has them, this daemon ends, and the start goes on with its sockets. If it then cannot show that the
 //! numbers are still its own, it waits again. So clients can stay away, or wait, and no service manager has to start the
-//! daemon again.
+//! daemon again. A stop gives back what was taken, at any moment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use tokio::sync::{oneshot, watch};
 use super::info::instance;
 use super::rules::rules;
 use super::start::{Opened, Prepared, Ready, Server, by_protocol};
+use super::threads::make_runtime;
 use crate::access::Rules;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
@@ -36,8 +37,8 @@ use crate::tls;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a stop waits for the end of a try, which gives back what it took. Most of it is the pause after taking a
-/// number.
+/// The longest that a stop waits for the end of a try or of a start, which gives back what it took. Most of it is the pause
+/// after taking a number.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
@@ -46,32 +47,66 @@ pub struct Waiting {
     server: Server,
     /// Other handles of its sockets, for the start.
     sockets: Inherited,
-    /// Receives the end of the tries, and these for the next wait.
-    ended: oneshot::Receiver<(Result<Prepared, StartError>, Tries)>,
+    /// Ends with the tries, and these for the next wait.
+    tries: Work<(Result<Prepared, StartError>, Tries)>,
     /// The tries end when this is dropped.
     trying: SyncSender<()>,
-    /// Closed once the tries have ended.
-    over: mpsc::Receiver<()>,
     /// Shards adopt configurations as long as this lives.
     _live_config: watch::Sender<Arc<LiveConfig>>,
 }
 
-/// The end of a wait.
-pub enum WaitEnd {
-    /// The daemon was stopped.
-    Stopped,
-    /// It has its worker IDs. The start goes on.
-    Taken(Box<TakenNumbers>),
+/// A daemon that has its worker IDs after a wait. The start goes on.
+pub struct TakenNumbers {
+    prepared: Prepared,
+    sockets: Inherited,
+    tries: Tries,
 }
 
-/// All that a start needs after a wait.
-pub struct TakenNumbers {
-    /// The worker IDs.
-    pub prepared: Prepared,
-    /// The sockets of the wait.
+/// The end of a start: it may hand out IDs, or it must end, or wait with these sockets and tries.
+pub struct StartEnd {
+    /// The start, or the reason why it cannot go on.
+    pub ready: Result<Ready, StartError>,
+    /// The sockets that were inherited, or are those of the wait.
     pub sockets: Inherited,
-    /// The tries so far, for another wait.
+    /// The tries so far.
     pub tries: Tries,
+}
+
+/// A part of a start, in a thread of its own. A stop abandons it.
+struct Work<T> {
+    ended: oneshot::Receiver<T>,
+    /// Closed once the thread has ended.
+    over: mpsc::Receiver<()>,
+    /// Gives back what an abandoned part has got.
+    give_back: fn(T),
+}
+
+impl<T: Send + 'static> Work<T> {
+    fn start(
+        work: impl FnOnce() -> Option<T> + Send + 'static,
+        give_back: fn(T),
+    ) -> Result<Work<T>, StartError> {
+        let (send_end, ended) = oneshot::channel();
+        let (is_over, over) = mpsc::sync_channel(0);
+        let run = move || {
+            if let Some(Err(unwanted)) = work().map(|end| send_end.send(end)) {
+                give_back(unwanted);
+            }
+            drop(is_over);
+        };
+        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(run);
+        spawned.map_err(|error| StartError::no_thread(&error))?;
+        Ok(Work { ended, over, give_back })
+    }
+
+    /// Lets the thread give back what it has got, or gets. Waits for that, but not for long.
+    fn abandon(mut self) {
+        self.ended.close();
+        if let Ok(unwanted) = self.ended.try_recv() {
+            (self.give_back)(unwanted);
+        }
+        let _ = self.over.recv_timeout(TRY_TIMEOUT);
+    }
 }
 
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
@@ -119,19 +154,11 @@ impl Waiting {
         note(&metrics, reason);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let (trying, is_trying) = mpsc::sync_channel(0);
-        let (send_end, ended) = oneshot::channel();
         let seen = Arc::clone(&common);
-        let (is_over, over) = mpsc::sync_channel(0);
-        let run = move || {
-            if let Some(end) = tries.run(&seen, &is_trying)
-                && let Err((Ok(prepared), _)) = send_end.send((end, tries))
-            {
-                prepared.give_back();
-            }
-            drop(is_over);
-        };
-        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(run);
-        spawned.map_err(|error| StartError::no_thread(&error))?;
+        let tries = Work::start(
+            move || tries.run(&seen, &is_trying).map(|end| (end, tries)),
+            |(prepared, _)| prepared.into_iter().for_each(Prepared::give_back),
+        )?;
         let server = Server {
             listeners,
             admin,
@@ -142,7 +169,7 @@ impl Waiting {
             kernel_log: None,
             notes: Vec::new(),
         };
-        Ok(Waiting { server, sockets, ended, trying, over, _live_config: live_config })
+        Ok(Waiting { server, sockets, tries, trying, _live_config: live_config })
     }
 
     /// Returns the server, for its addresses and its health.
@@ -150,35 +177,56 @@ impl Waiting {
         &self.server
     }
 
-    /// Serves until the daemon has its numbers, or `stop` is complete.
+    /// Serves until the daemon has its numbers, or `stop` is complete. Returns nothing then.
     ///
     /// # Errors
     /// The daemon cannot start, whatever becomes of the numbers, or a thread failed.
-    pub fn run(self, stop: impl Future<Output = ()>) -> Result<WaitEnd, RunError> {
-        let Waiting { server, sockets, mut ended, trying, over, .. } = self;
+    pub fn run(self, stop: impl Future<Output = ()>) -> Result<Option<TakenNumbers>, RunError> {
+        let Waiting { server, sockets, mut tries, trying, .. } = self;
         let mut taken = None;
         let until = async {
             tokio::select! {
                 () = stop => {}
-                end = &mut ended => taken = end.ok(),
+                end = &mut tries.ended => taken = end.ok(),
             }
         };
         server.run(until)?;
-        match taken {
-            Some((prepared, tries)) => {
-                Ok(WaitEnd::Taken(Box::new(TakenNumbers { prepared: prepared?, sockets, tries })))
+        let Some((prepared, tries)) = taken else {
+            drop(trying);
+            tries.abandon();
+            return Ok(None);
+        };
+        Ok(Some(TakenNumbers { prepared: prepared?, sockets, tries }))
+    }
+}
+
+impl TakenNumbers {
+    /// Goes on with the start, until its end or until `stop` is complete. Returns nothing then. Peers, storage and the
+    /// coordinator may take their time.
+    ///
+    /// # Errors
+    /// The system has no thread or reactor left.
+    pub fn grant(
+        self,
+        secrets: &Secrets,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<StartEnd>, StartError> {
+        let TakenNumbers { prepared, sockets, tries } = self;
+        let (runtime, secrets) = (make_runtime()?, secrets.clone());
+        let mut start = Work::start(
+            move || Some(tries.grant(prepared, &secrets, sockets)),
+            |end: StartEnd| end.ready.into_iter().for_each(Ready::give_back),
+        )?;
+        let end = runtime.block_on(async {
+            tokio::select! {
+                () = stop => None,
+                end = &mut start.ended => end.ok(),
             }
-            None => {
-                drop(trying);
-                ended.close();
-                // Nobody takes what a try has got by now.
-                if let Ok((Ok(prepared), _)) = ended.try_recv() {
-                    prepared.give_back();
-                }
-                let _ = over.recv_timeout(TRY_TIMEOUT);
-                Ok(WaitEnd::Stopped)
-            }
+        });
+        if end.is_none() {
+            start.abandon();
         }
+        Ok(end)
     }
 }
 
@@ -194,26 +242,24 @@ impl Tries {
         }
     }
 
+    /// Starts without a wait.
+    pub fn start(mut self, secrets: &Secrets, sockets: Inherited) -> StartEnd {
+        match self.prepare() {
+            Ok(prepared) => self.grant(prepared, secrets, sockets),
+            Err(error) => StartEnd { ready: Err(error), sockets, tries: self },
+        }
+    }
+
     /// Locks the state directory, and takes the worker IDs of a fleet.
-    ///
-    /// # Errors
-    /// One line with the reason why the daemon cannot start, or why it must wait for numbers.
-    pub fn prepare(&mut self) -> Result<Prepared, StartError> {
+    fn prepare(&mut self) -> Result<Prepared, StartError> {
         let state = State { directory: self.directory.as_deref(), adopt: self.adopt };
         Prepared::new(&self.settings, self.access.clone(), state, &mut self.tried)
     }
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon serves.
-    ///
-    /// # Errors
-    /// As [`prepare`](Tries::prepare).
-    pub fn grant(
-        &mut self,
-        prepared: Prepared,
-        secrets: &Secrets,
-        sockets: &Inherited,
-    ) -> Result<Ready, StartError> {
-        prepared.grant(secrets, sockets, &mut self.tried)
+    fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
+        let ready = prepared.grant(secrets, &sockets, &mut self.tried);
+        StartEnd { ready, sockets, tries: self }
     }
 
     /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if nobody waits any more.

@@ -220,21 +220,26 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
     });
 }
 
-/// A peer that does not answer keeps the start busy for two seconds. If the key goes later, the daemon serves already, and this
-/// tries another worker ID.
+/// Returns a peer that does not answer, which keeps a start busy for two seconds, and the setting that names it.
+fn silent_peer() -> (TcpListener, String) {
+    let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    peer.set_nonblocking(true).expect("it is a socket");
+    let setting = format!("peers = [\"{}\"]\n", peer.local_addr().expect("it listens"));
+    (peer, setting)
+}
+
+/// Tries another worker ID if the key goes after the question to the peer has ended, and so the daemon serves already.
 #[test]
 fn a_start_that_loses_its_number_before_its_first_id_waits() {
     on_one(|at| {
-        let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        peer.set_nonblocking(true).expect("it is a socket");
-        let address = peer.local_addr().expect("it listens");
+        let (peer, peers) = silent_peer();
         let mut worker = 0;
         let (_machine, daemon) = poll("a start that waits", || {
             worker += 1;
             let toml = toml(at, Some(worker), LONG);
             init(&toml);
             let machine = Machine::new();
-            let setup = machine.setup(&format!("{toml}peers = [\"{address}\"]\n"));
+            let setup = machine.setup(&format!("{toml}{peers}"));
             let daemon = thread::scope(|scope| {
                 let starting = scope.spawn(|| setup.start());
                 let _asked = poll("a question to the peer", || peer.accept().ok());
@@ -247,5 +252,28 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
         let daemon = daemon.await_numbers();
         daemon.assert_logs("has worker IDs now");
         daemon.connect().assert_open();
+    });
+}
+
+/// Tries another worker ID if the signal comes after the question to the peer has ended, or the coordinator answers late.
+#[test]
+fn a_stop_ends_a_start_that_follows_a_wait() {
+    on_one(|at| {
+        let (peer, peers) = silent_peer();
+        let mut worker = 0;
+        poll("a stop before the daemon serves, which gives its worker ID back", || {
+            worker += 1;
+            let toml = toml(at, Some(worker), LONG);
+            init(&toml);
+            let [holder, taker] = [(); 2].map(|()| Machine::new());
+            kill_after_first_ids(&holder, &toml);
+            let mut daemon = taker.setup(&format!("{toml}{peers}")).start();
+            release_by_force(&toml, &worker.to_string());
+            let _asked = poll("a question to the peer", || peer.accept().ok());
+            daemon.signal(Signal::TERM);
+            assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+            let is_given_back = fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by"));
+            (is_given_back && daemon.log().contains("gives back the worker IDs")).then_some(())
+        });
     });
 }
