@@ -14,7 +14,7 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
     each_case(&cases, |(orders, what)| {
         let machine = Machine::new();
         let disk = machine.disk();
-        let daemon = disk.under(machine.setup("max_ahead = \"502ms\"")).start();
+        let daemon = disk.under(machine.setup("max_ahead = \"2002ms\"")).start();
         let mut wire = daemon.connect();
         let mut ids = BTreeSet::from([one(&mut wire)]);
         let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
@@ -30,11 +30,9 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         draw_until_served(&mut wire, &mut ids);
         assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
         let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("ready again")));
-        for line in [
-            "not ready: /readyz answers 503, because of ceiling of default",
-            "finding ceiling of default has ended",
-            "ready again: ",
-        ] {
+        // A slow disk of a busy machine may have been a finding before, and no more.
+        assert!(said.contains("finding ceiling of default has ended"), "{what}: {said}");
+        for line in ["not ready: /readyz answers 503, because of ceiling of default", "ready again: "] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
         }
         let last = *ids.last().expect("IDs");
