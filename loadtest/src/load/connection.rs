@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+
 use crate::check::reply::{Asked, ConnectionCheck};
 use crate::measure::Fault;
 use crate::target::Stream;
@@ -40,8 +43,14 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream, peer: usize) -> Self {
-        Self {
+    /// Watches an open stream to a target, as the connection of that index.
+    ///
+    /// # Errors
+    /// The system's, if it does not watch it.
+    pub(super) fn watched(stream: Stream, peer: usize, epoll: &OwnedFd, index: usize) -> io::Result<Self> {
+        stream.set_nonblocking()?;
+        epoll::add(epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+        Ok(Self {
             stream,
             peer,
             check: ConnectionCheck::default(),
@@ -53,7 +62,7 @@ impl Connection {
             out: Vec::new(),
             partial: Vec::new(),
             tag: 0,
-        }
+        })
     }
 
     /// Drops the bytes that no socket will take any more.

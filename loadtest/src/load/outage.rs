@@ -1,17 +1,14 @@
 //! Connections that end and may: to a daemon that the run itself ends.
 
-use std::io;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use rustix::fd::OwnedFd;
 use snowbank_client::protocol::ErrorCode;
 
 use super::connection::Connection;
 use super::worker::Worker;
 use super::{Now, RECOVERY_TIMEOUT};
 use crate::measure::Fault;
-use crate::target::Stream;
 
 /// The pause between two tries to open connections again.
 pub(super) const RETRY_NS: u64 = 5_000_000;
@@ -70,7 +67,10 @@ impl Worker<'_> {
             let opened = self.shared.peers[connection.peer].access.open(REOPEN_TIMEOUT);
             // Where one is refused, all are. One that cannot be watched stays down, and is tried again.
             let Ok(stream) = opened else { break };
-            let _ = replace(&self.epoll, connection, index, stream);
+            if let Ok(open) = Connection::watched(stream, connection.peer, &self.epoll, index) {
+                *connection = open;
+                connection.is_reopened = true;
+            }
         }
         Ok(())
     }
@@ -80,38 +80,5 @@ impl Worker<'_> {
         if self.meter.outage_lasting(now).is_some() && self.connections.iter().all(|one| one.is_reopened) {
             self.meter.recovered(now);
         }
-    }
-}
-
-/// Replaces a connection that has ended by an open one.
-///
-/// # Errors
-/// The system does not watch it. The place stays without a connection.
-fn replace(epoll: &OwnedFd, place: &mut Connection, index: usize, stream: Stream) -> io::Result<()> {
-    stream.set_nonblocking()?;
-    epoll::add(epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-    *place = Connection::new(stream, place.peer);
-    place.is_reopened = true;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixStream;
-
-    use super::*;
-
-    #[test]
-    fn a_connection_that_cannot_be_watched_takes_no_place() {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a set");
-        let (first, second) = UnixStream::pair().expect("a connection");
-        let mut place = Connection::new(Stream::plain(first), 0);
-        // The kernel watches no file.
-        let file = tempfile::tempfile().expect("a file");
-        let unwatchable = Stream::plain(OwnedFd::from(file));
-        replace(&epoll, &mut place, 0, unwatchable).expect_err("no socket");
-        assert!(!place.is_reopened);
-        replace(&epoll, &mut place, 0, Stream::plain(second)).expect("a socket");
-        assert!(place.is_reopened);
     }
 }

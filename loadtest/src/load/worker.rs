@@ -86,16 +86,16 @@ impl<'a> Worker<'a> {
         to: &'a SyncSender<Message>,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (index, (_, stream)) in streams.iter().enumerate() {
-            stream.set_nonblocking()?;
-            epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+        let mut connections = Vec::new();
+        for (index, (peer, stream)) in streams.into_iter().enumerate() {
+            connections.push(Connection::watched(stream, peer, &epoll, index)?);
         }
         let scenario = &shared.scenario;
         Ok(Self {
             thread,
             shared,
             to,
-            connections: streams.into_iter().map(|(peer, stream)| Connection::new(stream, peer)).collect(),
+            connections,
             epoll,
             random: fastrand::Rng::with_seed(SEED.wrapping_add(thread as u64)),
             meter: Meter::new(thread, scenario),

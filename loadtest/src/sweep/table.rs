@@ -112,26 +112,23 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 
 /// Returns the line of the result: the saturation point, or why there is none.
 pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
-    let so_far = match sweep.saturation {
-        Some(saturation) => format!("held up to {} IDs/s, not confirmed", grouped(saturation)),
-        None => "held at no rate".to_owned(),
+    let saturation = sweep.saturation.map(grouped);
+    let so_far = match &saturation {
+        Some(saturation) => format!("{objective} held up to {saturation} IDs/s, not confirmed"),
+        None => format!("{objective} held at no rate"),
     };
-    match (&sweep.ended, sweep.saturation) {
-        (Ended::Broken(reason), _) => format!("fail: {reason}"),
-        (Ended::Gone(reason), _) => {
-            format!("fail: the target took no further run: {reason}; {objective} {so_far}")
-        }
-        (Ended::Hindered(reason), _) => format!("no saturation point: {reason}; {objective} {so_far}"),
-        (Ended::Interrupted, _) => format!("no saturation point: interrupted; {objective} {so_far}"),
-        (Ended::Searched, Some(saturation)) if sweep.confirmed => {
+    match &sweep.ended {
+        Ended::Broken(reason) => format!("fail: {reason}"),
+        Ended::Gone(reason) => format!("fail: the target took no further run: {reason}; {so_far}"),
+        Ended::Hindered(reason) => format!("no saturation point: {reason}; {so_far}"),
+        Ended::Interrupted => format!("no saturation point: interrupted; {so_far}"),
+        Ended::Searched if sweep.confirmed => {
             let bound = if sweep.at_least { "at least " } else { "" };
             let limit = sweep.limit.map_or_else(|| "none up to --limit".to_owned(), Limit::name);
-            format!(
-                "saturation point: {bound}{} IDs/s with {objective}, confirmed; limit: {limit}",
-                grouped(saturation)
-            )
+            let saturation = saturation.unwrap_or_default();
+            format!("saturation point: {bound}{saturation} IDs/s with {objective}, confirmed; limit: {limit}")
         }
-        (Ended::Searched, _) => format!("no saturation point: {}", why_none(sweep, objective)),
+        Ended::Searched => format!("no saturation point: {}", why_none(sweep, objective)),
     }
 }
 
