@@ -334,7 +334,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Reads the keys of a source that were not read yet.
     fn read_unread(&mut self, source: usize) -> Result<(), Stop> {
-        self.check_marker(source)?;
+        let checked = self.check_marker(source);
+        self.or_went_back(checked)?;
         let Some(held) = self.sources.get(source) else { return Ok(()) };
         let numbers = held.numbers.iter().enumerate();
         let unread: Vec<usize> =
@@ -351,10 +352,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Takes an answer about a number's key, and returns its value. If the number is lost, the other keys may show that the
-    /// coordinator went back, which must be noticed before the daemon ends.
+    /// Takes an answer about a number's key, and returns its value.
     fn see(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
-        match self.see_one(source, at, text) {
+        let seen = self.see_one(source, at, text);
+        self.or_went_back(seen)
+    }
+
+    /// Returns what was seen. If that is a loss, the other keys may show that the coordinator went back, which must be noticed
+    /// before the daemon ends.
+    fn or_went_back<T>(&mut self, seen: Result<T, Stop>) -> Result<T, Stop> {
+        match seen {
             Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
                 Err(Stop::WentBack(reason)) => Err(Stop::WentBack(reason)),
                 _ => Err(stop),
@@ -454,7 +461,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
                 Swapped::Refused(found) => {
                     let mut found = found.into_iter();
-                    self.see_marker(bound.source, found.next().flatten())?;
+                    let seen = self.see_marker(bound.source, found.next().flatten());
+                    self.or_went_back(seen)?;
                     if !is_release {
                         self.check_passed(bound.source)?;
                     }

@@ -56,8 +56,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
         }
+        let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {
-            self.check_marker(source)?;
+            match self.check_marker(source) {
+                // The keys may still show that the coordinator went back.
+                Err(stop @ Stop::Lost(_)) => lost = lost.or(Some(stop)),
+                checked => checked?,
+            }
         }
         let mut keys = vec![self.paths.marker()];
         for held in &self.sources {
@@ -69,7 +74,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.note_polled();
         let mut found = found.into_iter();
         self.poll_marker(found.next().flatten())?;
-        let (mut due, mut lost) = (Vec::new(), None);
         for source in 0..self.sources.len() {
             let mut id_bound = 0;
             for at in 0..self.sources[source].numbers.len() {

@@ -2,11 +2,11 @@
 //! at most two faults. The shipped members and rules run over a coordinator whose faults are choices. Each clock reads one
 //! of a few times at any moment. A state that equals an earlier one but for names of writes is visited once.
 //!
-//! [`world`] has all that can happen, [`machine`] a machine, [`wire`] the coordinator, and [`canonical`] the sameness of states.
+//! [`world`] has all that can happen, [`machine`] a machine, [`operator`] the shipped commands, [`wire`] the coordinator, and
+//! [`canonical`] the sameness of states.
 //!
-//! The search leaves out several sources and ID spaces (`member/replaced.rs` tests replaced ones),
-//! members with several numbers, shared counters, and starts that wait and try again, which the
-//! simulation has. Time does not pass within an event, so the pause of a start always lasts until a
+//! The search leaves out daemons with several sources or numbers (`member/noticed.rs` tests some),
+//! shared counters, and starts that wait and try again, which the simulation has. Time does not pass within an event, so the pause of a start always lasts until a
 //! daemon that lost a write has asked; in the simulation it may be too short, and `member/noticed.rs`
 //! tests that daemons ask in time. The coordinator goes back only where the clocks differ by at most
 //! `max_ahead`.
@@ -15,6 +15,7 @@
 
 mod canonical;
 mod machine;
+mod operator;
 mod wire;
 mod world;
 
@@ -122,6 +123,15 @@ fn no_restore_of_the_coordinator_repeats_an_id() {
 #[test]
 fn no_restore_repeats_an_id_where_clocks_differ() {
     search_and_count(5, 1, AllClocks::AreSkewed);
+}
+
+/// An operator replaces the ID space of two machines by that of the third one, and back. Both can make the same IDs.
+#[test]
+fn no_change_of_the_id_space_repeats_an_id() {
+    let (depth, faults) = (number("SNOWBANK_SEARCH_DEPTH", 5), number("SNOWBANK_SEARCH_FAULTS", 1));
+    for may_go_back in [true, false] {
+        search_from(World::new(faults, AllClocks::Agree).with_two_spaces(may_go_back), depth, faults);
+    }
 }
 
 /// A second restore, while the daemon that started at the first one's floor is cut off. The first restore is one fault more.

@@ -235,7 +235,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             if let Swapped::Refused(found) = self.coordinator.as_mut().swap(&swaps)? {
                 let mut found = found.into_iter();
-                self.see_marker(source, found.next().flatten())?;
+                let seen = self.see_marker(source, found.next().flatten());
+                self.or_went_back(seen)?;
                 for (at, text) in (from..).zip(found) {
                     self.see(source, at, text.as_deref())?;
                 }

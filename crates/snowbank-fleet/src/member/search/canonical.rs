@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-use super::machine::{Daemon, Machine, SOURCE, SPACE, Starting};
+use super::machine::{Daemon, Machine, Starting};
 use super::wire::{Keys, Server, Wire};
 use super::world::World;
 use crate::member::{Held, Member};
@@ -82,16 +82,20 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The last byte of a key tells numbers and the marker apart.
-    fn name(&mut self, key: &str) {
-        self.words.push(u64::from(key.as_bytes().last().copied().unwrap_or(0)));
+    fn name(&mut self, name: &str) {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(name.as_bytes());
+        self.words.push(hasher.finish());
     }
 
-    /// A value: its write and term, its bound, and whether it was released. The marker has a floor.
+    /// A value: its write and term, its bound, and whether it was released. The marker has spaces and a floor.
     fn text(&mut self, text: &'a str) {
         self.write(field(text, "\"write\""));
         self.write(field(text, "\"term\""));
         self.write(field(text, "\"identity\""));
+        self.name(
+            text.split_once("\"spaces\"").map_or("", |(_, rest)| rest.split(']').next().unwrap_or(rest)),
+        );
         let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
         self.words.extend([number("\"floor_unix_ms\""), number("\"reach_ms\""), number("\"from\"")]);
         let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
@@ -115,6 +119,7 @@ impl<'a> Form<'a> {
 
     fn machine(&mut self, machine: &'a Machine) {
         let Machine {
+            space: _,
             state,
             notes,
             noted_in,
@@ -125,8 +130,9 @@ impl<'a> Form<'a> {
             starting,
             daemon,
             horizon: _,
+            has_lost,
         } = machine;
-        self.words.push(*wall_minus_boot_us as u64);
+        self.words.extend([*wall_minus_boot_us as u64, u64::from(*has_lost)]);
         self.state(state);
         self.boot(*boot);
         self.boot(*noted_in);
@@ -140,7 +146,7 @@ impl<'a> Form<'a> {
                 }
             }
         }
-        match notes.of(SOURCE, &SPACE) {
+        match notes.of(machine.space.source(), machine.space.text()) {
             None => self.words.push(u64::MAX),
             Some(note) => self.note(note),
         }
@@ -187,7 +193,7 @@ impl<'a> Form<'a> {
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let Daemon { member, number, cursor, granted, newest, generation, horizon: _ } = daemon;
+        let Daemon { member, number, cursor, granted, newest, generation, space: _, horizon: _ } = daemon;
         self.words.extend([*number as u64, *cursor, *granted, *newest]);
         self.member(member, *generation);
     }

@@ -13,7 +13,6 @@ use snowbank_state::{Fate, Mark};
 
 pub(super) const NUMBERS: usize = 2;
 pub(super) const FLEET: &str = "f";
-pub(super) const SOURCE: &str = "orders";
 /// By machine. Their daemons were not configured alike.
 pub(super) const HORIZONS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
@@ -27,16 +26,72 @@ pub(super) const SKEWED_WALLS: [UnixMicros; 3] =
 /// The number that each machine is given. `None`: the coordinator picks one.
 pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
 
+/// An ID space. Each number of one has an ID of each number of the other in every tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    First,
+    Second,
+}
+
+/// An ID space, with the source of its daemons.
+struct Known {
+    source: &'static str,
+    layout: Layout,
+    text: String,
+    numberings: [Numbering; NUMBERS],
+}
+
 /// A tick lasts a second, and tick N begins at second N.
-pub(super) static LAYOUT: LazyLock<Layout> =
-    LazyLock::new(|| Layout::resolve("time:33,worker:1,sequence:1;tick=1s").unwrap());
-pub(super) static SPACE: LazyLock<String> = LazyLock::new(|| LAYOUT.space().to_string());
-pub(super) static NUMBERINGS: LazyLock<[Numbering; NUMBERS]> =
-    LazyLock::new(|| [0, 1].map(|number| Numbering::new(LAYOUT.clone(), WorkerSet::single(number)).unwrap()));
+static SPACES: LazyLock<[Known; 2]> = LazyLock::new(|| {
+    [("orders", "worker:1,sequence:1"), ("rows", "sequence:1,worker:1")].map(|(source, fields)| {
+        let layout = Layout::resolve(&format!("time:33,{fields};tick=1s")).unwrap();
+        let numbering = |number| Numbering::new(layout.clone(), WorkerSet::single(number)).unwrap();
+        let (text, numberings) = (layout.space().to_string(), [0, 1].map(numbering));
+        Known { source, layout, text, numberings }
+    })
+});
+
+impl Space {
+    pub(super) const ALL: [Space; 2] = [Space::First, Space::Second];
+
+    fn known(self) -> &'static Known {
+        &SPACES[self as usize]
+    }
+
+    pub(super) fn source(self) -> &'static str {
+        self.known().source
+    }
+
+    pub(super) fn layout(self) -> &'static Layout {
+        &self.known().layout
+    }
+
+    pub(super) fn text(self) -> &'static str {
+        &self.known().text
+    }
+
+    pub(super) fn numbering(self, number: usize) -> &'static Numbering {
+        &self.known().numberings[number]
+    }
+
+    /// Returns the bound of all IDs before a tick.
+    pub(super) fn bound(self, number: usize, tick: u64) -> u64 {
+        let numbering = self.numbering(number);
+        numbering.id_bound(numbering.first_of(Tick(tick)))
+    }
+
+    /// Returns the tick of a bound.
+    pub(super) fn tick(self, number: usize, bound: u64) -> u64 {
+        let numbering = self.numbering(number);
+        numbering.tick_of(numbering.position_from(bound)).0
+    }
+}
 
 /// A machine, with its state, what it remembers in this boot, and its daemon.
 #[derive(Clone)]
 pub(super) struct Machine {
+    /// The ID space of its configuration.
+    pub(super) space: Space,
     /// The identity of the state.
     pub(super) state: String,
     pub(super) notes: Notes,
@@ -53,6 +108,8 @@ pub(super) struct Machine {
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
+    /// True if a restore has lost a bound that it was acknowledged, until its daemon ends for that.
+    pub(super) has_lost: bool,
 }
 
 /// A daemon that has taken a number which it did not hold.
@@ -71,6 +128,7 @@ pub(super) struct Starting {
 #[derive(Clone)]
 pub(super) struct Daemon {
     pub(super) member: Member<Wire>,
+    pub(super) space: Space,
     pub(super) number: usize,
     /// Its first tick that was not used.
     pub(super) cursor: u64,
@@ -86,7 +144,7 @@ impl Daemon {
     /// Returns the fleet's ceiling to write next.
     pub(super) fn next(&self, wall: UnixMicros) -> u64 {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
-        let numbering = &NUMBERINGS[self.number];
+        let numbering = self.space.numbering(self.number);
         let id_time = numbering.start_of(Tick(self.cursor.saturating_sub(1)));
         let from = rules::counts_from(now, id_time, MAX_AHEAD);
         let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
@@ -122,7 +180,7 @@ impl Machine {
     }
 
     pub(super) fn proof(&self, number: usize) -> Proof {
-        let bound = |ceiling| bound(number, ceiling);
+        let bound = |ceiling| self.space.bound(number, ceiling);
         let mark = |(state, ceiling, fate): &(String, u64, Fate)| Mark {
             fate: *fate,
             ..Mark::granted(bound(*ceiling), state)
@@ -142,8 +200,8 @@ impl Machine {
         let notes = self.read_notes();
         let want = Want {
             index: 0,
-            source: SOURCE,
-            layout: &LAYOUT,
+            source: self.space.source(),
+            layout: self.space.layout(),
             clocks: self.clocks(wall),
             proof: Proof::None,
             max_ahead: MAX_AHEAD,
@@ -215,23 +273,25 @@ impl Machine {
     /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if the state is an older copy.
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
         let number = taken.worker_ids.highest() as usize;
-        let next = NUMBERINGS[number].tick_at(wall).0 + 1;
-        let start = self.ceilings[number].unwrap_or(next).max(tick(number, taken.floor));
+        let space = self.space;
+        let next = space.numbering(number).tick_at(wall).0 + 1;
+        let start = self.ceilings[number].unwrap_or(next).max(space.tick(number, taken.floor));
         let start = match &self.marks[number] {
             Some((state, marked, _)) if *marked > start => (*state == self.state).then_some(*marked)?,
             _ => start,
         };
         self.store(number, start);
-        let granted = tick(number, taken.covered);
+        let granted = space.tick(number, taken.covered);
         let horizon = self.horizon;
-        Some(Daemon { member, number, cursor: start, granted, newest: granted, generation: 0, horizon })
+        let newest = granted;
+        Some(Daemon { member, space, number, cursor: start, granted, newest, generation: 0, horizon })
     }
 
     pub(super) fn raise(&mut self, wall: UnixMicros) {
         let clocks = self.clocks(wall);
         let Some(daemon) = &mut self.daemon else { return };
         let ceiling = daemon.next(wall);
-        let bounds = [Bound { source: 0, id_bound: bound(daemon.number, ceiling) }];
+        let bounds = [Bound { source: 0, id_bound: daemon.space.bound(daemon.number, ceiling) }];
         let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
         if raised == Raised::Done {
             daemon.acknowledge(ceiling);
@@ -253,7 +313,8 @@ impl Machine {
         if matches!(raised, Raised::Lost(_)) {
             self.daemon = None;
             // It has noticed what it lost. If it raised no floor then, none comes.
-            wire::with_server(|server| server.lost_writes = false);
+            let has_noticed = std::mem::take(&mut self.has_lost);
+            wire::with_server(|server| server.lost_writes &= !has_noticed);
         }
     }
 
@@ -266,7 +327,7 @@ impl Machine {
         self.ceilings[daemon.number] = Some(daemon.cursor);
         self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, fate));
         if confirmed == Raised::Done {
-            let bounds = [Bound { source: 0, id_bound: bound(daemon.number, daemon.cursor) }];
+            let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.number, daemon.cursor) }];
             let _ = daemon.member.release(&bounds, clocks);
         }
         self.notes = daemon.member.notes().clone();
@@ -280,7 +341,10 @@ impl Machine {
 
     /// Returns what the coordinator had acknowledged for a number, as far as this machine or its daemon knows.
     pub(super) fn acknowledged(&self, number: usize) -> u64 {
-        let note = self.notes.of(SOURCE, &SPACE).filter(|note| note.numbers == [number as u64]);
+        let note = self
+            .notes
+            .of(self.space.source(), self.space.text())
+            .filter(|note| note.numbers == [number as u64]);
         let daemon = self.daemon.as_ref().filter(|daemon| daemon.number == number);
         let held = daemon.map_or(0, |daemon| daemon.member.sources[0].numbers[0].1.acknowledged());
         note.map_or(0, |note| note.acknowledged).max(held)
@@ -290,14 +354,4 @@ impl Machine {
 /// Counts a fault of the event that is played.
 pub(super) fn lose(fault: Fault) {
     wire::with_server(|server| server.left.take(fault));
-}
-
-/// Returns the bound of all IDs before a tick.
-pub(super) fn bound(number: usize, tick: u64) -> u64 {
-    NUMBERINGS[number].id_bound(NUMBERINGS[number].first_of(Tick(tick)))
-}
-
-/// Returns the tick of a bound.
-pub(super) fn tick(number: usize, bound: u64) -> u64 {
-    NUMBERINGS[number].tick_of(NUMBERINGS[number].position_from(bound)).0
 }

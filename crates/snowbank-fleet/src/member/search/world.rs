@@ -4,19 +4,23 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::machine::{
-    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEAD, Machine, NUMBERINGS, NUMBERS, SKEWED_WALLS, SPACE, WALLS, lose,
+    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEAD, Machine, NUMBERS, SKEWED_WALLS, Space, WALLS, lose,
 };
+use super::operator::{self, Meanwhile};
 use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
-use crate::{Marker, Notes, NumberKey, Paths, Swap};
-use snowbank_id::layout::{Tick, UnixMicros};
+use crate::{Begins, Marker, Notes, NumberKey, Paths};
+use snowbank_id::layout::{Position, Tick, UnixMicros};
+
+/// The IDs of a tick.
+const IDS: usize = 4;
 
 /// All of a fleet at a moment.
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) server: Server,
     pub(super) machines: [Arc<Machine>; GIVEN.len()],
-    /// By number, the ticks whose IDs were handed out.
-    pub(super) used: [u128; NUMBERS],
+    /// By ID of a tick, the ticks where it was handed out.
+    pub(super) used: [u128; IDS],
     pub(super) clocks: AllClocks,
     /// The highest time that a clock has read.
     pub(super) time: UnixMicros,
@@ -75,6 +79,10 @@ enum Event {
     LoseData,
     /// An operator prepares a coordinator that has lost its data, above all IDs that were handed out. No daemon runs.
     Prepare,
+    /// An operator changes the fleet to the other ID space.
+    Add(Space, Option<Meanwhile>),
+    /// An operator frees a number whose daemon may run.
+    Free(Space, usize),
     /// The coordinator is restored to this one of the states that were kept.
     GoBack(usize),
 }
@@ -91,7 +99,7 @@ impl World {
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let left = Left::new(2, faults);
         let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
-        let text = Marker::new("1f", vec![SPACE.clone()]).text();
+        let text = Marker::new("1f", vec![Space::First.text().to_owned()]).text();
         let keys = Arc::new(Keys::from([(Paths::of(FLEET).marker(), text)]));
         let server = Server {
             keys,
@@ -103,6 +111,7 @@ impl World {
             left,
         };
         let machine = |index: usize| Machine {
+            space: Space::First,
             state: format!("state-{index}"),
             notes: Notes::default(),
             noted_in: index as u64,
@@ -113,9 +122,10 @@ impl World {
             starting: None,
             daemon: None,
             horizon: HORIZONS[index],
+            has_lost: false,
         };
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
-        let (used, time, boots) = ([0; NUMBERS], WALLS[0], GIVEN.len() as u64);
+        let (used, time, boots) = ([0; IDS], WALLS[0], GIVEN.len() as u64);
         World { server, machines, used, clocks, time, boots, past: None }
     }
 
@@ -124,6 +134,17 @@ impl World {
         let (started, _) = self.after(Event::Start(0, WALLS[0], Amount::All), &[]);
         let (settled, _) = started.after(Event::Settle(0), &[]);
         settled
+    }
+
+    /// Returns the same after a clean restart of that daemon, where the third machine is configured for another ID space, and
+    /// the coordinator is perhaps never restored.
+    pub(super) fn with_two_spaces(mut self, may_go_back: bool) -> World {
+        self.machine(2).space = Space::Second;
+        if !may_go_back {
+            self.server.left = self.server.left.without(Fault::GoBack);
+        }
+        let restart = [Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)];
+        restart.into_iter().fold(self.with_a_daemon(), |world, event| world.after(event, &[]).0)
     }
 
     /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is far ahead. The second
@@ -204,7 +225,9 @@ impl World {
                 events.push(Event::Boot(index));
             }
             let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
-            let idle = (0..GIVEN.len()).filter(|&to| to != index && is_idle(&self.machines[to]));
+            let is_alike = |to: usize| self.machines[to].space == machine.space;
+            let idle =
+                (0..GIVEN.len()).filter(|&to| to != index && is_alike(to) && is_idle(&self.machines[to]));
             for to in idle {
                 if left.has(Fault::Copy) {
                     events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
@@ -228,6 +251,33 @@ impl World {
         }
         if left.has(Fault::GoBack) {
             events.extend((0..self.server.backups.len()).map(Event::GoBack));
+        }
+        if self.machines.iter().any(|machine| machine.space == Space::Second) {
+            events.extend(self.events_of_an_operator());
+        }
+        events
+    }
+
+    /// Returns the commands that change something. Another event may come between the reads and the writes of one.
+    fn events_of_an_operator(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let Some(marker) = marker(&self.server.keys) else { return events };
+        for space in Space::ALL {
+            if marker.place_of(space.text()).is_none() {
+                events.push(Event::Add(space, None));
+                // While a daemon must notice a loss, no pause ends.
+                let goes_on = |&at: &usize| self.machines[at].starting.is_none() || !self.server.lost_writes;
+                for machine in (0..GIVEN.len()).filter(goes_on) {
+                    let before =
+                        operator::WRITES.map(|call| Event::Add(space, Some(Meanwhile { call, machine })));
+                    events.extend(before);
+                }
+            }
+            // A restore while its holder does not know of that is not covered.
+            let is_held =
+                |&number: &usize| key(&self.server.keys, space, number).is_some_and(|key| !key.released);
+            let freed = (0..NUMBERS).filter(|_| !self.server.left.has(Fault::GoBack)).filter(is_held);
+            events.extend(freed.map(|number| Event::Free(space, number)));
         }
         events
     }
@@ -317,6 +367,8 @@ impl World {
                 server.backups.clear();
             }),
             Event::Prepare => self.prepare(),
+            Event::Add(space, meanwhile) => self.init(space, None, meanwhile),
+            Event::Free(space, number) => self.free(space, number),
             Event::GoBack(at) => self.go_back(at),
         }
     }
@@ -327,15 +379,25 @@ impl World {
             self.machine(at).notes = Notes::default();
         }
         let used = self.used.iter().map(|used| u128::BITS - used.leading_zeros()).max().unwrap_or(0);
-        let mut marker = Marker::new(&wire::draw(), vec![SPACE.clone()]);
-        marker.raise_floor(NUMBERINGS[0].start_of(Tick(u64::from(used))));
-        let text = marker.text();
+        let floor = Space::First.numbering(0).start_of(Tick(u64::from(used)));
         wire::with_server(|server| {
             server.late.clear();
             server.lost_writes = false;
-            server.apply(&[Swap::write(Paths::of(FLEET).marker(), None, text)]);
-            server.backups.clear();
         });
+        self.init(Space::First, Some(Begins::Above(floor)), None);
+        wire::with_server(|server| server.backups.clear());
+    }
+
+    /// Lets a machine go on: it starts, ends the pause of its start, or stops cleanly.
+    pub(super) fn go_on(&mut self, at: usize) {
+        let Machine { starting, daemon, .. } = &*self.machines[at];
+        let event = match (starting, daemon) {
+            (Some(starting), _) if starting.is_settled => Event::Begin(at),
+            (Some(_), _) => Event::Settle(at),
+            (None, Some(_)) => Event::Stop(at),
+            (None, None) => Event::Start(at, self.time, Amount::All),
+        };
+        self.happen(event);
     }
 
     fn go_back(&mut self, at: usize) {
@@ -347,14 +409,15 @@ impl World {
             server.backups.truncate(at);
             Arc::clone(&server.keys)
         });
-        let restored = |number: usize| {
-            let text = keys.get(&Paths::of(FLEET).number(0, number as u64));
-            text.and_then(|text| NumberKey::parse(text).ok()).map_or(0, |key| key.id_bound)
+        let has_lost = |machine: &Machine| {
+            let restored = |number| key(&keys, machine.space, number).map_or(0, |key| key.id_bound);
+            (0..NUMBERS).any(|number| machine.acknowledged(number) > restored(number))
         };
-        let polling: Vec<_> = self.machines.iter().filter(|machine| !machine.is_late()).collect();
-        let is_lost = |number| polling.iter().any(|machine| machine.acknowledged(number) > restored(number));
-        if (0..NUMBERS).any(is_lost) {
-            wire::with_server(|server| server.lost_writes = true);
+        for at in 0..self.machines.len() {
+            if !self.machines[at].is_late() && has_lost(&self.machines[at]) {
+                self.machine(at).has_lost = true;
+                wire::with_server(|server| server.lost_writes = true);
+            }
         }
     }
 
@@ -382,11 +445,18 @@ impl World {
             return;
         }
         daemon.cursor = to;
-        let number = daemon.number;
+        let (space, number) = (daemon.space, daemon.number);
         machine.store(number, to);
         let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
-        assert!(self.used[number] & ticks == 0, "number {number}, ticks {from}..{to} twice:{self}");
-        self.used[number] |= ticks;
+        let numbering = space.numbering(number);
+        for at in 0..numbering.ids_per_tick() {
+            let id = numbering.id_at(Position(at)) as usize;
+            assert!(
+                self.used[id] & ticks == 0,
+                "{space:?}, number {number}, ticks {from}..{to} twice:{self}"
+            );
+            self.used[id] |= ticks;
+        }
     }
 
     fn copy(&mut self, from: usize, to: usize, is_beside: bool) {
@@ -420,6 +490,16 @@ impl World {
         machine.revoke();
         self.machines[to] = Arc::clone(&self.machines[from]);
     }
+}
+
+fn marker(keys: &Keys) -> Option<Marker> {
+    Marker::parse(keys.get(&Paths::of(FLEET).marker())?).ok()
+}
+
+/// Returns the key of a number.
+fn key(keys: &Keys, space: Space, number: usize) -> Option<NumberKey> {
+    let place = marker(keys)?.index_of(space.text())?;
+    NumberKey::parse(keys.get(&Paths::of(FLEET).number(place, number as u64))?).ok()
 }
 
 impl fmt::Display for World {

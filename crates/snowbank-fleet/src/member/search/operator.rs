@@ -1,0 +1,84 @@
+//! The operator of the search, with the shipped commands.
+
+use super::machine::{FLEET, HORIZONS, MAX_AHEAD, Space};
+use super::wire::{self, Wire};
+use super::world::World;
+use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
+use snowbank_core::clock::BootMicros;
+
+/// The calls of `fleet init --add` from its first write on: it writes, lists the numbers again, and writes.
+pub(super) const WRITES: [u8; 3] = [2, 3, 4];
+
+/// A machine that goes on before this call of a command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Meanwhile {
+    pub(super) call: u8,
+    pub(super) machine: usize,
+}
+
+/// The command's way to the coordinator.
+struct Console<'w> {
+    world: &'w mut World,
+    calls: u8,
+    meanwhile: Option<Meanwhile>,
+}
+
+impl Console<'_> {
+    fn call(&mut self) -> Wire {
+        if let Some(Meanwhile { machine, .. }) = self.meanwhile.take_if(|it| it.call == self.calls) {
+            self.world.go_on(machine);
+        }
+        self.calls += 1;
+        Wire
+    }
+}
+
+impl Coordinator for Console<'_> {
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    fn now(&self) -> BootMicros {
+        Wire.now()
+    }
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        self.call().read(keys)
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        self.call().list(prefix)
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let mut wire = self.call();
+        // A floor that an operator raises tells nothing of what a restore has lost.
+        let lost_writes = wire::with_server(|server| server.lost_writes);
+        let swapped = wire.swap(swaps);
+        wire::with_server(|server| server.lost_writes = lost_writes);
+        swapped
+    }
+}
+
+/// A command that fails may have done a part of its writes.
+impl World {
+    pub(super) fn init(&mut self, space: Space, begins: Option<Begins>, meanwhile: Option<Meanwhile>) {
+        let preparing = Preparing {
+            begins,
+            is_growing: true,
+            horizon: HORIZONS[0],
+            max_ahead: MAX_AHEAD,
+            now: self.time,
+        };
+        let mut console = Console { world: self, calls: 0, meanwhile };
+        let mut operator = Operator { coordinator: &mut console, name: FLEET };
+        let _ = operator.init(&[space.layout()], preparing, wire::draw);
+    }
+
+    pub(super) fn free(&mut self, space: Space, number: usize) {
+        let (write, now) = (wire::draw(), self.time);
+        let freeing = Freeing { write: &write, now, is_forced: true, is_lowering: false };
+        let mut operator = Operator { coordinator: &mut Wire, name: FLEET };
+        let _ = operator.release(space.layout(), number as u64, freeing);
+    }
+}
