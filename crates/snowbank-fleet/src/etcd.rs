@@ -373,7 +373,7 @@ impl Coordinator for Etcd {
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        let (key, end) = (BASE64_STANDARD.encode(prefix.as_bytes()), BASE64_STANDARD.encode(&end_of(prefix)));
+        let (key, end) = (BASE64_STANDARD.encode(prefix.as_bytes()), BASE64_STANDARD.encode(end_of(prefix)));
         let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
         Ok(answer["kvs"].as_array().into_iter().flatten().map(key_value).collect())
     }
