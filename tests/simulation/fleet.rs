@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use snowbank::clock::Reading;
+use snowbank::clock::{BootMicros, Reading};
 use snowbank::fleet::rules::Proof;
 use snowbank::fleet::{Bound, Clocks, Member, Names, Notes, Raised, Want};
 use snowbank::numbering::Numbering;
@@ -60,8 +60,9 @@ fn numbering(worker: u64) -> Numbering {
     Numbering::new(layout(), WorkerSet::single(worker)).expect("it has the worker")
 }
 
+/// Returns the clocks of a machine, which do not run within a call: a member's answers and pauses take no time of the world.
 fn clocks(reading: Reading) -> Clocks {
-    Clocks::at(reading.wall, reading)
+    Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
 
 fn want(layout: &Layout, clocks: Clocks) -> Want<'_> {

@@ -226,7 +226,9 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         let swapped = self.after(swapped);
-        self.since_write = Duration::ZERO;
+        if swaps.iter().any(|swap| swap.text.is_some()) {
+            self.since_write = Duration::ZERO;
+        }
         swapped
     }
 }

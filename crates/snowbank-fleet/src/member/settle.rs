@@ -124,21 +124,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         /// The shortest part of the pause, where polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
         let mut asked_at = self.coordinator.as_mut().now();
-        loop {
-            let left = pause.length(self.poll_period()).saturating_sub(pause.passed);
-            if left.is_zero() {
-                return Ok(());
-            }
-            let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
-            self.coordinator.as_mut().pause(part);
-            pause.passed += part;
+        while pause.passed < pause.length(self.poll_period()) {
             self.ask(pause, Self::poll_if_due)?;
             let now = self.coordinator.as_mut().now();
             if now.since(asked_at) >= ASK_EVERY {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
+            // It ends with a pause, and not with an answer: what is asked next is asked after the time of a notice.
+            let left = pause.length(self.poll_period()).saturating_sub(pause.passed);
+            let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
+            self.coordinator.as_mut().pause(part);
+            pause.passed += part;
         }
+        Ok(())
     }
 
     /// Asks the coordinator until it answers, which counts as one answer: daemons that lost a write have none meanwhile.
