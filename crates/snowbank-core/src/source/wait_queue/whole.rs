@@ -46,15 +46,11 @@ impl Source {
         self.let_pass(queue.waiting.len(), 0);
     }
 
-    /// Returns the fewest numbers that end the wait of a request. Once no more numbers come, a partial request that fits
-    /// nowhere gains nothing by waiting.
+    /// Returns the fewest numbers that end the wait of a request. Once no more numbers come, a partial request gains
+    /// nothing by waiting.
     fn least_of(&self, request: &WaitRequest, bound: Bound) -> u64 {
         let no_more_come = bound == Bound::Ended || self.has_last_range();
-        if no_more_come && request.count > self.in_ranges().largest() {
-            request.promised()
-        } else {
-            request.count
-        }
+        if no_more_come { request.promised() } else { request.count }
     }
 
     /// Refuses the requests that fit into neither of the last ranges.
