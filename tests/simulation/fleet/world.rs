@@ -33,10 +33,11 @@ pub(crate) struct World {
     /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by at most `max_ahead` then.
     pub(crate) backup: Option<Keys>,
     pub(crate) may_go_back: bool,
-    /// True if a second restore follows each one while the first one's floor is still ahead.
+    /// True if a second restore follows each one: once a daemon has started at the first one's floor, which is far ahead, and
+    /// has lost its link.
     pub(crate) goes_back_twice: bool,
-    /// The moment of the second restore.
-    second_restore_us: Option<i64>,
+    /// True from the first restore until the second one.
+    is_between_restores: bool,
 }
 
 impl World {
@@ -72,7 +73,7 @@ impl World {
             backup: None,
             may_go_back: seed.is_multiple_of(3),
             goes_back_twice: false,
-            second_restore_us: None,
+            is_between_restores: false,
             rng,
         };
         world.prepare();
@@ -117,10 +118,7 @@ impl World {
         self.true_us += self.rng.i64(0..SECOND) * 4 / machines.max(4) as i64;
         match self.rng.u8(..100) {
             0 if self.goes_back_twice && !self.link.server().keys.is_empty() => self.back_up_or_go_back(),
-            1..5 if self.second_restore_us.is_some_and(|at| at < self.true_us) => {
-                self.go_back();
-                (self.second_restore_us, self.backup) = (None, None);
-            }
+            1..5 if self.is_between_restores => self.go_back_again(),
             0..15 if !self.daemons.iter().any(|daemon| daemon.machine == machine) => self.start(machine),
             15..45 if is_there => self.keep(at),
             45..82 if is_there => self.claim(at),
@@ -144,7 +142,7 @@ impl World {
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
             91 if self.rng.bool() => self.copy(machine),
             91 => self.put_back(machine),
-            92 if self.rng.bool() => self.cut_off(machine),
+            92 if self.rng.bool() => self.cut_off(machine, 0),
             92..94 => self.link.server().is_away = true,
             94..96 => self.link.server().is_away = false,
             96 => self.link.server().change_leader(),
@@ -157,9 +155,9 @@ impl World {
     }
 
     /// Cuts a machine off from the coordinator, perhaps for longer than a floor is ahead.
-    fn cut_off(&mut self, machine: usize) {
+    fn cut_off(&mut self, machine: usize, shortest_us: i64) {
         let longest_us = 4 * HORIZON.as_micros() as i64;
-        self.machines[machine].cut_off_until_us = self.true_us + self.rng.i64(0..longest_us);
+        self.machines[machine].cut_off_until_us = self.true_us + self.rng.i64(shortest_us..longest_us);
     }
 
     /// Prepares the coordinator for calls from this machine.
@@ -201,15 +199,21 @@ impl World {
         }
     }
 
+    /// Restores the coordinator once more, if a daemon has started so far ahead that it must wait for its clock. That one is cut
+    /// off for longer than a horizon, so it hands out what it was granted.
+    fn go_back_again(&mut self) {
+        let is_far = |daemon: &&Daemon| !daemon.source.stands_for(self.now(daemon)).is_zero();
+        let Some(machine) = self.daemons.iter().find(is_far).map(|daemon| daemon.machine) else { return };
+        self.cut_off(machine, HORIZON.as_micros() as i64);
+        self.go_back();
+        (self.is_between_restores, self.backup) = (false, None);
+    }
+
     /// Restores the coordinator to the saved keys.
     fn go_back(&mut self) {
         let Some(keys) = self.backup.clone() else { return };
-        if self.goes_back_twice {
-            let longest_us = HORIZON.as_micros() as i64;
-            self.second_restore_us = Some(self.true_us + self.rng.i64(0..longest_us));
-            let machine = self.rng.usize(..self.machines.len());
-            self.cut_off(machine);
-        } else if self.rng.bool() {
+        self.is_between_restores = self.goes_back_twice;
+        if !self.goes_back_twice && self.rng.bool() {
             self.backup = None;
         }
         let mut server = self.link.server();
