@@ -35,7 +35,8 @@ impl Batch {
         self.count == 0
     }
 
-    /// Returns the endpoint of the daemon that handed out the IDs.
+    /// Returns the endpoint of the daemon that handed out the IDs. If its name has several addresses, the daemon's
+    /// follows, as in `ids:7660 (10.0.0.1)`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint

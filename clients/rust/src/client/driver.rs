@@ -53,7 +53,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
     health: Vec<Health>,
-    /// The index of the preferred endpoint: the one that serves, or the one after it once it failed.
+    /// The index of the endpoint that served last.
     current: usize,
     /// The number of failed connections since the last success.
     failed_in_a_row: usize,
@@ -87,7 +87,7 @@ impl Driver {
         let attempt = async move {
             sleep_until(not_before).await;
             shared.enter(Stage::Connecting(index));
-            let mut connection = Connection::connect(Arc::clone(&shared), index).await?;
+            let mut connection = connect(&shared, index).await?;
             shared.enter(Stage::Greeting(index));
             connection.greet().await?;
             Ok::<_, Error>(connection)
@@ -126,11 +126,11 @@ impl Driver {
         let error = match end {
             End::Abandoned => return Err(Abandoned),
             End::Failed(error) => {
-                self.rest(index, None);
+                self.health[index].rest(&self.shared, None);
                 error
             }
             End::Resting { error, retry_after } => {
-                self.rest(index, retry_after);
+                self.health[index].rest(&self.shared, retry_after);
                 error
             }
             End::Exhausted { error, retry_after } => {
@@ -159,12 +159,6 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Leaves an endpoint alone, and lets the others come before it.
-    fn rest(&mut self, index: usize, asked: Option<Duration>) {
-        self.health[index].rest(&self.shared, asked);
-        self.prefer_next(index);
-    }
-
     /// Tries the other endpoints before one that has no IDs in time for one call. It may have some for the next call,
     /// which can ask for another source or wait for longer: with no other endpoint left it is tried after a short pause.
     fn prefer_others(&mut self, index: usize, asked: Option<Duration>) {
@@ -172,19 +166,13 @@ impl Driver {
         let (pause, asked) = (self.shared.backoff(1), at_most_max_backoff(&self.shared, asked));
         let health = &mut self.health[index];
         (health.not_before, health.exhausted_until) = (now + pause, now + asked);
-        self.prefer_next(index);
-    }
-
-    /// Lets the others come before an endpoint that failed: its random back-off may be as good as none.
-    fn prefer_next(&mut self, failed: usize) {
-        self.current = (failed + 1) % self.health.len();
     }
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.
     ///
     /// An endpoint that speaks another protocol does not keep the client from the others.
     fn failed_to_connect(&mut self, index: usize, error: Error) {
-        self.rest(index, error.retry_after());
+        self.health[index].rest(&self.shared, error.retry_after());
         self.shared.fail(index, error.clone());
         self.failed_in_a_row += 1;
         let failures = self.shared.failures();
@@ -224,8 +212,15 @@ async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted 
 }
 
 async fn greet(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
-    let mut connection = Connection::connect(Arc::clone(shared), index).await?;
+    let mut connection = connect(shared, index).await?;
     connection.greet().await?;
+    Ok(connection)
+}
+
+/// Connects, and records which address of the name accepted.
+async fn connect(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
+    let connection = Connection::connect(Arc::clone(shared), index).await?;
+    shared.set_turn(index, connection.turn());
     Ok(connection)
 }
 

@@ -1,7 +1,7 @@
 //! Connecting to a daemon over TCP, TLS or a Unix socket.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -16,6 +16,15 @@ use crate::address::Address;
 pub(super) struct Streams {
     pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) writer: Writer,
+}
+
+/// The address of a name that a connection leads to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chosen {
+    /// The address, if the name has several.
+    pub(super) ip: Option<IpAddr>,
+    /// The turn that begins with this address.
+    pub(super) turn: usize,
 }
 
 /// The sending direction. With TLS, it buffers bytes until it is flushed.
@@ -68,7 +77,7 @@ pub(super) async fn connect(
     tls: &TlsChoice,
     limit: Duration,
     turn: usize,
-) -> io::Result<Streams> {
+) -> io::Result<(Streams, Chosen)> {
     let deadline = Instant::now() + limit;
     let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline, turn)).await;
     connected.unwrap_or_else(|_| Err(timed_out(&format!("not connected within {limit:?}"))))
@@ -79,21 +88,22 @@ async fn connect_patiently(
     tls: &TlsChoice,
     deadline: Instant,
     turn: usize,
-) -> io::Result<Streams> {
+) -> io::Result<(Streams, Chosen)> {
     #[cfg(test)]
-    if let Some(dialed) = super::simulation::dial(endpoint) {
+    if let Some(dialed) = super::simulation::dial(endpoint, turn) {
         return dialed.await;
     }
     match endpoint {
         Address::Tcp { host, port } => {
-            let (reader, writer) = connect_tcp(host, *port, deadline, turn).await?.into_split();
-            Ok(Streams::plain(reader, writer))
+            let (stream, chosen) = connect_tcp(host, *port, deadline, turn).await?;
+            let (reader, writer) = stream.into_split();
+            Ok((Streams::plain(reader, writer), chosen))
         }
         Address::Tls { host, port } => connect_tls(host, *port, tls, deadline, turn).await,
         #[cfg(unix)]
         Address::Unix(path) => {
             let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-            Ok(Streams::plain(reader, writer))
+            Ok((Streams::plain(reader, writer), Chosen { ip: None, turn }))
         }
         #[cfg(not(unix))]
         Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
@@ -107,36 +117,45 @@ async fn connect_tls(
     tls: &TlsChoice,
     deadline: Instant,
     turn: usize,
-) -> io::Result<Streams> {
+) -> io::Result<(Streams, Chosen)> {
     let files = tls.clone();
     // The disk may be slow, and other tasks share this thread.
     let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
     let connector = connector.map_err(io::Error::other)?;
-    let stream = connect_tcp(host, port, deadline, turn).await?;
+    let (stream, chosen) = connect_tcp(host, port, deadline, turn).await?;
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
     let stream =
         timeout_at(deadline, connector.connect(host, stream)).await.map_err(|_| timed_out(silent))??;
     let (reader, writer) = tokio::io::split(stream);
     let writer = Writer { inner: Box::new(writer), encrypts: true, holds: false };
-    Ok(Streams { reader: Box::new(reader), writer })
+    Ok((Streams { reader: Box::new(reader), writer }, chosen))
 }
 
 #[cfg(not(feature = "tls"))]
-async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Instant, _: usize) -> io::Result<Streams> {
+async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Instant, _: usize) -> io::Result<(Streams, Chosen)> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "built without TLS: enable the cargo feature `tls` of snowbank-client",
     ))
 }
 
-async fn connect_tcp(host: &str, port: u16, deadline: Instant, turn: usize) -> io::Result<TcpStream> {
+async fn connect_tcp(
+    host: &str,
+    port: u16,
+    deadline: Instant,
+    turn: usize,
+) -> io::Result<(TcpStream, Chosen)> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
     connect_any(&addresses, deadline, turn).await
 }
 
 /// Connects to the first address that accepts, beginning with that of number `turn`. Each gets an equal share of the
 /// remaining time, so that an address that drops packets leaves time for the others.
-async fn connect_any(addresses: &[SocketAddr], deadline: Instant, turn: usize) -> io::Result<TcpStream> {
+async fn connect_any(
+    addresses: &[SocketAddr],
+    deadline: Instant,
+    turn: usize,
+) -> io::Result<(TcpStream, Chosen)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let first = turn.checked_rem(addresses.len()).unwrap_or_default();
     let in_turn = addresses[first..].iter().chain(&addresses[..first]);
@@ -147,7 +166,8 @@ async fn connect_any(addresses: &[SocketAddr], deadline: Instant, turn: usize) -
             Ok(Ok(stream)) => {
                 // Otherwise the kernel may delay a small request until an earlier one is acknowledged.
                 stream.set_nodelay(true)?;
-                return Ok(stream);
+                let ip = (addresses.len() > 1).then(|| address.ip());
+                return Ok((stream, Chosen { ip, turn: turn.wrapping_add(index) }));
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = timed_out(&format!("{address} did not accept within {share:?}")),
@@ -173,13 +193,17 @@ mod tests {
         let mut addresses: Vec<_> =
             listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
         for turn in 0..4 {
-            let stream = connect_any(&addresses, deadline, turn).await.expect("both accept");
+            let (stream, chosen) = connect_any(&addresses, deadline, turn).await.expect("both accept");
             assert_eq!(stream.peer_addr().expect("an address"), addresses[turn % 2]);
+            assert_eq!((chosen.ip, chosen.turn), (Some(addresses[turn % 2].ip()), turn));
         }
+        let (_, chosen) = connect_any(&addresses[..1], deadline, 5).await.expect("it accepts");
+        assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
         // Nobody listens at the one whose turn it is.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
-        let stream = connect_any(&addresses, deadline, 3).await.expect("the others accept");
+        let (stream, chosen) = connect_any(&addresses, deadline, 3).await.expect("the others accept");
         assert_eq!(stream.peer_addr().expect("an address"), addresses[1]);
+        assert_eq!(chosen.turn, 4, "the next turn is that of the last address");
         connect_any(&[], deadline, 3).await.expect_err("no address");
     }
 

@@ -220,9 +220,10 @@ impl ClientOptions {
 
 /// Returns an error for a time of 0, within which nothing can happen.
 pub(super) fn check_time(name: &str, time: Duration) -> Result<(), Error> {
-    match time.is_zero() {
-        true => Err(Error::BadOption(format!("{name} is 0; it must be above 0").into())),
-        false => Ok(()),
+    if time.is_zero() {
+        Err(Error::BadOption(format!("{name} is 0; it must be above 0").into()))
+    } else {
+        Ok(())
     }
 }
 

@@ -57,12 +57,12 @@ async fn check(shared: Arc<Shared>, first_look: Instant) {
     sleep_until(first_look).await;
     let mut earlier = None;
     loop {
-        let infos = look(&shared).await;
-        let (found, is_silent) = (find(&infos), infos.len() < shared.names.len());
+        let answers = look(&shared).await;
+        let (found, is_silent) = (find(&answers), answers.len() < shared.names.len());
         // One that did not answer, as in a restart, may still have the same worker IDs.
         let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
         if is_confirmed {
-            shared.set_collision(found.clone().map(|collision| collision.error(&shared)));
+            shared.set_collision(found.clone().map(Collision::error));
         }
         let pause = match (&found, is_silent) {
             (Some(_), _) => CONFIRMATION,
@@ -75,8 +75,14 @@ async fn check(shared: Arc<Shared>, first_look: Instant) {
     }
 }
 
-/// Returns the INFO of each endpoint that answers, by its index. All connections are open at the same time.
-async fn look(shared: &Arc<Shared>) -> Vec<(usize, Info)> {
+/// The INFO of a daemon, and its name.
+struct Answer {
+    endpoint: Arc<str>,
+    info: Info,
+}
+
+/// Returns the answer of each endpoint that gives one, in their order. All connections are open at the same time.
+async fn look(shared: &Arc<Shared>) -> Vec<Answer> {
     let mut looks = JoinSet::new();
     for index in 0..shared.names.len() {
         let shared = Arc::clone(shared);
@@ -86,38 +92,41 @@ async fn look(shared: &Arc<Shared>) -> Vec<(usize, Info)> {
             Some((connection, index, info))
         });
     }
-    let answers: Vec<_> = looks.join_all().await.into_iter().flatten().collect();
-    let mut infos: Vec<_> = answers.into_iter().map(|(_, index, info)| (index, info)).collect();
-    infos.sort_by_key(|(index, _)| *index);
-    infos
+    let mut answers: Vec<_> = looks.join_all().await.into_iter().flatten().collect();
+    answers.sort_by_key(|(_, index, _)| *index);
+    answers
+        .into_iter()
+        .map(|(connection, _, info)| Answer { endpoint: Arc::clone(connection.endpoint()), info })
+        .collect()
 }
 
 /// Two endpoints whose daemons can hand out the same ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Collision {
-    endpoints: [usize; 2],
+    endpoints: [Arc<str>; 2],
     instances: [String; 2],
     worker_id: u64,
     layout: String,
 }
 
 impl Collision {
-    fn error(self, shared: &Shared) -> Error {
-        let [one, other] = self.endpoints.map(|index| Arc::clone(&shared.names[index]));
+    fn error(self) -> Error {
+        let [one, other] = self.endpoints;
         Error::SameWorkerIds { one, other, worker_id: self.worker_id, layout: self.layout.into() }
     }
 }
 
-fn find(infos: &[(usize, Info)]) -> Option<Collision> {
-    infos
+fn find(answers: &[Answer]) -> Option<Collision> {
+    answers
         .iter()
         .enumerate()
-        .find_map(|(at, one)| infos[at + 1..].iter().find_map(|other| compare(one, other)))
+        .find_map(|(at, one)| answers[at + 1..].iter().find_map(|other| compare(one, other)))
 }
 
 /// Compares two endpoints. Those with the same instance lead to one daemon.
-fn compare(one: &(usize, Info), other: &(usize, Info)) -> Option<Collision> {
-    let SharedWorkerId { worker_id, layout, .. } = one.1.shared_worker_id(&other.1)?;
-    let instances = [one.1.instance.clone()?, other.1.instance.clone()?];
-    Some(Collision { endpoints: [one.0, other.0], instances, worker_id, layout })
+fn compare(one: &Answer, other: &Answer) -> Option<Collision> {
+    let SharedWorkerId { worker_id, layout, .. } = one.info.shared_worker_id(&other.info)?;
+    let instances = [one.info.instance.clone()?, other.info.instance.clone()?];
+    let endpoints = [one, other].map(|answer| Arc::clone(&answer.endpoint));
+    Some(Collision { endpoints, instances, worker_id, layout })
 }

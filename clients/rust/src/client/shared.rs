@@ -67,24 +67,39 @@ impl Shared {
         progress.stage = stage;
         if let Stage::Serving(index) = stage {
             progress.failures[index] = None;
+            if self.options.prefer_first {
+                progress.turns[index] = 0;
+            }
         }
     }
 
-    /// Notes that the endpoint of that index failed.
+    /// Notes that the endpoint of that index failed. One that has served begins again with its first address if that is
+    /// preferred.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
+        let keeps_turn = self.options.prefer_first && matches!(progress.stage, Stage::Serving(_));
         progress.stage = Stage::Idle;
-        progress.fail(index, failure);
+        progress.failures[index] = Some(failure);
+        if !keeps_turn {
+            progress.bump(index);
+        }
     }
 
     /// Records that the endpoint of that index failed while another one serves.
     pub(super) fn fail_in_background(&self, index: usize, failure: Error) {
-        self.progress().fail(index, failure);
+        let mut progress = self.progress();
+        progress.failures[index] = Some(failure);
+        progress.bump(index);
     }
 
     /// Returns the number of the address of a name that is tried first. It goes round.
     pub(super) fn turn(&self, index: usize) -> usize {
         self.progress().turns[index]
+    }
+
+    /// Records the turn of the address that accepted. The next failure leads to the one after it.
+    pub(super) fn set_turn(&self, index: usize, turn: usize) {
+        self.progress().turns[index] = turn;
     }
 
     /// Returns the error of each endpoint that has failed since it last greeted.
@@ -128,8 +143,7 @@ impl Shared {
 }
 
 impl Progress {
-    fn fail(&mut self, index: usize, failure: Error) {
-        self.failures[index] = Some(failure);
+    fn bump(&mut self, index: usize) {
         self.turns[index] = self.turns[index].wrapping_add(1);
     }
 }
@@ -155,6 +169,19 @@ mod tests {
         let turn = |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).turn(0);
         assert_ne!(turn(false), turn(false));
         assert_eq!(turn(true), 0);
+    }
+
+    #[test]
+    fn a_preferred_address_that_served_is_tried_first_again() {
+        let shared = Shared::new(ClientOptions::default().prefer_first(true));
+        let fail = || {
+            shared.fail(0, Error::Lost { endpoint: "ids:7660".into(), reason: "it ended".into() });
+            shared.turn(0)
+        };
+        shared.enter(Stage::Connecting(0));
+        assert_eq!(fail(), 1, "the first did not serve");
+        shared.enter(Stage::Serving(0));
+        assert_eq!(fail(), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use snowbank_client::{Client, ClientOptions, Error};
 use tokio::time::sleep;
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, ms, nobody, options, patient};
+use crate::{client, eventually, ms, nobody, options, patient};
 
 #[tokio::test]
 async fn an_unreachable_daemon_is_an_error_at_the_deadline_or_at_once() {
@@ -104,6 +104,28 @@ async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
         open.send(()).expect("the daemon waits");
     });
     assert_eq!(batch.expect("the only request that was sent").len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_sent_behind_an_abandoned_one_gets_its_own_ids() {
+    let daemon = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        let (_, abandoned_tag) = peer.read_next();
+        let (_, tag) = peer.read_next();
+        peer.send_run(abandoned_tag, 1_000, 7);
+        peer.send_run(tag, 1, 7);
+        peer.wait_for_close();
+    });
+    let client = client(&[&daemon]);
+    let abandoned = tokio::spawn({
+        let client = client.clone();
+        async move { client.batch(7).await }
+    });
+    eventually("the first call is sent", || daemon.requests() == 1).await;
+    abandoned.abort();
+    abandoned.await.expect_err("it was cancelled");
+    let batch = client.batch(7).await.expect("IDs of the second reply");
+    assert!(batch.iter().eq(1..=7));
 }
 
 #[tokio::test]

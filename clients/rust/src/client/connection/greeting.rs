@@ -31,11 +31,16 @@ impl Connection {
         let limit = shared.options.connect_timeout;
         let began = Instant::now();
         let (address, turn) = (&shared.options.endpoints[index], shared.turn(index));
-        let streams = connect(address, &shared.options.tls, limit, turn).await.map_err(|error| {
-            Error::Unreachable { endpoint: endpoint.clone(), reason: describe(&error).into() }
-        })?;
+        let (streams, chosen) =
+            connect(address, &shared.options.tls, limit, turn).await.map_err(|error| Error::Unreachable {
+                endpoint: endpoint.clone(),
+                reason: describe(&error).into(),
+            })?;
+        // Each address of a name may be another daemon, whose IDs follow another clock.
+        let endpoint = chosen.ip.map_or_else(|| endpoint.clone(), |ip| format!("{endpoint} ({ip})").into());
         Ok(Self {
             endpoint,
+            turn: chosen.turn,
             streams,
             input: BytesMut::new(),
             output: BytesMut::new(),

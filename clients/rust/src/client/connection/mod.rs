@@ -52,7 +52,10 @@ const GREETING_TAG: u16 = 0;
 /// A connection after its greeting.
 pub(super) struct Connection {
     shared: Arc<Shared>,
+    /// The endpoint as text, with the IP address if its name has several.
     endpoint: Arc<str>,
+    /// The turn of its address among those of the name.
+    turn: usize,
     streams: Streams,
     input: BytesMut,
     output: BytesMut,
@@ -134,6 +137,14 @@ impl Connection {
             }
             () = self.stall.as_mut(), if self.stall_armed => self.check_stall(),
         }
+    }
+
+    pub(super) fn endpoint(&self) -> &Arc<str> {
+        &self.endpoint
+    }
+
+    pub(super) fn turn(&self) -> usize {
+        self.turn
     }
 
     /// Returns whether the daemon has answered any call, apart from the greeting.

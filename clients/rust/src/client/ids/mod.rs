@@ -33,10 +33,11 @@ pub use shared::SharedIds;
 /// A local buffer that hands out IDs one at a time. It is refilled in the background once it is half used.
 ///
 /// - **Increasing**: IDs increase while they come from one endpoint, over reconnects too. From another
-///   endpoint they follow the clock of its daemon. An endpoint's IDs can go back: its daemon may be replaced
-///   by one with another layout or an older clock, and a load balancer may choose another daemon. Then the
-///   buffer retries for up to a second, or half of its timeout if that is shorter. If the IDs stay below,
-///   [`next`](Self::next) returns [`Error::WentBack`] once, and later calls continue from the lower IDs.
+///   endpoint, or another address of its name, they follow the clock of its daemon. An endpoint's IDs can
+///   go back: its daemon may be replaced by one with another layout or an older clock, and a load balancer
+///   may choose another daemon. Then the buffer retries for up to a second, or half of its timeout if that
+///   is shorter. If the IDs stay below, [`next`](Self::next) returns [`Error::WentBack`] once, and later
+///   calls continue from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the client's
 ///   runtime takes to run a timer. A blocked runtime runs none: an example is a current-thread runtime whose
 ///   only thread numbers rows without awaiting. So every 256 IDs the buffer also reads the clock. On Linux, time

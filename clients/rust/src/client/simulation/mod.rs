@@ -153,6 +153,45 @@ fn a_balancer_whose_daemon_rode_ahead_and_went_costs_one_error_and_few_ids() {
     });
 }
 
+#[test]
+fn each_address_of_a_name_has_an_order_of_its_own() {
+    simulate(async {
+        let wire = Wire::lay(11, &[2]);
+        wire.world().has_ips = true;
+        wire.world().replace(1, -3_600_000);
+        wire.world().set(1, Mode::Down);
+        let client = client(1);
+        let mut ids = client.ids(IdsOptions::default()).expect("IDs");
+        let high = ids.next().await.expect("an ID");
+        wire.world().set(1, Mode::Serves);
+        wire.world().set(0, Mode::Down);
+        let mut last = high;
+        for _ in 0..10_000 {
+            last = ids.next().await.expect("the other daemon's IDs have not gone back");
+        }
+        assert!(last < high);
+        assert_eq!(client.batch(1).await.expect("an ID").endpoint(), "simulated:1 (127.0.0.1)");
+    });
+}
+
+/// A client begins with any address, so some of these seeds begin with the one where nobody listens.
+#[test]
+fn a_failure_leads_to_the_address_after_the_one_that_served() {
+    for seed in 0..10 {
+        simulate(async {
+            let wire = Wire::lay(seed, &[3]);
+            wire.world().has_ips = true;
+            wire.world().set(0, Mode::Down);
+            let client = client(1);
+            let batch = client.batch(1).await.expect("an ID");
+            let served = if batch.endpoint().ends_with("(127.0.0.1)") { 1 } else { 2 };
+            wire.world().set(served, Mode::Silent);
+            client.batch(1).await.expect("an ID of the other");
+            assert_eq!(wire.world().connects, 2, "seed {seed}: connections");
+        });
+    }
+}
+
 /// A reconnect can come to a shard, or to a clock, that is behind by a moment.
 #[test]
 fn ids_that_are_lower_for_a_moment_are_waited_out() {
@@ -191,6 +230,7 @@ fn ids_are_too_old_after_the_machine_has_slept() {
 fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
     simulate(async {
         let wire = Wire::lay(4, &[1, 1]);
+        wire.world().has_ips = true;
         wire.world().daemons[1].worker = 0;
         let client = client(2);
         client.batch(1).await.expect("nothing is known yet");
@@ -202,7 +242,7 @@ fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
         assert_eq!(ids.try_next(), Ok(None), "the IDs in the buffer may be the other daemon's too");
         let error = client.batch(1).await.expect_err("two daemons with worker ID 0");
         let Error::SameWorkerIds { one, other, worker_id: 0, .. } = &error else { panic!("{error:?}") };
-        assert_eq!((&**one, &**other), ("simulated:1", "simulated:2"));
+        assert_eq!((&**one, &**other), ("simulated:1 (127.0.0.0)", "simulated:2 (127.0.0.1)"));
         wire.world().daemons[1].worker = 1;
         sleep(ms(3_000)).await;
         client.batch(1).await.expect("they differ");

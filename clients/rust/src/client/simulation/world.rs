@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon;
 use crate::address::Address;
-use crate::client::endpoint::Streams;
+use crate::client::endpoint::{Chosen, Streams};
 use crate::layout::Run;
 use crate::protocol::ErrorCode;
 
@@ -42,6 +43,9 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     began: Instant,
     pub(super) daemons: Vec<Daemon>,
+    /// True if an address is a name, which lists an IP address of each daemon there. Otherwise it is that of a load
+    /// balancer.
+    pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
     /// One reply in this many is lost. 0: none.
@@ -87,6 +91,7 @@ impl Wire {
             rng: fastrand::Rng::with_seed(seed),
             began: Instant::now(),
             daemons: Vec::new(),
+            has_ips: false,
             address_of: HashMap::new(),
             loses_one_in: 0,
             connects: 0,
@@ -104,39 +109,48 @@ impl Wire {
         self.world.lock().expect("no panic")
     }
 
-    async fn dial(self, address: usize) -> io::Result<Streams> {
+    async fn dial(self, address: usize, turn: usize) -> io::Result<(Streams, Chosen)> {
         let delay = self.world().rng.u64(0..3);
         sleep(Duration::from_millis(delay)).await;
         let (near, far) = duplex(1 << 16);
         let mut world = self.world();
         world.connects += 1;
-        let behind: Vec<usize> = (0..world.daemons.len())
-            .filter(|index| {
-                let daemon = &world.daemons[*index];
-                daemon.address == address && daemon.mode != Mode::Down
-            })
-            .collect();
-        let Some(index) = world.rng.choice(behind) else {
+        let Some((index, chosen)) = world.choose(address, turn) else {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused"));
         };
         let life = world.daemons[index].life.subscribe();
         drop(world);
         tokio::spawn(daemon::serve(self, index, life, far));
         let (reader, writer) = split(near);
-        Ok(Streams::plain(reader, writer))
+        Ok((Streams::plain(reader, writer), chosen))
     }
 }
 
+type Dialed = Pin<Box<dyn Future<Output = io::Result<(Streams, Chosen)>> + Send>>;
+
 /// Dials an address of this thread's simulated wire. Returns `None` if there is no such wire.
-pub(in crate::client) fn dial(
-    endpoint: &Address,
-) -> Option<Pin<Box<dyn Future<Output = io::Result<Streams>> + Send>>> {
+pub(in crate::client) fn dial(endpoint: &Address, turn: usize) -> Option<Dialed> {
     let wire = WIRE.with_borrow(Clone::clone)?;
     let Address::Tcp { port, .. } = endpoint else { panic!("{endpoint} is not on the simulated wire") };
-    Some(Box::pin(wire.dial(usize::from(*port) - 1)))
+    Some(Box::pin(wire.dial(usize::from(*port) - 1, turn)))
 }
 
 impl World {
+    /// Chooses a daemon at that address which is not down: the next in turn, or any behind a load balancer.
+    fn choose(&mut self, address: usize, turn: usize) -> Option<(usize, Chosen)> {
+        let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;
+        let here: Vec<usize> =
+            (0..self.daemons.len()).filter(|index| self.daemons[*index].address == address).collect();
+        if !self.has_ips {
+            let index = self.rng.choice(here.into_iter().filter(is_up).collect::<Vec<_>>())?;
+            return Some((index, Chosen { ip: None, turn }));
+        }
+        let mut turns = (0..here.len()).map(|step| turn.wrapping_add(step));
+        let turn = turns.find(|turn| is_up(&here[turn % here.len()]))?;
+        let index = here[turn % here.len()];
+        Some((index, Chosen { ip: Some(IpAddr::from([127, 0, 0, index as u8])), turn }))
+    }
+
     fn add(&mut self, address: usize) {
         let life = watch::Sender::new(0);
         let daemon =
