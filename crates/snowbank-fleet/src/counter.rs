@@ -56,7 +56,7 @@ impl CounterKey {
     /// Reads a value.
     ///
     /// # Errors
-    /// The text is no such value, or a later release wrote it.
+    /// The text is no such value, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         key::parse(text)
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::notice::{POLL_PERIOD_MAX, POLL_PERIOD_MIN};
-use super::rules::reach;
+use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
@@ -36,7 +36,7 @@ pub struct NumberKey {
     /// The bound at which the term began. A holder of before that was granted more shows that the coordinator went back.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The holder's horizon, which is how far its bounds are ahead of its clock.
+    /// The holder's horizon: its bounds are this and `max_ahead_ms` ahead of its clock at most.
     pub horizon_ms: u64,
     /// The distance that the holder's IDs may be ahead of its clock.
     pub max_ahead_ms: u64,
@@ -78,7 +78,7 @@ impl NumberKey {
     /// Reads a value.
     ///
     /// # Errors
-    /// The text is no such value, or a later release wrote it.
+    /// The text is no such value, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
@@ -137,7 +137,7 @@ impl Marker {
     /// Reads a marker.
     ///
     /// # Errors
-    /// The text is no marker, or a later release wrote it.
+    /// The text is no marker, or another release wrote it.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         parse(text)
     }
@@ -174,9 +174,9 @@ impl Marker {
         self.floor_unix_ms = self.floor_unix_ms.max(floor_ms);
     }
 
-    /// Forgets the floor, for an operator who knows that it is wrong.
+    /// Forgets the floor and the longest [`reach`], for an operator who knows that they are wrong.
     pub(super) fn forget_floor(&mut self) {
-        self.floor_unix_ms = 0;
+        (self.floor_unix_ms, self.reach_ms) = (0, 0);
     }
 
     /// Returns the time between two polls of each daemon.
@@ -184,17 +184,16 @@ impl Marker {
         Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
     }
 
-    /// Returns the longest [`reach`] that a daemon of the fleet had.
+    /// Returns the longest [`reach`] that a daemon of the fleet had. None has more than [`REACH_MAX`].
     pub fn reach(&self) -> Duration {
-        Duration::from_millis(self.reach_ms)
+        Duration::from_millis(self.reach_ms).min(REACH_MAX)
     }
 
     /// Records the [`reach`] of a daemon. Returns true if it is longer than those before.
     pub fn lengthen_reach(&mut self, reach: Duration) -> bool {
-        let reach_ms = millis(reach);
-        let is_longer = reach_ms > self.reach_ms;
-        self.reach_ms = self.reach_ms.max(reach_ms);
-        is_longer
+        let before = self.reach();
+        self.reach_ms = millis(before.max(reach).min(REACH_MAX));
+        self.reach() > before
     }
 
     /// Returns true if daemons may use the ID space of an index.
@@ -396,6 +395,15 @@ mod tests {
             marker.raise_floor(UnixMicros(floor_us));
             assert_eq!(marker.floor(), UnixMicros(expected_ms * 1_000));
         }
+    }
+
+    /// Somebody wrote it by mistake.
+    #[test]
+    fn a_reach_that_no_daemon_has_is_not_believed() {
+        let mut marker = Marker { reach_ms: u64::MAX, ..Marker::new("1f", Vec::new()) };
+        assert_eq!(marker.reach(), REACH_MAX);
+        assert!(!marker.lengthen_reach(Duration::MAX));
+        assert_eq!(marker.reach_ms, millis(REACH_MAX));
     }
 
     #[test]

@@ -226,7 +226,8 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         let swapped = self.after(swapped);
-        if swaps.iter().any(|swap| swap.text.is_some()) {
+        // A write of the value that the key has changes nothing that others see.
+        if swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected) {
             self.since_write = Duration::ZERO;
         }
         swapped

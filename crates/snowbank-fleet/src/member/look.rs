@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::{Bound, Clocks, Member, Polled, Raised, Stop};
 use crate::Coordinator;
+use snowbank_core::clock::BootMicros;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Checks that all keys are this daemon's, and writes those that need it.
@@ -39,6 +40,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Notes that all keys were compared.
     pub(super) fn note_polled(&mut self) {
         self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
+    }
+
+    /// Notes that the keys of the sources that took their numbers were compared. Those of a source that went on without asking
+    /// were not.
+    pub(super) fn note_taken(&mut self, at: BootMicros) {
+        let is_answered = self.sources.iter().all(|held| held.is_claimed);
+        self.polled = Some(Polled { at, is_answered });
     }
 
     /// Polls if it is time. Called before each step of at most two answers.

@@ -205,15 +205,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Returns what to do where all endpoints lead to another cluster: as with another marker, because one that was restored to
-    /// before the fleet was prepared looks the same.
+    /// Returns what to do where all endpoints lead to another cluster. It may be the same one, restored from a backup: to before
+    /// the fleet was prepared, or under another cluster ID. So its floor is raised, whatever its marker.
     pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
         let Stop::Foreign(reason) = stop else { return stop };
         self.coordinator.as_mut().leave_cluster();
         let key = self.paths.marker();
         let found = self.coordinator.as_mut().read(std::slice::from_ref(&key));
-        if let Some(text) = found.ok().and_then(|found| found.into_iter().next().flatten()) {
-            let _ = self.poll_marker(Some(text));
+        let found = found.ok().and_then(|found| found.into_iter().next().flatten());
+        if self.know_marker(found).is_ok() {
+            let _ = self.meet_other_fleet();
         }
         Stop::Lost(reason)
     }

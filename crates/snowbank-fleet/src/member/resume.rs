@@ -45,6 +45,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
     /// state had others, has no ceiling for them, or lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
+        self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
         if self.has_jumped(want) {
             return None;

@@ -6,10 +6,12 @@
 //! [`canonical`] the sameness of states.
 //!
 //! The search leaves out daemons with several sources or numbers (`member/noticed.rs` tests some),
-//! shared counters, and starts that wait and try again, which the simulation has. Time does not pass within an event, so the pause of a start always lasts until a
-//! daemon that lost a write has asked; in the simulation it may be too short, and `member/noticed.rs`
-//! tests that daemons ask in time. The coordinator goes back only where the clocks differ by at most
-//! `max_ahead`.
+//! shared counters, and starts that wait and try again, which the simulation has. Time does not pass
+//! within an event, so the pause of a start always lasts until a daemon that lost a write has asked;
+//! in the simulation it may be too short, and `member/noticed.rs` tests that daemons ask in time. The
+//! coordinator goes back only where the clocks differ by at most `max_ahead`. It never comes back as
+//! another cluster (`member/went_back.rs`), and no daemon with a longer reach restarts between the
+//! record of that and a restore.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks.
 

@@ -4,7 +4,7 @@
 //! poll their keys, so one of them soon sees that a write of its own is gone, and raises the floor. So a taker writes its key,
 //! waits until they have done that ([`noticed_within`]), and compares the marker and its keys again before it hands out
 //! anything. Answers may become slow meanwhile, so it keeps asking, and the slowest answer until that comparison counts. It
-//! polls too, because it is a holder. A start that goes on with its own number does not wait.
+//! polls too: from its write on it is a holder. A start that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
 //! since, and the coordinator may have lost that.
@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::marker::marker_changes;
 use super::take::not_taken;
 use super::want::JoinError;
-use super::{Bound, Clocks, Member, NoAnswer, Polled, Stop, Taken};
+use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
 use crate::line::ANSWER_TIMEOUT;
 use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
 
@@ -77,8 +77,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 self.go_on(compared)?;
             }
         }
-        if let Some(polled) = &mut self.polled {
-            *polled = Polled { at, is_answered: true };
+        if self.polled.is_some() {
+            self.note_taken(at);
         }
         Ok(())
     }
@@ -107,9 +107,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         loop {
             self.wait(&mut pause)?;
             let passed = pause.passed;
-            if sources.is_empty() {
-                self.ask(&mut pause, Self::read_marker)?;
-            }
+            self.ask(&mut pause, Self::follow_writes)?;
             for &source in sources {
                 self.ask(&mut pause, |member| member.poll_if_due().and_then(|()| member.compare(source)))?;
             }
@@ -173,6 +171,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 ended => return ended,
             }
         }
+    }
+
+    /// Writes the marker with the text that it has. So what is compared next is newer than a floor that another daemon wrote
+    /// before: etcd answers a comparison without its log, where that floor may still wait for a disk that stalls.
+    fn follow_writes(&mut self) -> Result<(), Stop> {
+        let text = self.known_marker()?.text.clone();
+        let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
+        self.coordinator.as_mut().swap(&[swap])?;
+        Ok(())
     }
 
     fn read_marker(&mut self) -> Result<(), Stop> {

@@ -145,7 +145,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let _ = self.notes.save();
         self.sources.push(held);
         if self.polled.is_none() {
-            self.note_polled();
+            let now = self.coordinator.as_mut().now();
+            self.note_taken(now);
         }
         let unused_from = lowest.max(floor);
         Ok(Some(Taken { worker_ids, floor, unused_from, covered, is_new, is_same_term }))

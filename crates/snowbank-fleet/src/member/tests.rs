@@ -24,6 +24,8 @@ pub(super) struct Keys {
     is_mute: bool,
     /// True if it answers reads alone, and does no writes.
     is_read_only: bool,
+    /// True if its log stalls: it still answers reads and comparisons.
+    is_stalled: bool,
     /// True if the next write is sent twice: the first answer is lost with its connection, and the second try is refused.
     pub(super) repeats: bool,
     pub(super) reads: usize,
@@ -51,6 +53,10 @@ impl Store {
 
     pub(super) fn set_read_only(&self, is_read_only: bool) {
         self.0.lock().unwrap().is_read_only = is_read_only;
+    }
+
+    pub(super) fn set_stalled(&self, is_stalled: bool) {
+        self.0.lock().unwrap().is_stalled = is_stalled;
     }
 
     pub(super) fn be_foreign(&self) {
@@ -144,7 +150,8 @@ impl Coordinator for Store {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
-        if store.is_read_only {
+        let is_written = swaps.iter().any(|swap| swap.text.is_some());
+        if store.is_read_only || store.is_stalled && is_written {
             return Err(NoAnswer::passing("reads alone"));
         }
         let is_lost = store.is_away || store.is_mute;
@@ -403,6 +410,19 @@ fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() 
         assert_eq!(taken.is_new, expected);
         store.put(&Paths::of("f").number(0, 5), &before);
     }
+}
+
+/// A holder's floor waits in that log, and a comparison would overtake it.
+#[test]
+fn a_pause_does_not_end_while_writes_have_no_answer() {
+    let layout = Layout::resolve("twitter").unwrap();
+    let store = store(&layout);
+    let mut member = member(&store, Notes::default());
+    let mut taken = [member.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+    store.set_stalled(true);
+    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    store.set_stalled(false);
+    assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
 }
 
 /// The clock is past all bounds.

@@ -164,9 +164,15 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
         };
         operator.init(&[&layout], preparing, || fastrand::u64(..).to_string()).unwrap()
     };
+    let marker_key = Paths::of("f").marker();
+    let mut marker = Marker::parse(&store.text(&marker_key)).unwrap();
+    marker.lengthen_reach(rules::REACH_MAX);
+    store.put(&marker_key, &marker.text());
     assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
     let lowered = init(Begins::Lowered(now));
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
+    let marker = Marker::parse(&store.text(&marker_key)).unwrap();
+    assert_eq!(marker.reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(&layout, now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
 }
@@ -251,6 +257,41 @@ fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
     let looked = daemon.look(clocks(wall));
     assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
+}
+
+/// The restored cluster is a copy, so it has the same marker.
+#[test]
+fn a_restore_under_another_cluster_id_raises_the_floor() {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut daemon = member(&store, Notes::default());
+    take(&mut daemon, want(&layout, WALL, false), &five());
+    let backup = store.text(&key_five());
+    let wall = at(WALL, 200);
+    assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    store.put(&key_five(), &backup);
+    store.be_foreign();
+    let looked = daemon.look(clocks(wall));
+    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
+}
+
+/// The first thing that it asks for is a range.
+#[test]
+fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut first = member(&store, Notes::default());
+    take(&mut first, want(&layout, WALL, false), &five());
+    let wall = at(WALL, 100);
+    let mut again = member(&store, first.notes().clone());
+    assert!(again.resume_at_once(want(&layout, wall, true), &five()).is_some());
+    let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
+    again.add_counter(1, "tickets", &tickets, 0);
+    store.be_foreign();
+    let taken = again.take_range(1, 1_000, 0);
+    assert!(matches!(taken, Ranged::Lost(_)), "{taken:?}");
+    assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
 }
 
 /// It was killed before the restore, and starts after it.

@@ -1,5 +1,5 @@
-use crate::member::tests::{Store, WALL, clocks, member, store, want};
-use crate::{Bound, Member, Notes, NumberKey, Paths, Raised};
+use crate::member::tests::{Store, WALL, clocks, member, store, take, want};
+use crate::{Bound, Member, Notes, NumberKey, Paths, Raised, Want};
 use snowbank_id::layout::{Layout, WorkerSet};
 
 /// Returns a daemon that took number 5, its coordinator, and its ceiling.
@@ -138,4 +138,22 @@ fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
     let before = key(&store).write;
     assert_eq!(member.look(clocks(WALL)), Raised::Done);
     assert_eq!((key(&store).id_bound, key(&store).write == before), (covered + 9, false));
+}
+
+/// Its first source went on without asking, and only the second one has asked.
+#[test]
+fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
+    let (layout, five) = (Layout::resolve("twitter").unwrap(), WorkerSet::single(5));
+    let store = store(&layout);
+    let mut first = member(&store, Notes::default());
+    take(&mut first, want(&layout, WALL, false), &five);
+    let mut again = member(&store, first.notes().clone());
+    assert!(again.resume_unseen(want(&layout, WALL, true), &five).is_some());
+    let other = Want { index: 1, source: "rows", ..want(&layout, WALL, false) };
+    again.take(other, &WorkerSet::single(6)).unwrap();
+    assert!(again.poll_due_in().is_zero());
+    again.check_taken(clocks(WALL)).unwrap();
+    assert!(again.poll_due_in().is_zero());
+    assert_eq!(again.look(clocks(WALL)), Raised::Done);
+    assert!(!again.poll_due_in().is_zero());
 }

@@ -96,7 +96,7 @@ impl Server {
         if !swaps.iter().all(|swap| self.fits(swap)) {
             return Swapped::Refused(swaps.iter().map(|swap| self.keys.get(&swap.key).cloned()).collect());
         }
-        if swaps.iter().all(|swap| swap.text.is_none()) {
+        if swaps.iter().all(|swap| swap.text.is_none() || swap.text == swap.expected) {
             return Swapped::Done;
         }
         self.before = Some(Arc::clone(&self.keys));
