@@ -168,18 +168,27 @@ fn recipe_for_go() {
     numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
 }
 
-/// The library is Debian's package.
+/// Spymemcached is Debian's package. Debian has no Jedis: SNOWBANK_JEDIS names its jars, by absolute
+/// paths.
 #[test]
-fn recipe_for_java() {
-    let jar = Path::new("/usr/share/java/spymemcached.jar");
-    if !jar.exists() {
-        return skip("spymemcached is missing: install Debian's libspymemcached-java");
+fn recipes_for_java() {
+    let spymemcached = "/usr/share/java/spymemcached.jar";
+    if Path::new(spymemcached).exists() {
+        numbers_rows_in_java("memcached", "spymemcached", spymemcached);
+    } else {
+        skip("spymemcached is missing: install Debian's libspymemcached-java");
     }
-    let folder = written("java spymemcached", "Ids.java", "Recipe.java");
-    let classes = format!("{}:.", jar.display());
+    if let Ok(jars) = std::env::var("SNOWBANK_JEDIS") {
+        numbers_rows_in_java("resp", "jedis", &jars);
+    }
+}
+
+fn numbers_rows_in_java(door: &str, name: &str, jars: &str) {
+    let folder = written(&format!("java {name}"), "Ids.java", "Recipe.java");
+    let classes = format!("{jars}:.");
     let mut build = Command::new("javac");
     compile(build.args(["-cp", &classes, "Ids.java", "Recipe.java"]).current_dir(folder.path()));
     let mut command = Command::new("java");
     command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());
-    numbers_rows("memcached", "spymemcached", command);
+    numbers_rows(door, name, command);
 }
