@@ -23,6 +23,8 @@ pub(crate) enum Violation {
     Count { asked: u32, found: u64 },
     /// An ID that is not of the source's layout.
     Layout { id: u64, previous: Option<u64> },
+    /// A counter left out numbers in a reply: in the run that begins with this one, or before it.
+    Gap { id: u64 },
     /// An ID of a worker ID that the source does not hold.
     Worker { id: u64, worker: u64 },
     /// An ID dated this far after the window that is promised, or before it: then it is below 0.
@@ -56,6 +58,11 @@ impl Violation {
             Self::Layout { id, previous } => {
                 let before = previous.map(|id| format!("; {} came before", decoded(id))).unwrap_or_default();
                 format!("wrong layout: {} is not of the layout that INFO names{before}", decoded(id))
+            }
+            Self::Gap { id } => {
+                format!(
+                    "a gap: the reply with {id} leaves out numbers, and those of one reply are consecutive"
+                )
             }
             Self::Worker { id, worker } => {
                 format!("wrong worker: {} has worker {worker}, which INFO does not list", decoded(id))

@@ -82,12 +82,21 @@ impl ConnectionCheck {
             }
             _ => self.place(promise, run, last_id, spans)?,
         };
-        match self.last.replace(last).map(|last| last.id) {
+        let previous = self.last.replace(last);
+        match previous.map(|last| last.id) {
             Some(previous) if run.first == previous => return Err(Violation::Duplicate { id: previous }),
             Some(previous) if run.first < previous => {
                 return Err(Violation::Order { previous, id: run.first });
             }
             _ => {}
+        }
+        if promise.increment().is_some() {
+            let goes_on = self.found > u64::from(run.count);
+            let before = previous.filter(|_| goes_on).map(|last| last.position);
+            let begin = before.map_or(first.position, |position| position + 1);
+            if last.position - begin + 1 != u64::from(run.count) {
+                return Err(Violation::Gap { id: run.first });
+            }
         }
         if promise.strict && run.first <= asked.above {
             return Err(Violation::Strict { received: asked.above, id: run.first });
