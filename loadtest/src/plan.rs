@@ -155,8 +155,10 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, NoPlan> {
     sum.add("CPU per request", Unit::Us, cost_us, step);
     sum.add("cores busy", Unit::None, busy, "requests per second × CPU per request");
     sum.add("cores", Unit::None, cores, "cores busy ÷ (1 − unused share)");
-    let worker_ids = format!("of all daemons: {}", grouped((all_daemons * basis.worker_ids) as f64));
-    sum.add("worker IDs", Unit::None, basis.worker_ids, &worker_ids);
+    if basis.numbering.is_some() {
+        let worker_ids = format!("of all daemons: {}", grouped((all_daemons * basis.worker_ids) as f64));
+        sum.add("worker IDs", Unit::None, basis.worker_ids, &worker_ids);
+    }
 
     let assumptions = basis.assumptions(all_daemons, each_ids_per_s);
     let alert = ids_per_s(lowest.ids_per_s * used_share);

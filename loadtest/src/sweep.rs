@@ -184,9 +184,10 @@ impl Settings {
             (START_REQUESTS_PER_S * self.scenario.batch.mean()).min(full_rate * START_SHARE_OF_FULL_RATE);
         let start = self.search.start.map_or(usual.min(limit), Rate::per_s);
         if start > limit {
-            let why = match limit < full_rate {
-                true => "where --limit ends the sweep",
-                false => "which is all that the source can hand out in a second",
+            let why = if limit < full_rate {
+                "where --limit ends the sweep"
+            } else {
+                "which is all that the source can hand out in a second"
             };
             return Err(CannotRun::StartTooHigh { start, limit, why });
         }

@@ -184,6 +184,9 @@ fn a_plan_names_what_the_sweep_does_not_show() {
         let page = plan(sweep, &[rate, options].concat()).page();
         assert!(page.contains(reason), "{options:?}: {reason}: {page}");
     }
+    let counter = with_figure("target", "layout", &json!("tickets, increment 1"));
+    let page = plan(&counter, &["--rate", "1M"]).page();
+    assert!(!page.contains("worker ID"), "a counter has none: {page}");
 }
 
 #[test]
