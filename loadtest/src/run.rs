@@ -19,6 +19,7 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
+use crate::judge::words;
 use crate::load::{self, Clock, Lanes, Message, Shared};
 use crate::machine::stalls::StallSum;
 use crate::machine::{Watch, Watched, echo, quota};
@@ -175,7 +176,12 @@ impl<'a> Loaded<'a> {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Outcome, CannotRun> {
         let asked = scenario.clone();
-        let (greeted, streams) = interruptible::unless(self.interrupt, move || approach::approach(&asked))?;
+        let (mut greeted, streams) =
+            interruptible::unless(self.interrupt, move || approach::approach(&asked))?;
+        if self.daemon.is_some() {
+            // Where /proc does not tell who it is, too.
+            greeted.iter_mut().for_each(|one| one.peer.clock = Clock::Same);
+        }
         let version = greeted.iter().find_map(|one| one.version.clone());
         let origin = Instant::now() + START_DELAY;
         let owners = greeted.iter().map(|one| one.owner).collect();
@@ -221,14 +227,16 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Puts the load of a scenario on a bare echo. Returns `None` if it could not be run: then the machine has no
-/// verdict.
+/// Puts the load of a scenario on a bare echo.
+///
+/// # Errors
+/// One line if it could not be run to its end.
 pub(crate) fn of_echo(
     scenario: &Scenario,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
-) -> Option<Outcome> {
-    let address = echo::start(scenario.connections).ok()?;
+) -> Result<Outcome, String> {
+    let address = echo::start(scenario.connections).map_err(|error| error.to_string())?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
         token: None,
@@ -236,9 +244,13 @@ pub(crate) fn of_echo(
         length: scenario.length.min(LONGEST_ECHO),
         ..scenario.without_events()
     };
-    let (mut loaded, scenario) = Loaded::begin(&scenario, interrupt).ok()?;
-    let outcome = loaded.run(&scenario, progress).ok()?;
-    (!outcome.collected.is_cut_short()).then_some(outcome)
+    let mut loaded = Loaded { daemon: None, seen: Vec::new(), interrupt };
+    let outcome = loaded.run(&scenario, progress).map_err(|error| error.to_string())?;
+    match outcome.collected.faults.first() {
+        Some(fault) => Err(words::describe(fault, &outcome.promise)),
+        None if outcome.collected.interrupted => Err("the run was interrupted".to_owned()),
+        None => Ok(outcome),
+    }
 }
 
 /// Starts the threads of the load.

@@ -20,8 +20,8 @@ const DEFAULT_TIME: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) outcome: Outcome,
-    /// A bare echo under the same load, if the target was late.
-    pub(crate) echo: Option<Outcome>,
+    /// A bare echo under the same load if the target was late, or the reason why there is none.
+    pub(crate) echo: Option<Result<Outcome, String>>,
 }
 
 /// Runs a scenario until it has a verdict, at most `runs` times, or until `interrupt` is set.
@@ -39,7 +39,7 @@ pub(crate) fn run(
     let outcome = rounds(&aimed, objectives, runs, &mut loaded, &mut |now| show("", now))?;
     let mut trial = Trial { outcome, echo: None };
     if trial.report(scenario, objectives).was_late() && !interrupt.load(Ordering::Relaxed) {
-        trial.echo = of_echo(scenario, interrupt, &mut |now| show("a bare echo, ", now));
+        trial.echo = Some(of_echo(scenario, interrupt, &mut |now| show("a bare echo, ", now)));
     }
     Ok(trial)
 }

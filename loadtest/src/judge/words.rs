@@ -5,6 +5,7 @@ use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram, count_of};
 use crate::promise::Promise;
 use crate::target::code_name;
 use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
+use crate::value::Time;
 
 /// Names the generator as the reason of something.
 pub(super) fn by_generator(reason: &str) -> String {
@@ -52,7 +53,7 @@ fn codes(refused: &RefusalsByCode) -> String {
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     let at = |times: &TimeHistogram| short_ms(times.at(latency.quantile));
-    let (name, limit) = (latency.name(), short_ms(latency.limit));
+    let (name, limit) = (latency.name(), Time(latency.limit));
     let (found, certain) = (at(&counts.response), at(&counts.settling.certain));
     format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
 }

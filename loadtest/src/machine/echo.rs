@@ -1,38 +1,54 @@
 //! A bare echo: the effect of this machine on requests, without any target.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// An echo copies bytes, and calls little.
-const STACK_SIZE: usize = 64 * 1024;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::io::retry_on_intr;
 
-/// Starts a thread for each of this many connections, which sends back each byte and ends with the connection.
+/// Several turns of requests at once; each is 16 bytes.
+const BUFFER_SIZE: usize = 64 * 1024;
+
+/// Starts a thread that sends back each byte of this many connections, and ends when they have ended.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn start(connections: usize) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     let address = listener.local_addr()?;
-    let thread = || std::thread::Builder::new().name("echo".to_owned()).stack_size(STACK_SIZE);
-    // A connection that fails ends the run against it.
-    thread().spawn(move || {
-        listener
-            .incoming()
-            .take(connections)
-            .try_for_each(|stream| thread().spawn(|| echo(&stream?)).map(drop))
-    })?;
+    let thread = std::thread::Builder::new().name("echo".to_owned());
+    // A connection that fails ends the thread, and the run against it.
+    thread.spawn(move || echo(&listener, connections))?;
     Ok(address)
 }
 
-fn echo(mut stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    io::copy(&mut &*stream, &mut stream).map(drop)
+fn echo(listener: &TcpListener, connections: usize) -> io::Result<()> {
+    let streams = listener.incoming().take(connections).collect::<io::Result<Vec<TcpStream>>>()?;
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (index, stream) in streams.iter().enumerate() {
+        stream.set_nodelay(true)?;
+        epoll::add(&watch, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+    }
+    let (mut open, mut buffer, mut events) = (streams.len(), vec![0; BUFFER_SIZE], Vec::with_capacity(64));
+    while open > 0 {
+        retry_on_intr(|| epoll::wait(&watch, spare_capacity(&mut events), None))?;
+        for event in events.drain(..) {
+            let mut stream = &streams[event.data.u64() as usize];
+            // Something has come, or the end, so this does not wait.
+            let size = stream.read(&mut buffer)?;
+            stream.write_all(&buffer[..size])?;
+            if size == 0 {
+                epoll::delete(&watch, stream)?;
+                open -= 1;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-
     use super::*;
 
     #[test]

@@ -95,8 +95,13 @@ impl Run {
         add_processor(&mut run.figures, report);
         run.add_times(LATENCIES[0], &counts.response);
         run.add_times(LATENCIES[1], &counts.target);
-        if let Some(echo) = report.echo {
-            run.add_times(ECHO, echo);
+        match report.echo {
+            Some(Ok(echo)) => run.add_times(ECHO, &echo.collected.counts.response),
+            Some(Err(reason)) => {
+                let words = format!("could not be run: {reason}");
+                run.figures.add(NOTE, ECHO, Unit::None, words);
+            }
+            None => {}
         }
         add_effects(&mut run.figures, report);
         add_target(&mut run.figures, report.outcome, report.scenario);

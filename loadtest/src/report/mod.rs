@@ -19,10 +19,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
-use crate::measure::TimeHistogram;
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 use crate::units::{ids_per_s, short_ms, stood_still};
+use crate::value::Time;
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -52,8 +52,8 @@ pub(crate) struct Report<'a> {
     pub(crate) objectives: &'a Objectives,
     pub(crate) outcome: &'a Outcome,
     pub(crate) verdict: Verdict,
-    /// The response times of a bare echo under the same load, if it was run.
-    pub(crate) echo: Option<&'a TimeHistogram>,
+    /// A bare echo under the same load if the target was late, or the reason why there is none.
+    pub(crate) echo: Option<&'a Result<Outcome, String>>,
 }
 
 impl<'a> Report<'a> {
@@ -62,9 +62,8 @@ impl<'a> Report<'a> {
         scenario: &'a Scenario,
         objectives: &'a Objectives,
         outcome: &'a Outcome,
-        echo: Option<&'a Outcome>,
+        echo: Option<&'a Result<Outcome, String>>,
     ) -> Self {
-        let echo = echo.map(|echo| &echo.collected.counts.response);
         let mut report = Self { scenario, objectives, outcome, verdict: Verdict::Pass, echo };
         report.verdict = judge(&report.evidence(), objectives);
         report
@@ -115,7 +114,7 @@ impl<'a> Report<'a> {
         let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
         let found = match missed.or(latencies.first()) {
             Some(latency) => {
-                format!("{} {} (limit {})", latency.name(), at(latency.quantile), short_ms(latency.limit))
+                format!("{} {} (limit {})", latency.name(), at(latency.quantile), Time(latency.limit))
             }
             None => format!("p99.9 {}", at(0.999)),
         };

@@ -2,14 +2,16 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
-use crate::support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
-use crate::support::{Ran, loadtest, until_in_time, until_judged};
+use crate::support::scripted::{INFO, Ids, first_of_tick, slow_target, sound_target, target};
+use crate::support::{Ran, loadtest, start_by, until_in_time, until_judged};
+use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
 
 /// 2,000 requests on one connection, three quarters of them timed, with an objective that a busy machine meets.
@@ -83,6 +85,18 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
     assert!(ran.result().contains("p99.9 was"), "{ran:?}");
 }
 
+#[test]
+fn a_late_target_without_a_bare_echo_says_why() {
+    let target = slow_target(Duration::from_millis(5));
+    let mut few_files = Command::new("sh");
+    // An echo has both ends of its connections here.
+    few_files.args(["-c", r#"ulimit -n 100; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
+    let load = ["--connections", "60", "--rate", "500", "--for", "500ms", "--p99.9", "1ms", "--runs", "1"];
+    let ran = start_by(few_files, &[&load[..], &["--address", &target.name()]].concat()).wait();
+    assert!(ran.result().contains("p99.9 "), "{ran:?}");
+    assert!(ran.words().contains("a bare echo could not be run: "), "{ran:?}");
+}
+
 /// A target that breaks a promise.
 struct Broken {
     target: fn() -> FakeDaemon,
@@ -141,7 +155,21 @@ const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
 const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"time:41,kind:2:constant(1),worker:8,sequence:12;epoch=0","worker_ids":[4]}]}"#;
 
-const BROKEN: [Broken; 14] = [
+const COUNTER: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+    {"index":0,"name":"default","kind":"ticket","increment":1,"offset":1}]}"#;
+
+/// Counts, and answers each request for ten numbers with these runs.
+fn counter(runs: &'static [Run]) -> FakeDaemon {
+    target(COUNTER, move |number, _, peer, _, tag| {
+        let moved = runs.iter().map(|run| Run { first: run.first + number * 100, ..*run });
+        peer.send_runs(tag, &moved.collect::<Vec<_>>(), false)
+    })
+}
+
+const EVERY_SECOND: [Run; 1] = [Run { first: 1, count: 10, stride: 2 }];
+const ALL_BUT_6: [Run; 2] = [Run { first: 1, count: 5, stride: 1 }, Run { first: 7, count: 5, stride: 1 }];
+
+const BROKEN: [Broken; 16] = [
     Broken { target: repeats, options: &[], reason: &["duplicate: ", "worker=3"] },
     Broken {
         target: repeats_on_another_connection,
@@ -186,6 +214,16 @@ const BROKEN: [Broken; 14] = [
     },
     Broken { target: || sound_but_for(WORKER_4), options: &[], reason: &["wrong worker: "] },
     Broken { target: || sound_but_for(CLEARING), options: &[], reason: &["wrong layout: "] },
+    Broken {
+        target: || counter(&EVERY_SECOND),
+        options: &["--batch", "10", "--rate", "10000/s"],
+        reason: &["a gap: the reply with 1 leaves out numbers"],
+    },
+    Broken {
+        target: || counter(&ALL_BUT_6),
+        options: &["--batch", "10", "--rate", "10000/s"],
+        reason: &["a gap: the reply with 7 leaves out numbers"],
+    },
     Broken { target: || dated(-60_000), options: &[], reason: &["wrong time: ", "us older than"] },
     Broken { target: || dated(60_000), options: &[], reason: &["wrong time: ", "us newer than"] },
     // One thread sends on its connections in turn.

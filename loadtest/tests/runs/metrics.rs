@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::support::scripted::{INFO, first_of_tick, sound_target, target};
-use crate::support::{Ran, command, loadtest, until};
+use crate::support::{CLOSED, Ran, command, has_daemon, loadtest, start_by, until};
 use serde_json::Value;
 
 /// The share of a core that the metrics below report.
@@ -103,4 +104,22 @@ fn the_difference_of_the_clocks_is_measured() {
     };
     let ran = until(|| load(&ahead.name(), &[]), is_seen);
     assert!(is_seen(&ran), "{ran:?}");
+}
+
+/// Starts a daemon of the run's own whose process has another name, as if /proc did not tell who it is.
+const OTHER_NAME: &str = r#"d="$1"; shift; ln "$0" "$d/loadtest" && ln -s "${0%/*}/snowbank" "$d/other" &&
+    printf '#!/bin/sh\nexec "${0%%/*}/other" "$@"\n' > "$d/snowbank" && chmod +x "$d/snowbank" &&
+    exec "$d/loadtest" "$@""#;
+
+#[test]
+fn the_runs_own_daemon_has_this_machines_clock() {
+    if !has_daemon() {
+        return;
+    }
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let mut renamed = Command::new("sh");
+    renamed.args(["-c", OTHER_NAME, env!("CARGO_BIN_EXE_snowbank-loadtest")]).arg(directory.path());
+    let ran = start_by(renamed, &CLOSED).wait();
+    assert_eq!((ran.code, ran.figure("target", "started for this run")), (0, "yes".into()), "{ran:?}");
+    assert_eq!(ran.figure("clocks", "furthest apart"), Value::Null, "it is not measured: {ran:?}");
 }
