@@ -71,11 +71,12 @@ struct Arguments {
     /// Closed loop: requests in flight on each connection [default: 1]
     #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
-    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the
-    /// run's own
+    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a
+    /// daemon of the run's own
     #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
     restart_daemon_at: Option<Time>,
-    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
+    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the
+    /// run's own
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
     #[command(flatten)]
@@ -83,8 +84,8 @@ struct Arguments {
     /// Largest share of requests that may be refused; without it, one is a failure
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     errors: Option<Share>,
-    /// Runs until there is a verdict, at most this many: they are judged together. For a noisy machine, whose stalls
-    /// decide the answer of a single one [default: 2, in at most 60s]
+    /// Runs until there is a verdict, at most this many: they are judged together. For a noisy
+    /// machine, whose stalls decide the answer of a single one [default: 2, in at most 60s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
     /// Write all figures to a file; "-" is standard output, and then the table goes to standard error

@@ -1,9 +1,10 @@
 //! Compares runs of A with runs of B: the figures that differ by more than equal runs do.
 //!
-//! Two runs of the same daemon on the same machine never give the same figures, and only repeated runs show
-//! how much they differ. So each side needs several. A figure differs if the 99.9 % interval of its ratio, by
-//! Student's t, leaves out 1, and if the ratio is further from 1 than [`ALWAYS_SAME`]. An interval that holds a doubling
-//! or a halving is not called the same. See [`spread`].
+//! Two runs of the same daemon on the same machine never give the same figures, and only repeated
+//! runs show how much they differ. So each side needs several. A figure differs if the 99.9 %
+//! interval of its ratio, by Student's t, leaves out 1, and if the ratio is further from 1 than
+//! [`ALWAYS_SAME`]. An interval that holds a doubling or a halving is not called the same. See
+//! [`spread`].
 
 pub(crate) mod spread;
 
@@ -230,7 +231,8 @@ fn texts(runs: &[Run], row: &str, name: &str) -> BTreeSet<String> {
     runs.iter().map(|run| run.figures.text(row, name)).collect()
 }
 
-/// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts as text.
+/// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts
+/// as text.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
     let [a, b] = [a, b].map(|runs| texts(runs, ORIGIN, "started"));
     a.last() > b.first() && b.last() > a.first()

@@ -1,7 +1,9 @@
-//! The other protocols of a target: how a connection begins, how a request is written, and how a reply is read.
+//! The other protocols of a target: how a connection begins, how a request is written, and how a
+//! reply is read.
 //!
-//! Each is one file with a [`Row`], which stands in [`ALL`]: options, greeting and load follow from it. It turns bytes
-//! into runs of IDs. All checks and figures are those of Snowbank's own protocol.
+//! Each is one file with a [`Row`], which stands in [`ALL`]: options, greeting and load follow from
+//! it. It turns bytes into runs of IDs. All checks and figures are those of Snowbank's own
+//! protocol.
 
 mod http;
 mod memcached;

@@ -1,15 +1,17 @@
 //! The rule: pass, fail or no verdict.
 //!
-//! 1. Nearly all requests were in time, as measured: **pass**. An objective of p99.9 allows 1 in 1,000 to be late.
-//! 2. More than that were late even without the time for which the machine stood still: **fail**. A request is
-//!    late for certain if the target's own part, less the lengths of the stalls that touch the request's life or
-//!    its queue, is above the limit. A quarter of each length comes on top, for the queue behind the stall.
+//! 1. Nearly all requests were in time, as measured: **pass**. An objective of p99.9 allows 1 in
+//!    1,000 to be late.
+//! 2. More than that were late even without the time for which the machine stood still: **fail**. A
+//!    request is late for certain if the target's own part, less the lengths of the stalls that
+//!    touch the request's life or its queue, is above the limit. A quarter of each length comes on
+//!    top, for the queue behind the stall.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
 //! A load test that a CPU quota held up blames no target for what came late.
 //!
-//! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a closed
-//! connection or a broken promise fails whatever the machine did.
+//! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a
+//! closed connection or a broken promise fails whatever the machine did.
 //!
 //! - [`trial`]: a run, and a second one if the first has no verdict. [`words`]: verdicts in words.
 
@@ -23,14 +25,16 @@ use crate::measure::{Counts, Fault};
 use crate::promise::Promise;
 use crate::value::Rate;
 
-/// No target has a shorter idle timeout. A connection that closes although the generator never stood still for
-/// so long was closed for another reason.
+/// No target has a shorter idle timeout. A connection that closes although the generator never
+/// stood still for so long was closed for another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is further behind its schedule when it gives up may have sent too many requests at once.
+/// A generator that is further behind its schedule when it gives up may have sent too many requests
+/// at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
-/// A closed loop is as fast as its own threads if one of them needs a core for more of the time than this.
+/// A closed loop is as fast as its own threads if one of them needs a core for more of the time
+/// than this.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of the asked rate that an open loop must get.
@@ -39,7 +43,8 @@ const MIN_RATE_SHARE: f64 = 0.98;
 /// A CPU quota that held up the load test for longer may be the reason of all that came late.
 const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
-/// The last answers of a short run may come this long after its end: one late answer is no lower rate.
+/// The last answers of a short run may come this long after its end: one late answer is no lower
+/// rate.
 const TAIL_S: f64 = 0.1;
 
 /// A response time, and the share of all requests that must keep to it.
@@ -201,8 +206,8 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
 }
 
 impl Evidence<'_> {
-    /// Returns true if a generator that stood still may have caused the fault: an idle target may close by its
-    /// idle timeout, and too many requests may leave in a bunch.
+    /// Returns true if a generator that stood still may have caused the fault: an idle target may
+    /// close by its idle timeout, and too many requests may leave in a bunch.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         let counts = self.counts;
         let stood =
@@ -236,8 +241,9 @@ impl Evidence<'_> {
         reasons
     }
 
-    /// Judges the rate: an open loop may take little longer than planned, and a closed one as long as its IDs take at
-    /// the rate. The stalls, and the generator's own backlog, may explain a longer time.
+    /// Judges the rate: an open loop may take little longer than planned, and a closed one as long
+    /// as its IDs take at the rate. The stalls, and the generator's own backlog, may explain a
+    /// longer time.
     fn rate(&self, objectives: &Objectives) -> Found {
         let elapsed_s = self.elapsed.as_secs_f64();
         let (allowed_s, by_generator_s) =

@@ -1,12 +1,13 @@
 //! Stalls of this machine, found during a run.
 //!
-//! A host that has other guests stops cores for milliseconds, and other programs take them. Both make answers
-//! late, and neither is the target's fault. So a [`Watch`] has a sleeper on each core. One that wakes late has
-//! found a stall, which is as wide as the lateness. A thread of the target that was due, and had to wait for a
-//! core, has found one too. What the target's processes and the generator themselves used of the cores meanwhile
-//! is no stall.
+//! A host that has other guests stops cores for milliseconds, and other programs take them. Both
+//! make answers late, and neither is the target's fault. So a [`Watch`] has a sleeper on each core.
+//! One that wakes late has found a stall, which is as wide as the lateness. A thread of the target
+//! that was due, and had to wait for a core, has found one too. What the target's processes and the
+//! generator themselves used of the cores meanwhile is no stall.
 //!
-//! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the target's waits.
+//! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
+//!   target's waits.
 //! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
 //! - [`quota`]: CPU quotas of the load test itself. [`echo`]: the machine without a target.
 
@@ -193,14 +194,14 @@ impl Nap {
         Self { from_ns, length_ns: NAP_NS, woke_ns: 0, own_ns: 0, own_here_ns: 0 }
     }
 
-    /// Returns the sleep after this one and the look at the target. The look is no stall: a target may have
-    /// hundreds of threads.
+    /// Returns the sleep after this one and the look at the target. The look is no stall: a target
+    /// may have hundreds of threads.
     pub(crate) fn next(self, looked_ns: u64) -> Self {
         Self { length_ns: if self.is_late() { SHORT_NAP_NS } else { NAP_NS }, ..Self::first(looked_ns) }
     }
 
-    /// Returns the look at the target after this sleep as a sleep of [`LOOK_NS`]: what it lasts beyond that is a pause of
-    /// the machine.
+    /// Returns the look at the target after this sleep as a sleep of [`LOOK_NS`]: what it lasts
+    /// beyond that is a pause of the machine.
     fn look(self, looked_ns: u64) -> Self {
         Self { length_ns: LOOK_NS, woke_ns: looked_ns, ..Self::first(self.woke_ns) }
     }
@@ -209,8 +210,8 @@ impl Nap {
         self.woke_ns >= self.from_ns + self.length_ns + MIN_STALL_NS
     }
 
-    /// Returns the stall that made the sleeper late: the lost time that the target did not use of this core, at most
-    /// what target and generator left of all cores.
+    /// Returns the stall that made the sleeper late: the lost time that the target did not use of
+    /// this core, at most what target and generator left of all cores.
     pub(crate) fn stall(self, cores: u64) -> Option<Stall> {
         let due_ns = self.from_ns + self.length_ns;
         let left_ns = (cores * (self.woke_ns - self.from_ns)).saturating_sub(self.own_ns);

@@ -9,23 +9,26 @@
 //! ```
 //!
 //! - [`cli`]: options in, exit code out. [`value`]: rates, durations and mixes on the command line.
-//! - [`scenario`]: the options of a run. [`run`]: one run: it starts the threads and collects their messages.
-//! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read replies.
+//! - [`scenario`]: the options of a run. [`run`]: one run: it starts the threads and collects their
+//!   messages.
+//! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read
+//!   replies.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
 //!   [`frontend`]: the protocols of Redis, memcached, HTTP and noeqd.
-//! - [`promise`]: the guarantees in a target's INFO. [`check`]: every ID is checked against them; duplicates are
-//!   found in bounded memory.
-//! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms and counters.
+//! - [`promise`]: the guarantees in a target's INFO. [`check`]: every ID is checked against them;
+//!   duplicates are found in bounded memory.
+//! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms
+//!   and counters.
 //! - [`judge`]: the rule: pass, fail or no verdict.
-//! - [`report`]: terminal, JSON, page and HdrHistogram's files, all from the same figures. [`origin`]: the machine
-//!   and command line in them. [`units`]: numbers as text.
+//! - [`report`]: terminal, JSON, page and HdrHistogram's files, all from the same figures.
+//!   [`origin`]: the machine and command line in them. [`units`]: numbers as text.
 //! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a
 //!   rate needs. [`compare`]: runs side by side.
 //!
-//! Two instants have different names everywhere. `intended` is when the schedule wants a request to leave;
-//! `sent` is when it left. *Response time* counts from the first, so a target that stalls cannot hide the
-//! requests that it delayed (coordinated omission). The *target's part* counts from the second. *Slip* is the time
-//! between the two.
+//! Two instants have different names everywhere. `intended` is when the schedule wants a request to
+//! leave; `sent` is when it left. *Response time* counts from the first, so a target that stalls
+//! cannot hide the requests that it delayed (coordinated omission). The *target's part* counts from
+//! the second. *Slip* is the time between the two.
 #![forbid(unsafe_code)]
 
 mod check;

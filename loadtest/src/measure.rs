@@ -151,10 +151,11 @@ pub(crate) struct Counts {
     pub(crate) warm_up_refused: RefusalsByCode,
     /// Requests without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the outage took away: in flight on a connection that it ended, due while there was none, or
-    /// refused.
+    /// Requests that the outage took away: in flight on a connection that it ended, due while there
+    /// was none, or refused.
     pub(crate) lost: u64,
-    /// The outage, from its start until every connection was back and one answered; the longest of all threads.
+    /// The outage, from its start until every connection was back and one answered; the longest of
+    /// all threads.
     pub(crate) outage: Duration,
     /// The longest time between two answers of the measurement, as one thread saw it.
     pub(crate) longest_gap: Duration,
@@ -210,7 +211,8 @@ impl Counts {
         }
     }
 
-    /// Returns the share of all requests that were refused, those of the warm-up included, and of so many unanswered.
+    /// Returns the share of all requests that were refused, those of the warm-up included, and of
+    /// so many unanswered.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64

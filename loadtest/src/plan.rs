@@ -1,10 +1,11 @@
 //! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
 //!
-//! A plan is a division of figures of the sweep. It measures nothing, and lists what it assumes. A plan for another batch
-//! size uses the cost of a *request*: a reply of IDs from one tick has the same length and the same system calls for any
-//! number of IDs.
+//! A plan is a division of figures of the sweep. It measures nothing, and lists what it assumes. A
+//! plan for another batch size uses the cost of a *request*: a reply of IDs from one tick has the
+//! same length and the same system calls for any number of IDs.
 //!
-//! The plan is one list of figures, each with its formula: the page is that list as a table for a ticket.
+//! The plan is one list of figures, each with its formula: the page is that list as a table for a
+//! ticket.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -22,7 +23,8 @@ use crate::value::{Mix, Rate, Share};
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
 
-/// The burst that a resting daemon answers at once, as a share of a second: the default `burst_window`.
+/// The burst that a resting daemon answers at once, as a share of a second: the default
+/// `burst_window`.
 const BURST_WINDOW_S: f64 = 0.01;
 
 /// The options of a plan.
@@ -236,8 +238,8 @@ impl<'a> Basis<'a> {
         numbering.layout().ids_per_second() as f64 * self.worker_ids as f64
     }
 
-    /// Returns the processor time of a request at a load. Requests share wake-ups under load and cost less, so the
-    /// step next below the load counts, or the lowest step.
+    /// Returns the processor time of a request at a load. Requests share wake-ups under load and
+    /// cost less, so the step next below the load counts, or the lowest step.
     fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
         let cost = |step: &Step| step.run.figures.number(PROCESSOR, "target's CPU per request");
         let mut known: Vec<&Step> =

@@ -54,7 +54,8 @@ pub(crate) enum NoPromise {
     /// No source has that name: the user's mistake.
     #[error("the target has no source {wanted:?}; it has {present}")]
     NoSource { wanted: String, present: String },
-    /// The target's mistake: a layout or a counter that cannot be, or worker IDs that the layout does not have.
+    /// The target's mistake: a layout or a counter that cannot be, or worker IDs that the layout
+    /// does not have.
     #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
     Impossible { name: String, reason: String },
 }

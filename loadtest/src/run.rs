@@ -219,7 +219,8 @@ impl<'a> Loaded<'a> {
             promise: peers.into_iter().next().unwrap_or_else(|| unreachable!("a run has a target")).promise,
             elapsed,
             rounds: 1,
-            // A stall at the end of the load delays the last answers, and counts until they have come.
+            // A stall at the end of the load delays the last answers, and counts until they have
+            // come.
             stalls: watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64),
             held_up: quota::held_up().saturating_sub(held_up_before),
             collected,
@@ -263,8 +264,8 @@ pub(crate) fn of_echo(
 ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
 /// ```
 ///
-/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID, and
-/// what is known of each target ([`Shared`]).
+/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest
+/// ID, and what is known of each target ([`Shared`]).
 fn spawn(streams: approach::Streams, shared: &Arc<Shared>) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
     let start = |(thread, streams)| {

@@ -1,4 +1,5 @@
-//! The saturation point: the highest rate at which the objective holds, step by step and confirmed by a second run.
+//! The saturation point: the highest rate at which the objective holds, step by step and confirmed
+//! by a second run.
 //!
 //! ```text
 //!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
@@ -67,11 +68,12 @@ pub(crate) struct SearchOptions {
     /// Each step multiplies the rate by this, until one misses
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
     pub(crate) factor: f64,
-    /// Largest distance from the saturation point to the next rate that misses: two runs on a quiet machine differ by
-    /// about 5%
+    /// Largest distance from the saturation point to the next rate that misses: two runs on a quiet
+    /// machine differ by about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
     pub(crate) resolution: Share,
-    /// Runs of a step until it has a verdict, at most this many: they are judged together [default: 2, in at most 60s]
+    /// Runs of a step until it has a verdict, at most this many: they are judged together [default:
+    /// 2, in at most 60s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: Option<u32>,
     /// Length of each step, after its warm-up; the confirmation takes twice as long
@@ -128,7 +130,8 @@ pub(crate) struct Sweep {
     pub(crate) at_least: bool,
     /// The lowest rate above the saturation point that missed.
     pub(crate) missed: Option<f64>,
-    /// The reason why the saturation point is not higher; null where every rate held and the source could do more.
+    /// The reason why the saturation point is not higher; null where every rate held and the source
+    /// could do more.
     pub(crate) limit: Option<Limit>,
     pub(crate) search: Bounds,
     /// All runs in order.
@@ -232,7 +235,8 @@ impl Sweep {
         sweep
     }
 
-    /// Returns 0 with a confirmed saturation point; 1 if the target is at fault; 2 if the sweep has no answer.
+    /// Returns 0 with a confirmed saturation point; 1 if the target is at fault; 2 if the sweep has
+    /// no answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,

@@ -7,7 +7,8 @@ use indicatif::{HumanCount, HumanFloatCount};
 /// Decimals of the smallest number that is not shown as 0.
 const DECIMALS_MAX: f64 = 12.0;
 
-/// Formats three digits, as many as a histogram knows, or all of a whole number: `0.0123`, `31.3`, `4,096,000`.
+/// Formats three digits, as many as a histogram knows, or all of a whole number: `0.0123`, `31.3`,
+/// `4,096,000`.
 pub(crate) fn grouped(number: f64) -> String {
     let decimals = (2.0 - number.abs().log10().floor()).clamp(0.0, DECIMALS_MAX);
     format!("{:.*}", decimals as usize, HumanFloatCount(number))

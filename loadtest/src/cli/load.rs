@@ -22,7 +22,8 @@ use crate::value::{Mix, Time};
 /// Two, so that one can send when something else has the other's core.
 const OPEN_LOOP_THREADS: u32 = 2;
 
-/// A closed loop waits for its answers anyway, and a second thread would take a core from the target.
+/// A closed loop waits for its answers anyway, and a second thread would take a core from the
+/// target.
 const CLOSED_LOOP_THREADS: u32 = 1;
 
 /// The target and the form of its load.
@@ -45,9 +46,9 @@ pub(super) struct Load {
     /// Connections
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
-    /// Generator threads, each with its part of the connections and the schedule; a thread also sends the
-    /// overdue requests of one that gets no core [default: 2, or 1 with one connection and in a closed
-    /// loop]
+    /// Generator threads, each with its part of the connections and the schedule; a thread also
+    /// sends the overdue requests of one that gets no core [default: 2, or 1 with one connection
+    /// and in a closed loop]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub(super) threads: Option<u32>,
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones

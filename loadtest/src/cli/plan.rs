@@ -9,8 +9,8 @@ use crate::sweep::{KIND, Sweep};
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
 ///
-/// Writes a page of Markdown to paste into a ticket. Nothing is measured: the page shows each figure with its
-/// formula, its assumptions, and the command that checks it.
+/// Writes a page of Markdown to paste into a ticket. Nothing is measured: the page shows each
+/// figure with its formula, its assumptions, and the command that checks it.
 ///
 /// Exit codes: 0 a plan; 1 the rate is impossible; 2 wrong use, or a sweep that cannot support a plan.
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,8 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The share of intervals that hold the true ratio. There are some ten figures, so at 99 % one in ten comparisons of
-/// equal runs would find a difference.
+/// The share of intervals that hold the true ratio. There are some ten figures, so at 99 % one in
+/// ten comparisons of equal runs would find a difference.
 const CONFIDENCE: f64 = 0.999;
 
 /// An interval of a ratio.
@@ -29,8 +29,8 @@ impl Interval {
     }
 }
 
-/// Estimates from the same figure of several runs: Student's t for two sides of one variance. Returns `None` of one run
-/// each, or if a value is 0.
+/// Estimates from the same figure of several runs: Student's t for two sides of one variance.
+/// Returns `None` of one run each, or if a value is 0.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     let (a, b) = (logs(a)?, logs(b)?);
     let freedom = (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0)? as f64;

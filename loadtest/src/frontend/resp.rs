@@ -166,7 +166,8 @@ fn id(digits: &[u8]) -> Result<u64, Fault> {
     number(digits).ok_or_else(|| unreadable("a reply that is no number"))
 }
 
-/// Returns the text of a bulk string, and its size; `None` if it is not all there, or something else.
+/// Returns the text of a bulk string, and its size; `None` if it is not all there, or something
+/// else.
 fn bulk(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (head, start) = line(bytes)?;
     let length = usize::try_from(number(head.strip_prefix(b"$").or(head.strip_prefix(b"="))?)?).ok()?;

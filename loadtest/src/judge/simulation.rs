@@ -1,7 +1,8 @@
 //! Simulated machines under the rule: bad targets and a sound one, beside stalls of known length.
 //!
-//! A machine has two cores, with a generator thread and a sleeper on each. The target serves its requests one after
-//! the other, on the first core that runs. A seed decides everything, so a test that fails names it.
+//! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
+//! requests one after the other, on the first core that runs. A seed decides everything, so a test
+//! that fails names it.
 
 use std::time::Duration;
 
@@ -27,7 +28,8 @@ const WORK_NS: u64 = 20 * US;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Noise {
     Quiet,
-    /// Three busy loops at the usual priority: a thread that wakes waits for a slice of up to 4 ms now and then.
+    /// Three busy loops at the usual priority: a thread that wakes waits for a slice of up to 4 ms
+    /// now and then.
     BusyLoops,
     /// Two programs of real-time priority that take a core for 1 to 20 ms.
     Bursts,

@@ -1,5 +1,5 @@
-//! A run, and more of the same if the machine's stalls decide the first one's answer. Their requests are judged
-//! together: a second run cannot hide what the first one showed.
+//! A run, and more of the same if the machine's stalls decide the first one's answer. Their
+//! requests are judged together: a second run cannot hide what the first one showed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ pub(crate) struct Trial {
 /// Runs a scenario until it has a verdict, at most `runs` times, or until `interrupt` is set.
 ///
 /// # Errors
-/// [`CannotRun`] if the first run is not possible. Faults of a target under load are in the outcome.
+/// [`CannotRun`] if the first run is not possible. Faults of a target under load are in the
+/// outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     objectives: &Objectives,
@@ -94,7 +95,8 @@ impl Report<'_> {
             && self.objectives.latencies.iter().any(is_late)
     }
 
-    /// Returns true if another run may lead to a verdict. What happened on purpose cannot be repeated.
+    /// Returns true if another run may lead to a verdict. What happened on purpose cannot be
+    /// repeated.
     fn asks_for_more(&self) -> bool {
         matches!(self.verdict, Verdict::Unknown(_))
             && self.scenario.outage.is_none()

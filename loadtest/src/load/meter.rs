@@ -25,7 +25,8 @@ const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     thread: usize,
-    /// In a closed loop a request is due when it leaves: it has no slip, and service time is response time.
+    /// In a closed loop a request is due when it leaves: it has no slip, and service time is
+    /// response time.
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,

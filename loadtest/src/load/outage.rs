@@ -47,7 +47,8 @@ impl Worker<'_> {
         code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_lasting(now).is_some()
     }
 
-    /// Tries to open connections that are down. It blocks, and nothing else can be done: all are to one daemon.
+    /// Tries to open connections that are down. It blocks, and nothing else can be done: all are to
+    /// one daemon.
     ///
     /// # Errors
     /// [`Fault::NotRecovered`] when that has taken too long.
@@ -65,7 +66,8 @@ impl Worker<'_> {
                 continue;
             }
             let opened = self.shared.peers[connection.peer].access.open(REOPEN_TIMEOUT);
-            // Where one is refused, all are. One that cannot be watched stays down, and is tried again.
+            // Where one is refused, all are. One that cannot be watched stays down, and is tried
+            // again.
             let Ok(stream) = opened else { break };
             if let Ok(open) = Connection::watched(stream, connection.peer, &self.epoll, index) {
                 *connection = open;

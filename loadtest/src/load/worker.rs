@@ -156,7 +156,8 @@ impl<'a> Worker<'a> {
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             self.meter.paused(turn, overslept_ns);
             if overslept_ns > HOUSEKEEPING_NS {
-                // Answers may have lain here meanwhile, or the target was paused, too: neither is silence.
+                // Answers may have lain here meanwhile, or the target was paused, too: neither is
+                // silence.
                 self.housekeeping_ns = turn.ns + overslept_ns.min(ANSWER_TIMEOUT.as_nanos() as u64);
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);

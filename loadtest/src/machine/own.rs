@@ -46,7 +46,8 @@ impl OwnTime {
         self.owners[target] = owner;
     }
 
-    /// Returns what all have used. `is_stalled` looks for new children first, which may be the cause.
+    /// Returns what all have used. `is_stalled` looks for new children first, which may be the
+    /// cause.
     pub(crate) fn used_ns(&mut self, is_stalled: bool) -> u64 {
         if is_stalled && self.looked.elapsed() >= REFRESH {
             self.look();
@@ -54,7 +55,8 @@ impl OwnTime {
         self.target_used_ns() + generator_ns()
     }
 
-    /// Returns what the target's processes have used since they were first seen, if all can be seen.
+    /// Returns what the target's processes have used since they were first seen, if all can be
+    /// seen.
     pub(super) fn target_used(&mut self) -> Used {
         self.look();
         let used_ns = self.target_used_ns();
@@ -81,7 +83,8 @@ impl OwnTime {
         self.processes.keys().copied().collect()
     }
 
-    /// Returns the processor time of all threads of the target, so far as they ran on this core last.
+    /// Returns the processor time of all threads of the target, so far as they ran on this core
+    /// last.
     pub(super) fn threads_on(&self, core: usize) -> BTreeMap<u32, u64> {
         let on_core = |thread: PathBuf| {
             let (used_ns, last_core) = of_thread(&thread)?;
@@ -117,8 +120,8 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Returns the least that they used of the core since `from_ns`, by an earlier look: all that they used since then,
-    /// less the time between that look and `from_ns`.
+    /// Returns the least that they used of the core since `from_ns`, by an earlier look: all that
+    /// they used since then, less the time between that look and `from_ns`.
     pub(super) fn used_since(&self, earlier: &Self, from_ns: u64) -> u64 {
         let used = |(thread, now_ns): (&u32, &u64)| {
             earlier.used_ns.get(thread).map_or(0, |before_ns| now_ns.saturating_sub(*before_ns))
@@ -159,7 +162,8 @@ pub(super) fn generator_ns() -> u64 {
     nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
-/// Returns the processor time that a process has used, in nanoseconds: also that of threads that have ended.
+/// Returns the processor time that a process has used, in nanoseconds: also that of threads that
+/// have ended.
 fn used_by(process: u32) -> Option<u64> {
     nanoseconds(clock_getcpuclockid(Pid::from_raw(i32::try_from(process).ok()?)).ok()?)
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The place where systemd and container runtimes mount control groups.
 const MOUNTED_AT: &str = "/sys/fs/cgroup";
 
-/// Returns the time for which quotas have held up the control group of this process, and those around it, since
-/// they were made. It is 0 where there are none.
+/// Returns the time for which quotas have held up the control group of this process, and those
+/// around it, since they were made. It is 0 where there are none.
 pub(crate) fn held_up() -> Duration {
     let memberships = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mut sum = Duration::ZERO;
@@ -19,8 +19,8 @@ pub(crate) fn held_up() -> Duration {
     sum
 }
 
-/// Returns the directory of a control group that may have a quota: a line is `hierarchy:controllers:path`, and
-/// version 2 names no controllers.
+/// Returns the directory of a control group that may have a quota: a line is
+/// `hierarchy:controllers:path`, and version 2 names no controllers.
 fn cpu_group(membership: &str) -> Option<PathBuf> {
     let mut parts = membership.splitn(3, ':').skip(1);
     let (controllers, path) = (parts.next()?, parts.next()?);

@@ -4,19 +4,23 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A shorter stall is not noted: half of this time is the usual lateness of a timer on a virtual machine.
+/// A shorter stall is not noted: half of this time is the usual lateness of a timer on a virtual
+/// machine.
 pub(crate) const MIN_STALL_NS: u64 = 500_000;
 
-/// The queue behind a stall is served after at most this many times its length, by a target that is up to 80 % busy.
+/// The queue behind a stall is served after at most this many times its length, by a target that is
+/// up to 80 % busy.
 const QUEUE_LENGTHS: u64 = 4;
 
 /// A queue stands for at most this long.
 const MAX_QUEUE_NS: u64 = 250_000_000;
 
-/// Stalls are kept for this long. Every request that they delayed has been answered, or has failed, by then.
+/// Stalls are kept for this long. Every request that they delayed has been answered, or has failed,
+/// by then.
 const KEPT_NS: u64 = 20_000_000_000;
 
-/// A time in which the machine ran nothing of ours although it was due, in nanoseconds from the start of the run.
+/// A time in which the machine ran nothing of ours although it was due, in nanoseconds from the
+/// start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stall {
     pub(crate) from_ns: u64,
@@ -91,9 +95,9 @@ impl Stalls {
         record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall, until_ns))
     }
 
-    /// Returns the delay that the machine may have caused to a request that left and came back at these
-    /// instants: the lengths of the stalls that touch its life or its queue, each once, and a quarter on top
-    /// for the queue behind it.
+    /// Returns the delay that the machine may have caused to a request that left and came back at
+    /// these instants: the lengths of the stalls that touch its life or its queue, each once, and a
+    /// quarter on top for the queue behind it.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let before = record.recent.partition_point(|stall| stall.from_ns < received_ns);

@@ -1,7 +1,8 @@
 //! The target's waits for a core.
 //!
-//! A sleeper hardly runs, so the kernel lets it run soon even where other programs share its core. A thread of the
-//! target that works may have to wait until each of them had its turn. The kernel counts that time for each thread.
+//! A sleeper hardly runs, so the kernel lets it run soon even where other programs share its core.
+//! A thread of the target that works may have to wait until each of them had its turn. The kernel
+//! counts that time for each thread.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -47,15 +48,16 @@ impl Waits {
         }
     }
 
-    /// Returns the stall behind the waits since the last look, those of the thread that waited most.
+    /// Returns the stall behind the waits since the last look, those of the thread that waited
+    /// most.
     pub(super) fn look(&mut self, now: Look, cores: u64) -> Option<Stall> {
         let waited_ns = self.threads.values_mut().map(RunDelay::since_last_ns).max().unwrap_or(0);
         self.stall(now, cores, waited_ns)
     }
 
-    /// A wait ended after the last look, so it began its own length before that at the earliest. What the target ran
-    /// meanwhile is not lost: one of its threads may have waited for another. Nor is more lost than target and
-    /// generator left of all cores.
+    /// A wait ended after the last look, so it began its own length before that at the earliest.
+    /// What the target ran meanwhile is not lost: one of its threads may have waited for another.
+    /// Nor is more lost than target and generator left of all cores.
     fn stall(&mut self, now: Look, cores: u64, waited_ns: u64) -> Option<Stall> {
         self.looks.push_back(now);
         if self.looks.len() > REMEMBERED {
@@ -81,8 +83,9 @@ mod tests {
         Look { at_ns: at_ms * MS, target_ns: target_ms * MS, own_ns: own_ms * MS }
     }
 
-    /// Returns the stall of a wait of 7 ms that ended between 12 and 16 ms, on two cores. The target has used so much at
-    /// each look, 4 ms apart from 0 on, and the generator as much as is given.
+    /// Returns the stall of a wait of 7 ms that ended between 12 and 16 ms, on two cores. The
+    /// target has used so much at each look, 4 ms apart from 0 on, and the generator as much as is
+    /// given.
     fn stall(target_ms: [u64; 5], generator_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         let looks = (0..)

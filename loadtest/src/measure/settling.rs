@@ -29,7 +29,8 @@ impl Settling {
         self.slow.push_back(request);
     }
 
-    /// Settles the requests that were answered before an instant: later stalls cannot have touched them.
+    /// Settles the requests that were answered before an instant: later stalls cannot have touched
+    /// them.
     pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
         while let Some(&slow) = self.slow.front().filter(|slow| slow.received_ns < before_ns) {
             self.slow.pop_front();

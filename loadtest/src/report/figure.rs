@@ -1,4 +1,5 @@
-//! A figure: its name, its unit and its value. Every output of the load test is made from one list of them.
+//! A figure: its name, its unit and its value. Every output of the load test is made from one list
+//! of them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! The file of a run, for programs: the verdict, and the list of all figures. Every other report is made from it.
+//! The file of a run, for programs: the verdict, and the list of all figures. Every other report is
+//! made from it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,8 +25,8 @@ pub(crate) const FORMAT: u32 = 3;
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
 
-/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points
-/// at most.
+/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some
+/// hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
 /// A quantile with fewer values than this beyond it is decided by chance.
@@ -60,8 +61,8 @@ pub(crate) struct Objective {
     pub(crate) quantile: String,
     pub(crate) limit_us: f64,
     pub(crate) found_us: f64,
-    /// The target's own part at this quantile, less the machine's stalls. The target missed the objective if this
-    /// is above the limit.
+    /// The target's own part at this quantile, less the machine's stalls. The target missed the
+    /// objective if this is above the limit.
     pub(crate) certain_us: f64,
     /// True if the value is within the limit.
     pub(crate) met: bool,
@@ -126,7 +127,8 @@ impl Run {
 
     /// Returns the whole seconds of the measurement, without late answers after the last.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
-        // The measurement ends with the last receipt, a moment before or after the last second does.
+        // The measurement ends with the last receipt, a moment before or after the last second
+        // does.
         let lasted_s = self.figures.number(MACHINE, "measured for").unwrap_or_default() + 0.05;
         self.seconds.iter().filter(|second| second.second as f64 + 1.0 <= lasted_s).collect()
     }

@@ -42,7 +42,8 @@ pub(crate) const TARGET: &str = "target";
 pub(crate) const LOAD: &str = "load";
 pub(crate) const ORIGIN: &str = "origin";
 
-/// The rows that the terminal shows below the quantiles, in this order. The page has the others, too.
+/// The rows that the terminal shows below the quantiles, in this order. The page has the others,
+/// too.
 pub(crate) const ROWS: [&str; 5] = [IDS, PROCESSOR, NOTE, "outage", "clocks"];
 
 /// A run with its verdict.
@@ -101,8 +102,8 @@ impl<'a> Report<'a> {
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
     }
 
-    /// Returns the first line: verdict, rate, the objective that was missed or else the first, and for how long the
-    /// machine stood still.
+    /// Returns the first line: verdict, rate, the objective that was missed or else the first, and
+    /// for how long the machine stood still.
     pub(crate) fn headline(&self) -> String {
         let (verdict, counts) = (self.verdict.word().to_uppercase(), &self.outcome.collected.counts);
         if counts.response.is_empty() {
@@ -123,8 +124,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Prints to standard output, or to standard error where standard output is for programs. Its reader may leave
-/// early; the exit code stays.
+/// Prints to standard output, or to standard error where standard output is for programs. Its
+/// reader may leave early; the exit code stays.
 pub(crate) fn print(is_beside: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out: Box<dyn Write> =
         if is_beside { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };

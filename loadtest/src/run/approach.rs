@@ -60,8 +60,8 @@ impl Greeted {
     }
 }
 
-/// Returns the clock of a target. A daemon has this machine's; another process on this machine may forward to
-/// any other.
+/// Returns the clock of a target. A daemon has this machine's; another process on this machine may
+/// forward to any other.
 fn clock_of(owner: Owner) -> Clock {
     match owner {
         Owner::Remote => Clock::Other,
@@ -73,8 +73,8 @@ fn clock_of(owner: Owner) -> Clock {
 /// Greets the scenario's target of that number.
 ///
 /// # Errors
-/// [`CannotRun`] if it speaks another protocol, its IDs cannot be checked, or it allows no request as large as
-/// the scenario's largest.
+/// [`CannotRun`] if it speaks another protocol, its IDs cannot be checked, or it allows no request
+/// as large as the scenario's largest.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
     let access = scenario.access(scenario.addresses[number].clone());
     let greeted = match scenario.protocol {

@@ -59,8 +59,8 @@ impl Sampler {
     }
 }
 
-/// Returns the figures of this instant: by the daemons' metrics, or else by the processes of this machine. One that a
-/// target lacks is missing.
+/// Returns the figures of this instant: by the daemons' metrics, or else by the processes of this
+/// machine. One that a target lacks is missing.
 fn used(shared: &Shared) -> Used {
     if shared.scenario.metrics.is_empty() {
         return shared.watched.target_used();
@@ -71,8 +71,8 @@ fn used(shared: &Shared) -> Used {
 }
 
 impl Samples {
-    /// Returns the processor time of a measurement of that length, if it was seen from begin to end and no daemon
-    /// elsewhere began again meanwhile.
+    /// Returns the processor time of a measurement of that length, if it was seen from begin to end
+    /// and no daemon elsewhere began again meanwhile.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         let (first, last) = (self.0.first()?, self.0.last()?);
         let seen: Vec<Duration> = self.0.iter().filter_map(|sample| sample.used.cpu).collect();
@@ -82,7 +82,8 @@ impl Samples {
             .then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
     }
 
-    /// Puts the figures into the seconds of the measurement: those between the two samples around a second's end.
+    /// Puts the figures into the seconds of the measurement: those between the two samples around a
+    /// second's end.
     pub(super) fn put_into(&self, seconds: &mut [SecondFigures]) {
         for (before, after) in self.0.iter().zip(self.0.iter().skip(1)) {
             let length_s = after.at.saturating_sub(before.at).as_secs_f64();

@@ -5,9 +5,10 @@
 //!                                                                                    └─ missed: a little lower, again
 //! ```
 //!
-//! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses, even if a
-//! higher one would hold: an operator needs every rate up to the saturation point. A rate without a verdict misses too. A saturation point
-//! counts when a run of its own confirms it.
+//! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that
+//! misses, even if a higher one would hold: an operator needs every rate up to the saturation
+//! point. A rate without a verdict misses too. A saturation point counts when a run of its own
+//! confirms it.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,8 @@ pub(crate) struct Bounds {
     pub(crate) limit: f64,
     /// The climb multiplies the rate by this; above 1.
     pub(crate) factor: f64,
-    /// The distance from the saturation point to the next rate that misses, as a share of the saturation point; above 0.
+    /// The distance from the saturation point to the next rate that misses, as a share of the
+    /// saturation point; above 0.
     pub(crate) resolution: f64,
 }
 

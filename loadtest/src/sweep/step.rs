@@ -42,8 +42,8 @@ impl Step {
     }
 }
 
-/// Runs one step against the target, whose source can hand out `full_rate` in a second. Returns it with the limit that
-/// it met, if any, or with the reason why it ends the sweep.
+/// Runs one step against the target, whose source can hand out `full_rate` in a second. Returns it
+/// with the limit that it met, if any, or with the reason why it ends the sweep.
 ///
 /// # Errors
 /// [`CannotRun`] if the target takes no load.

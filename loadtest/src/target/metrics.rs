@@ -20,7 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 const CPU: &str = "process_cpu_seconds_total";
 const MEMORY: &str = "process_resident_memory_bytes";
 
-/// A daemon's metrics, and the way to them. Written `http://host:9660/metrics`, `https://…`, or as an address.
+/// A daemon's metrics, and the way to them. Written `http://host:9660/metrics`, `https://…`, or as
+/// an address.
 #[derive(Debug, Clone)]
 pub(crate) struct Metrics {
     pub(crate) access: Access,

@@ -26,8 +26,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Compares two targets until the spread is narrow enough to tell which is slower, at most ten times: a busy machine
-/// makes it wide.
+/// Compares two targets until the spread is narrow enough to tell which is slower, at most ten
+/// times: a busy machine makes it wide.
 fn until_told(files: &Files, addresses: [&str; 2]) -> ([Vec<PathBuf>; 2], Ran) {
     let mut sides = pairs(files, addresses);
     let mut ran = compare(&sides[0], &sides[1]);
@@ -41,7 +41,8 @@ fn until_told(files: &Files, addresses: [&str; 2]) -> ([Vec<PathBuf>; 2], Ran) {
     (sides, ran)
 }
 
-/// Loads both targets three times, each time together, so that the machine's disturbances affect both alike.
+/// Loads both targets three times, each time together, so that the machine's disturbances affect
+/// both alike.
 fn pairs(files: &Files, addresses: [&str; 2]) -> [Vec<PathBuf>; 2] {
     let load =
         ["--rate", "60", "--for", "2s", "--warm-up", "300ms", "--connections", "4", "--p99.9", "900ms"];

@@ -1,5 +1,6 @@
-//! The evidence for docs/capacity.md: whole runs that take half an hour, on a machine that does nothing else. Each ends by
-//! itself, prints its figures, and fails if they are not as the page says. The page has the command.
+//! The evidence for docs/capacity.md: whole runs that take half an hour, on a machine that does
+//! nothing else. Each ends by itself, prints its figures, and fails if they are not as the page
+//! says. The page has the command.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -17,7 +17,8 @@ fn a_generator_stopped_for_half_a_second_gives_no_verdict() {
     let ran = stopped_in_its_measurement("2ms");
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("this machine stood still"), "{ran:?}");
-    // As measured, every answer was within this objective. A machine that pauses at the end of the run has no verdict.
+    // As measured, every answer was within this objective. A machine that pauses at the end of the
+    // run has no verdict.
     let ran = until_judged(|| stopped_in_its_measurement("5s"));
     assert_eq!(ran.code, 0, "{ran:?}");
 }

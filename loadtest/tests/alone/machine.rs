@@ -1,7 +1,9 @@
-//! The verdict on real targets beside real noise: no bad target passes anywhere, and a sound one never fails.
+//! The verdict on real targets beside real noise: no bad target passes anywhere, and a sound one
+//! never fails.
 //!
-//! The whole table takes the cores from everything else on the machine, so it runs only with `SNOWBANK_JUDGE_RUNS=1`
-//! or more. `judge::simulation` covers it otherwise, and each target has one run here on the machine as it is.
+//! The whole table takes the cores from everything else on the machine, so it runs only with
+//! `SNOWBANK_JUDGE_RUNS=1` or more. `judge::simulation` covers it otherwise, and each target has
+//! one run here on the machine as it is.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,8 +118,8 @@ impl Drop for Beside {
     }
 }
 
-/// Returns a target that stops, all connections at once, for as long as `stop` says: by the number of the request
-/// and the time since the first.
+/// Returns a target that stops, all connections at once, for as long as `stop` says: by the number
+/// of the request and the time since the first.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
     let (begun, stopped) = (OnceLock::new(), Mutex::new(()));
     target(INFO, move |number, ids, peer, next, tag| {
@@ -160,7 +162,8 @@ fn stopping_after_stalls() -> Bad {
     Bad { target: Target::Fake(target), _beside: beside }
 }
 
-/// Returns a target that stops for 20 ms twice in a second. New threads of it burn all cores meanwhile.
+/// Returns a target that stops for 20 ms twice in a second. New threads of it burn all cores
+/// meanwhile.
 fn pausing_while_new_threads_burn() -> FakeDaemon {
     let next = Mutex::new(Duration::from_millis(500));
     stopping(move |_, now| {
@@ -198,7 +201,8 @@ fn with_children(number: usize, words: &[&str]) -> Bad {
     Bad { target: Target::Fake(sound_target()), _beside: Beside::default().children(number, words) }
 }
 
-/// Returns a target that answers some requests, by their number, and does something else with the others.
+/// Returns a target that answers some requests, by their number, and does something else with the
+/// others.
 fn unless_sound(
     is_sound: impl Fn(u64) -> bool + Send + Sync + 'static,
     other: impl Fn(&mut Peer, u16) -> bool + Send + Sync + 'static,
@@ -280,8 +284,8 @@ fn noises() -> Vec<Noise> {
     if runs() > 0 { all.into() } else { all[..1].into() }
 }
 
-/// A target that only answers in time by luck: one that stops after stalls may meet none, and a fair kernel may serve
-/// requests between burning threads.
+/// A target that only answers in time by luck: one that stops after stalls may meet none, and a
+/// fair kernel may serve requests between burning threads.
 fn may_be_in_time(name: &str) -> bool {
     name == "8 ms after each stall" || name.contains("burn")
 }

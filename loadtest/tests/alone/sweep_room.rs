@@ -28,7 +28,8 @@ fn a_starved_generator_is_named_as_the_limit() {
         ["--address", &address, "--batch", "5000", "--connections", "4", "--threads", "2", "--p99.9", "20ms"];
     let ran = loadtest(&[&search[..], &load].concat());
     let file = ran.json();
-    // A saturation point below a step without a verdict is a lower bound. Beside other programs, answers may be late first.
+    // A saturation point below a step without a verdict is a lower bound. Beside other programs,
+    // answers may be late first.
     let is_bound = file["limit"] == "machine";
     assert!(file["saturation"].is_null() || file["at_least"] == is_bound, "{ran:?}");
     // No step is blamed on the latency while the generator used most of the cores, and they were busy.

@@ -14,7 +14,8 @@ use crate::support::{Ran, loadtest, start_by, until_in_time, until_judged};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
 
-/// 2,000 requests on one connection, three quarters of them timed, with an objective that a busy machine meets.
+/// 2,000 requests on one connection, three quarters of them timed, with an objective that a busy
+/// machine meets.
 fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     let address = target.name();
     let load = ["--address", &address, "--rate", "1000/s", "--for", "1500ms", "--warm-up", "500ms"];
@@ -31,7 +32,8 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
-/// Runs a load test. Returns it with the longest pause of this process meanwhile, which is the target.
+/// Runs a load test. Returns it with the longest pause of this process meanwhile, which is the
+/// target.
 fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
     let (running, is_running) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
@@ -79,7 +81,8 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
     });
     let of = |quantile: &str| ran.figure("response time", quantile).as_f64().expect("a figure");
     assert!(of("max") >= 190_000.0, "{ran:?}");
-    // 200 of 1,500 requests were due during the stalls, so even the 95th percentile waited for 75 ms.
+    // 200 of 1,500 requests were due during the stalls, so even the 95th percentile waited for 75
+    // ms.
     assert!(of("p99") >= 150_000.0, "{ran:?}");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("p99.9 was"), "{ran:?}");
@@ -134,8 +137,8 @@ fn dated(ahead_ms: i64) -> FakeDaemon {
     })
 }
 
-/// Each connection sends every 8 ms, and its IDs increase. One lags 8 ms behind the other, so its IDs are lower than those
-/// that the other received 4 ms before.
+/// Each connection sends every 8 ms, and its IDs increase. One lags 8 ms behind the other, so its
+/// IDs are lower than those that the other received 4 ms before.
 fn lags_on_one_connection() -> FakeDaemon {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
@@ -262,7 +265,8 @@ fn an_impossible_info_is_the_targets_fault() {
     ran.assert_refused(1, "describes source \"default\" wrongly");
 }
 
-/// Runs a target that refuses the requests of these numbers. One connection has them in the order in which they are due.
+/// Runs a target that refuses the requests of these numbers. One connection has them in the order
+/// in which they are due.
 fn refusing(is_refused: impl Fn(u64) -> bool + Send + Sync + 'static) -> FakeDaemon {
     target(INFO, move |number, ids, peer, next, tag| {
         if is_refused(number) {

@@ -106,7 +106,8 @@ fn the_difference_of_the_clocks_is_measured() {
     assert!(is_seen(&ran), "{ran:?}");
 }
 
-/// Starts a daemon of the run's own whose process has another name, as if /proc did not tell who it is.
+/// Starts a daemon of the run's own whose process has another name, as if /proc did not tell who it
+/// is.
 const OTHER_NAME: &str = r#"d="$1"; shift; ln "$0" "$d/loadtest" && ln -s "${0%/*}/snowbank" "$d/other" &&
     printf '#!/bin/sh\nexec "${0%%/*}/other" "$@"\n' > "$d/snowbank" && chmod +x "$d/snowbank" &&
     exec "$d/loadtest" "$@""#;

@@ -23,7 +23,8 @@ fn ssh() -> String {
     address
 }
 
-/// Bad input is one line on standard error, nothing on standard output, and exit code 2, before any load.
+/// Bad input is one line on standard error, nothing on standard output, and exit code 2, before any
+/// load.
 #[test]
 fn bad_input_is_refused_in_one_line() {
     const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;

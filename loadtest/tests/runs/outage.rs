@@ -2,8 +2,9 @@
 
 use crate::support::{Ran, has_daemon, loadtest, until};
 
-/// Returns true if the figures are those of the outage alone. A machine that stands still adds another gap to the outage's
-/// own, loses no request that was due in it, or leaves out a sample of the new process.
+/// Returns true if the figures are those of the outage alone. A machine that stands still adds
+/// another gap to the outage's own, loses no request that was due in it, or leaves out a sample of
+/// the new process.
 fn is_seen(ran: &Ran) -> bool {
     let of = |name: &str| ran.figure("outage", name).as_f64();
     let [gap, length] = ["longest gap between answers", "until all was back"].map(of);

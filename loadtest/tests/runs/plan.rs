@@ -37,8 +37,8 @@ fn run(ids_per_s: f64, us_per_request: f64) -> Value {
     })
 }
 
-/// A sweep's file as `sweep` writes it, except for the parts that the tests change. The saturation point is 200,000 requests/s
-/// with one ID each.
+/// A sweep's file as `sweep` writes it, except for the parts that the tests change. The saturation
+/// point is 200,000 requests/s with one ID each.
 fn sweep_file() -> Value {
     let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(ids_per_s, us_per_request)});
     json!({
@@ -153,8 +153,8 @@ fn the_number_of_daemons_is_the_smallest_that_is_enough() {
 #[test]
 fn a_requests_cost_is_taken_from_the_next_lower_step() {
     let planned = plan(&sweep_file(), &["--rate", "1M"]);
-    // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the saturation point a request cost
-    // fewer us.
+    // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the
+    // saturation point a request cost fewer us.
     let each = |name: &str| figure(&planned.json, "each daemon", name).as_f64();
     let found = ["CPU per request", "cores busy", "cores"].map(each);
     assert_eq!(found, [5.0, 0.5, 1.0].map(Some));
@@ -218,7 +218,8 @@ fn a_plan_beyond_the_sweep_is_refused() {
     assert_eq!(none.status.code(), Some(2));
 }
 
-/// Sweeps a real daemon, and loads a real daemon at the planned rate with the command that the plan prints.
+/// Sweeps a real daemon, and loads a real daemon at the planned rate with the command that the plan
+/// prints.
 #[test]
 fn a_daemon_at_the_planned_rate_passes() {
     if !has_daemon() {

@@ -1,6 +1,7 @@
-//! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs. The scripted
-//! targets have limits that do not depend on the machine, and a machine that pauses only lowers the result. So each sweep is
-//! held to the highest possible saturation point, and one that a pause ended is run again.
+//! A sweep finds the rate that its target can hold, names the limit, and never accepts wrong IDs.
+//! The scripted targets have limits that do not depend on the machine, and a machine that pauses
+//! only lowers the result. So each sweep is held to the highest possible saturation point, and one
+//! that a pause ended is run again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

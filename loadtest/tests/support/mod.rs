@@ -53,8 +53,8 @@ pub(crate) fn loadtest(options: &[&str]) -> Ran {
     start(options).wait()
 }
 
-/// Runs until the results are as they should be, at most ten times: where the machine pauses, the times decide. The last
-/// ones are judged in any case. `run` makes a new target for each try.
+/// Runs until the results are as they should be, at most ten times: where the machine pauses, the
+/// times decide. The last ones are judged in any case. `run` makes a new target for each try.
 pub(crate) fn until(run: impl Fn() -> Ran, is_seen: impl Fn(&Ran) -> bool) -> Ran {
     let mut ran = run();
     for _ in 0..9 {
@@ -71,7 +71,8 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| ran.code != 2 || !ran.result().starts_with("NO VERDICT"))
 }
 
-/// Runs the load test until more than its times decides: on a busy machine a sound target may be late.
+/// Runs the load test until more than its times decides: on a busy machine a sound target may be
+/// late.
 pub(crate) fn until_in_time(run: impl Fn() -> Ran) -> Ran {
     until(run, |ran| !ran.is_late())
 }
@@ -215,7 +216,8 @@ impl Ran {
         reasons.peek().is_some() && reasons.all(|reason| TIMES.iter().any(|times| reason.contains(times)))
     }
 
-    /// Fails unless the program ended with this code and one line that has this in it, and did nothing else.
+    /// Fails unless the program ended with this code and one line that has this in it, and did
+    /// nothing else.
     pub(crate) fn assert_refused(&self, code: i32, reason: &str) {
         let found = (self.code, self.stderr.lines().count(), self.stdout.len());
         assert!(found == (code, 1, 0) && self.stderr.contains(reason), "{reason}: {self:?}");

@@ -1,4 +1,5 @@
-//! Room for load tests. Each asks for a rate, so only a few tests have theirs at the same time, however many run.
+//! Room for load tests. Each asks for a rate, so only a few tests have theirs at the same time,
+//! however many run.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

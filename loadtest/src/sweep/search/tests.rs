@@ -7,7 +7,8 @@ const BOUNDS: Bounds = Bounds { start: 2_000.0, limit: 10_000_000.0, factor: 2.0
 /// Far more steps than any search may take.
 const TOO_MANY_STEPS: usize = 200;
 
-/// Runs a search against a target that meets the limit of `answer`, and gives every step and what was found.
+/// Runs a search against a target that meets the limit of `answer`, and gives every step and what
+/// was found.
 fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Option<Limit>) -> (Vec<Step>, Search) {
     let mut search = Search::new(bounds);
     let mut steps = Vec::new();
@@ -69,7 +70,8 @@ fn a_machine_without_a_verdict_gives_a_lower_bound() {
     assert_eq!(found.missed.map(|missed| missed.limit), Some(Limit::Machine));
 }
 
-/// Holds up to 20,000 and again from 80,000 to 100,000: what lies above the gap is no saturation point.
+/// Holds up to 20,000 and again from 80,000 to 100,000: what lies above the gap is no saturation
+/// point.
 #[test]
 fn a_target_that_holds_again_further_up_has_its_saturation_point_below_the_gap() {
     let answer = |rate: f64| match rate {
@@ -144,8 +146,8 @@ proptest! {
         is_sound(&steps, &found)?;
         let at = found.saturation().expect("a saturation point");
         prop_assert!(found.is_confirmed() && at <= saturation * 1.1, "{found:?}");
-        // A descent may end below the lowest saturation point of any run, by one step: its fourth at most, which
-        // is the longest.
+        // A descent may end below the lowest saturation point of any run, by one step: its fourth
+        // at most, which is the longest.
         prop_assert!(at >= saturation * 0.9 / 1.05 / 1.4, "{found:?}");
     }
 
