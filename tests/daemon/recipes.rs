@@ -183,12 +183,12 @@ fn recipes_for_java() {
     }
 }
 
-fn numbers_rows_in_java(door: &str, name: &str, jars: &str) {
+fn numbers_rows_in_java(front_end: &str, name: &str, jars: &str) {
     let folder = written(&format!("java {name}"), "Ids.java", "Recipe.java");
     let classes = format!("{jars}:.");
     let mut build = Command::new("javac");
     compile(build.args(["-cp", &classes, "Ids.java", "Recipe.java"]).current_dir(folder.path()));
     let mut command = Command::new("java");
     command.args(["-cp", &classes, "Recipe"]).current_dir(folder.path());
-    numbers_rows(door, name, command);
+    numbers_rows(front_end, name, command);
 }
