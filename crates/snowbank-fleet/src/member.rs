@@ -15,8 +15,6 @@ mod tried;
 mod unused;
 mod want;
 
-use std::time::Duration;
-
 use super::key::{NumberKey, Paths, millis};
 use super::notes::{Note, Notes};
 use super::rules::{self, Seen};
@@ -58,8 +56,6 @@ pub struct Member<C> {
     are_compared: bool,
     /// The marker, as it was last read. Every write of a number's key expects it.
     marker: Option<Known>,
-    /// The longest reach that a marker had. One that was restored may have forgotten it.
-    longest_reach: Duration,
     /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet, and no number taken.
     polled: Option<Polled>,
     /// The clocks as the caller last gave them. What passes since counts: a job may have waited for others, or a call for its
@@ -168,7 +164,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
         let paths = Paths::of(names.fleet);
         let (state, holder) = (names.state.to_owned(), names.holder.to_owned());
-        let (sources, tried, counters, are_compared, marker, longest_reach, polled) = Default::default();
+        let (sources, tried, counters, are_compared, marker, polled) = Default::default();
         let clocks = Clocks { wall: UnixMicros(0), boot: BootMicros(0), wall_minus_boot_us: 0 };
         Member {
             coordinator,
@@ -182,7 +178,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             counters,
             are_compared,
             marker,
-            longest_reach,
             polled,
             clocks,
         }

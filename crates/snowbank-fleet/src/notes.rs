@@ -3,8 +3,8 @@
 //! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs to this state or to a
 //! copy of it. Writes and ceilings count only in the boot that noted them, because the machine does not remember for longer
 //! which copy is the newest. They count only in the directory that they were written in: a copy of it may have been made
-//! together with the locks that show which copy is the newest. A missing or damaged file only costs time: the daemon then
-//! starts like any other.
+//! together with the locks that show which copy is the newest. A missing or damaged file costs time: the daemon then
+//! starts like any other. It also forgets how far other daemons reach, which matters if a restored marker has forgotten it too.
 //!
 //! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without asking, so it counts only
 //! in the same fleet at the same endpoints, and only while the difference of the clocks is the one that is noted with it.
@@ -16,10 +16,11 @@ use std::io::ErrorKind::{QuotaExceeded, StorageFull};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::key::id_bound;
+use super::key::{id_bound, millis};
 
 const FILE: &str = "fleet";
 const FORMAT: u64 = 1;
@@ -63,11 +64,15 @@ pub struct Note {
     pub wall_minus_boot_us: i64,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Document {
     format: u64,
     life: Option<String>,
     fleet: String,
+    #[serde(default)]
+    reach_ms: u64,
+    #[serde(default)]
+    settled_reach_ms: u64,
     notes: Vec<Note>,
 }
 
@@ -80,6 +85,10 @@ pub struct Notes {
     life: Option<String>,
     /// The fleet where the ceilings count.
     fleet: String,
+    /// The longest [`reach`](crate::rules::reach) that a marker had. One that was restored may have forgotten it.
+    reach_ms: u64,
+    /// The longest reach for which this state has waited until other daemons have polled it.
+    settled_reach_ms: u64,
     notes: Vec<Note>,
 }
 
@@ -92,16 +101,18 @@ impl Notes {
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
         let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
         let document = document.filter(|document| document.format == FORMAT);
-        let (notes, life, of_fleet) = document.map(|it| (it.notes, it.life, it.fleet)).unwrap_or_default();
+        let Document { life, fleet: of_fleet, reach_ms, settled_reach_ms, notes, .. } =
+            document.unwrap_or_default();
         let inode = directory.and_then(|directory| fs::metadata(directory).ok());
         let inode = inode.map(|inode| (inode.dev(), inode.ino()));
         let here = boot.zip(inode).map(|(boot, (device, inode))| format!("{boot}, {device}:{inode}"));
-        let mut read = Notes { path, life: here, fleet: fleet.to_owned(), notes };
+        let mut read = Notes { path, life: here, fleet: fleet.to_owned(), reach_ms, settled_reach_ms, notes };
         if read.life.is_none() || read.life != life {
             read.forget();
         }
         if read.fleet != of_fleet {
             read.forget_ceilings();
+            read.settled_reach_ms = 0;
         }
         read
     }
@@ -130,14 +141,36 @@ impl Notes {
         }
     }
 
+    /// Returns the longest reach that a marker had.
+    pub(super) fn longest_reach(&self) -> Duration {
+        Duration::from_millis(self.reach_ms)
+    }
+
+    /// Notes the reach of a marker. Returns true if it is longer than those before.
+    pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
+        let is_longer = reach > self.longest_reach();
+        self.reach_ms = self.reach_ms.max(millis(reach));
+        is_longer
+    }
+
+    /// Returns the longest reach for which this state has waited.
+    pub(super) fn settled_reach(&self) -> Duration {
+        Duration::from_millis(self.settled_reach_ms)
+    }
+
+    /// Notes that this state has waited until other daemons have polled a reach.
+    pub(super) fn settle_reach(&mut self, reach: Duration) {
+        self.settled_reach_ms = self.settled_reach_ms.max(millis(reach));
+    }
+
     /// Makes the notes durable.
     ///
     /// # Errors
     /// The old notes may still be there.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let (life, fleet, notes) = (self.life.clone(), self.fleet.clone(), self.notes.clone());
-        let document = Document { format: FORMAT, life, fleet, notes };
+        let Notes { life, fleet, reach_ms, settled_reach_ms, notes, .. } = self.clone();
+        let document = Document { format: FORMAT, life, fleet, reach_ms, settled_reach_ms, notes };
         let mut text = serde_json::to_vec(&document)?;
         text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
         match replace(path, &text) {
@@ -226,6 +259,9 @@ mod tests {
         let [directory, copy] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let mut notes = Notes::read(Some(directory.path()), Some("boot"), "fleet");
         notes.set(note(7));
+        let reach = Duration::from_secs(320);
+        assert!(notes.lengthen_reach(reach) && !notes.lengthen_reach(reach));
+        notes.settle_reach(reach);
         notes.save().unwrap();
         fs::copy(directory.path().join(FILE), copy.path().join(FILE)).unwrap();
         let forgotten = Note { writes: Vec::new(), ..note(0) };
@@ -234,6 +270,8 @@ mod tests {
         {
             let read = Notes::read(Some(directory.path()), Some("boot"), fleet);
             assert_eq!(read.of("orders", "space"), Some(&expected), "{fleet}");
+            let settled = if fleet == "fleet" { reach } else { Duration::ZERO };
+            assert_eq!((read.longest_reach(), read.settled_reach()), (reach, settled), "{fleet}");
         }
     }
 
@@ -247,7 +285,8 @@ mod tests {
         let read = || Notes::read(Some(directory.path()), Some("boot"), "fleet");
         let document = |covered| {
             let (life, fleet, notes) = (read().life, read().fleet, vec![note(covered)]);
-            serde_json::to_vec(&Document { format: FORMAT, life, fleet, notes }).unwrap()
+            serde_json::to_vec(&Document { format: FORMAT, life, fleet, notes, ..Document::default() })
+                .unwrap()
         };
         overwrite(&path, document(8)).unwrap();
         assert_eq!(read().of("orders", "space"), Some(&note(8)));

@@ -175,9 +175,10 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
 }
 
 /// Returns how far ahead of another daemon's clock a daemon with these settings hands out IDs. Its clock is ahead by `max_ahead`
-/// at most, and its IDs are ahead of that clock by as much and a horizon.
+/// at most, and its IDs are ahead of that clock by as much and a horizon. It is in whole milliseconds, as in the marker.
 pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
-    horizon.saturating_add(max_ahead.saturating_mul(2))
+    let reach = horizon.saturating_add(max_ahead.saturating_mul(2));
+    Duration::from_millis(u64::try_from(reach.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
 /// Returns the floor after the coordinator has lost writes: nobody can have been granted more ([`counts_from`]) with the longest

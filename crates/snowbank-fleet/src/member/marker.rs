@@ -102,7 +102,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         };
         let marker =
             Marker::parse(&text).map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?;
-        self.longest_reach = self.longest_reach.max(marker.reach());
+        // The next note makes it durable.
+        self.notes.lengthen_reach(marker.reach());
         self.marker = Some(Known { text, marker });
         Ok(())
     }
@@ -142,32 +143,42 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 latest.rfc3339(0)
             )));
         }
-        self.record_reach(want.horizon, want.reach())?;
+        // A state that was granted nothing pauses after it has taken its number.
+        let waits_later = self.known(want).is_none_or(|note| note.acknowledged == 0);
+        self.record_reach(want.horizon, want.reach(), waits_later)?;
         self.check_space(&want.space())
     }
 
     /// Records a reach in the marker, and waits until the other daemons have polled that: whoever raises the floor counts
     /// with the longest one, also if a restored marker has forgotten it. So no write may be by a reach that is not recorded.
-    pub(super) fn record_reach(&mut self, horizon: Duration, reach: Duration) -> Result<(), JoinError> {
+    ///
+    /// What counts is whether this state has waited, whoever recorded it. `waits_later`: one that another daemon recorded has
+    /// a later pause, before anything is handed out.
+    pub(super) fn record_reach(
+        &mut self,
+        horizon: Duration,
+        reach: Duration,
+        waits_later: bool,
+    ) -> Result<(), JoinError> {
         self.check_horizon(horizon)?;
+        let mut must_wait = !waits_later && self.notes.settled_reach() < reach;
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
             if !marker.lengthen_reach(reach) {
+                if must_wait {
+                    self.pause_and_compare(horizon, &[]).map_err(not_taken)?;
+                    self.notes.settle_reach(reach);
+                    let _ = self.notes.save();
+                }
                 return Ok(());
             }
+            must_wait = true;
             marker.write = (self.draw)();
-            let key = self.paths.marker();
-            let swap = Swap::write(key.clone(), Some(text), marker.text());
+            let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
             match self.coordinator.as_mut().swap(&[swap])? {
-                Swapped::Done => {
-                    self.know_marker(Some(marker.text()))?;
-                    return self.pause_and_compare(horizon, &[]).map_err(not_taken);
-                }
-                // Another daemon was faster. It may have recorded a longer one.
-                Swapped::Refused(_) => {
-                    let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?;
-                    self.know_marker(found.into_iter().next().flatten())?;
-                }
+                Swapped::Done => self.know_marker(Some(marker.text()))?,
+                // Another daemon was faster, and may have recorded a longer one. Or it was done, and its answer was lost.
+                Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
             }
         }
         Err(JoinError::NoAnswer(marker_changes()))
@@ -179,7 +190,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// It is another fleet's marker.
     pub(super) fn poll_marker(&mut self, text: Option<String>) -> Result<(), Stop> {
         let Some(Ok(found)) = text.as_deref().map(Marker::parse) else { return Ok(()) };
-        self.longest_reach = self.longest_reach.max(found.reach());
+        if self.notes.lengthen_reach(found.reach()) {
+            let _ = self.notes.save();
+        }
         if self.sources.iter().any(|held| held.identity != found.identity) {
             self.marker = text.map(|text| Known { text, marker: found });
             return Err(self.meet_other_fleet());
@@ -256,10 +269,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let lost = |error: JoinError| Stop::Lost(error.to_string());
         self.know_marker(found).map_err(lost)?;
-        if self.known_marker()?.marker.identity != before.marker.identity {
+        let (held, marker) = (&self.sources[source], &self.known_marker()?.marker);
+        // A recorded reach never shrinks, unless the coordinator went back.
+        if marker.identity != before.marker.identity || marker.reach() < held.reach() {
             return Err(self.meet_other_fleet());
         }
-        let held = &self.sources[source];
         self.check_space(&held.space).map(drop).map_err(lost)
     }
 
@@ -305,7 +319,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, Stop> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();
-            let longest = granted.reach.max(self.longest_reach);
+            let longest = granted.reach.max(self.notes.longest_reach());
             let wall = self.clocks_now().wall;
             marker.lengthen_reach(longest);
             marker.raise_floor(rules::floor_after_loss(wall, granted.until, longest));

@@ -1,5 +1,7 @@
 //! An operator replaces an ID space by one that collides with it, while a daemon takes a number.
 
+use std::time::Duration;
+
 use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, member, store, want};
 use super::*;
 use crate::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
@@ -292,4 +294,64 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
         let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
         assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
     }
+}
+
+/// Only its notes know what it has polled.
+#[test]
+fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
+    let (layout, clocks) = (before(), super::tests::clocks(WALL));
+    let (store, five) = (store(&layout), WorkerSet::single(5));
+    let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
+    let mut first = member(&store, Notes::default());
+    let covered = super::tests::take(&mut first, want(&layout, WALL, false), &five).covered;
+    let (restored, older) = (store.text(&marker_key), store.text(&key));
+    let mut longer = Marker::parse(&restored).unwrap();
+    longer.lengthen_reach(3 * HORIZON);
+    store.put(&marker_key, &longer.text());
+    assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Raised::Done);
+    store.put(&marker_key, &restored);
+    store.put(&key, &older);
+    let mut again = member(&store, first.notes().clone());
+    again.take(want(&layout, WALL, true), &five).unwrap();
+    let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+    assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
+}
+
+/// It is recorded already: by a command, by another daemon, or by a write whose answer was lost.
+#[test]
+fn each_state_waits_once_for_a_longer_horizon() {
+    let (layout, five) = (before(), WorkerSet::single(5));
+    let store = store(&layout);
+    let mut first = member(&store, Notes::default());
+    super::tests::take(&mut first, want(&layout, WALL, false), &five);
+    let marker_key = Paths::of("f").marker();
+    let mut longer = Marker::parse(&store.text(&marker_key)).unwrap();
+    longer.lengthen_reach(3 * HORIZON);
+    store.put(&marker_key, &longer.text());
+    let has_paused = |notes: &Notes| {
+        store.0.lock().unwrap().has_paused = false;
+        let mut again = member(&store, notes.clone());
+        let horizon = 2 * HORIZON + Duration::from_micros(1);
+        let longer = Want { horizon, ..want(&layout, WALL, true) };
+        assert!(!again.take(longer, &five).unwrap().is_new);
+        (store.0.lock().unwrap().has_paused, again.notes().clone())
+    };
+    let (is_first, notes) = has_paused(first.notes());
+    assert_eq!((is_first, has_paused(&notes).0), (true, false));
+}
+
+#[test]
+fn a_marker_without_the_reach_of_a_daemon_was_restored() {
+    let (layout, clocks) = (before(), super::tests::clocks(WALL));
+    let (store, five) = (store(&layout), WorkerSet::single(5));
+    let marker_key = Paths::of("f").marker();
+    let before = store.text(&marker_key);
+    let longer = Want { horizon: 2 * HORIZON, ..want(&layout, WALL, false) };
+    let mut daemon = member(&store, Notes::default());
+    let covered = super::tests::take(&mut daemon, longer, &five).covered;
+    store.put(&marker_key, &before);
+    let raised = daemon.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks);
+    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}");
+    let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+    assert!(floor.0 - WALL.0 >= 2 * 300_000_000, "{floor:?}");
 }

@@ -21,7 +21,7 @@
 //! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its
 //! number forgets its ceiling before it ends, so that its next start asks.
 
-use super::{Member, Stop};
+use super::{Held, Member, Stop};
 use crate::Coordinator;
 use crate::member::want::{Found, JoinError, Own, Taken, Want};
 use crate::rules::{self, Proof};
@@ -81,9 +81,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
-        let (horizon, reach) = (held.horizon, held.reach());
+        let horizon = held.horizon;
+        // All at once, so that they have one pause.
+        let unclaimed = self.sources.iter().filter(|held| !held.is_claimed);
+        let reach = unclaimed.map(Held::reach).max().unwrap_or_default();
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
-        let recorded = place.and_then(|_| self.record_reach(horizon, reach));
+        let recorded = place.and_then(|_| self.record_reach(horizon, reach, false));
         match recorded.and_then(|()| self.check_space(&space)) {
             Ok(place) if place == noted && self.known_marker()?.marker.identity == identity => {
                 self.check_passed(source)

@@ -55,6 +55,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
         let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
         self.go_on(paused)?;
+        let reach = claimed.iter().map(|&source| self.sources[source].reach()).max();
+        self.notes.settle_reach(reach.unwrap_or_default());
         for (index, taken) in taken.iter_mut().enumerate() {
             if let Some(taken) = taken.as_mut().filter(|taken| taken.is_new) {
                 taken.floor = self.settled_floor(index, taken.floor)?;

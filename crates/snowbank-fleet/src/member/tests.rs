@@ -29,6 +29,7 @@ pub(super) struct Keys {
     /// True if the next write is sent twice: the first answer is lost with its connection, and the second try is refused.
     pub(super) repeats: bool,
     pub(super) reads: usize,
+    pub(super) has_paused: bool,
     pub(super) lists: usize,
     /// The answer to the next read of any key.
     stale: Option<String>,
@@ -107,7 +108,9 @@ impl Coordinator for Store {
         self.1
     }
 
-    fn pause(&mut self, _: Duration) {}
+    fn pause(&mut self, _: Duration) {
+        self.0.lock().unwrap().has_paused = true;
+    }
 
     fn leave_cluster(&mut self) {
         self.0.lock().unwrap().is_foreign = false;

@@ -146,6 +146,8 @@ impl<'a> Form<'a> {
                 }
             }
         }
+        let reaches = [notes.longest_reach(), notes.settled_reach()];
+        self.words.extend(reaches.map(|reach| reach.as_millis() as u64));
         match notes.of(machine.space.source(), machine.space.text()) {
             None => self.words.push(u64::MAX),
             Some(note) => self.note(note),
@@ -204,7 +206,6 @@ impl<'a> Form<'a> {
             sources,
             counters,
             marker,
-            longest_reach,
             tried: _,
             polled,
             clocks: _,
@@ -220,7 +221,6 @@ impl<'a> Form<'a> {
         self.words.push(sources.len() as u64);
         sources.iter().for_each(|held| self.held(held, generation));
         self.text(marker.as_ref().map_or("", |known| &known.text));
-        self.words.push(longest_reach.as_millis() as u64);
         // No time passes, so only a poll without an answer is due again.
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
