@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon};
 use crate::support::scripted::{INFO, Ids, sound_target, target};
-use crate::support::{CLOSED, Ran, Running, has_daemon, loadtest, start, until_judged};
+use crate::support::{CLOSED, Ran, Running, has_daemon, loadtest, start, start_by, until_judged};
 use rustix::process::{Pid, Signal, getpgid, kill_process, test_kill_process};
 
 /// Far above what an end takes on a busy machine, and far below what would have been measured.
@@ -134,6 +134,20 @@ fn a_daemon_that_dies_fails_the_run() {
     });
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("the target closed a connection"), "{ran:?}");
+}
+
+#[test]
+fn a_late_target_without_a_bare_echo_says_why() {
+    if !has_daemon() {
+        return;
+    }
+    let mut few_files = Command::new("sh");
+    // An echo has both ends of its connections in the load test.
+    few_files.args(["-c", r#"ulimit -n 1000; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
+    let load = ["--connections", "600", "--rate", "500", "--for", "500ms", "--p99.9", "1us", "--runs", "1"];
+    let ran = start_by(few_files, &load).wait();
+    assert!(ran.result().contains("p99.9 "), "{ran:?}");
+    assert!(ran.words().contains("a bare echo could not be run: "), "{ran:?}");
 }
 
 #[test]

@@ -2,15 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
-use crate::support::scripted::{INFO, Ids, first_of_tick, slow_target, sound_target, target};
-use crate::support::{Ran, loadtest, start_by, until_in_time, until_judged};
+use crate::support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
+use crate::support::{Ran, loadtest, until_in_time, until_judged};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
 
@@ -86,18 +85,6 @@ fn a_stall_shows_in_the_response_times_of_all_requests_it_delayed() {
     assert!(of("p99") >= 150_000.0, "{ran:?}");
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.result().contains("p99.9 was"), "{ran:?}");
-}
-
-#[test]
-fn a_late_target_without_a_bare_echo_says_why() {
-    let target = slow_target(Duration::from_millis(5));
-    let mut few_files = Command::new("sh");
-    // An echo has both ends of its connections here.
-    few_files.args(["-c", r#"ulimit -n 100; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
-    let load = ["--connections", "60", "--rate", "500", "--for", "500ms", "--p99.9", "1ms", "--runs", "1"];
-    let ran = start_by(few_files, &[&load[..], &["--address", &target.name()]].concat()).wait();
-    assert!(ran.result().contains("p99.9 "), "{ran:?}");
-    assert!(ran.words().contains("a bare echo could not be run: "), "{ran:?}");
 }
 
 /// A target that breaks a promise.
