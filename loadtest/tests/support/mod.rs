@@ -204,12 +204,13 @@ impl Ran {
 
     /// Returns true if nothing but times kept the run from passing.
     fn is_late(&self) -> bool {
-        const TIMES: [&str; 5] = [
+        const TIMES: [&str; 6] = [
             "this machine stood still",
             "is the target's for certain",
             "of the asked rate",
             "the generator was the bottleneck",
             "the target stalled: no answer within",
+            "the target did not recover within",
         ];
         let result = self.result();
         let mut reasons = result.lines().skip(1).peekable();
