@@ -150,7 +150,7 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     let bare = toml_at(&etcd, &etcd.tls_url(), Some(5), LONG);
     let files: [(&str, &std::path::Path); 3] =
         [("ca", &authority.file), ("certificate", &own.certificate), ("key", &own.key)];
-    let parts = ["HTTP 503: connection ", "extendedKeyUsage", "--cert-file"];
+    let parts = ["HTTP 503", ": connection ", "extendedKeyUsage", "--cert-file"];
     assert_waits_in_time(&with(&bare, &files), &parts);
 }
 
