@@ -27,30 +27,18 @@ struct World {
 
 impl World {
     fn new(writers: usize) -> World {
-        World::ahead(writers, 0)
+        World::of(vec![managed(0)], &vec![Reach::Local; writers])
     }
 
-    /// Returns a world whose source starts so far from the wall clock.
-    fn ahead(writers: usize, ahead_us: i64) -> World {
-        let (mut managed, wall, now) = managed(ahead_us);
-        let first = managed.first_ceiling(now);
-        managed.grant(first);
-        let source = Arc::clone(managed.source());
-        let keeper = Keeper::new(vec![managed], &vec![Reach::Local; writers], Arc::clone(&wall), START);
-        World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
-    }
-
-    /// Returns a world with a second source, and one writer.
-    fn of_two() -> World {
-        let mut sources = Vec::new();
-        for (mut managed, _, now) in [managed(0), managed(0)] {
-            let first = managed.first_ceiling(now);
+    /// Returns a world of these sources, whose first ceilings it grants.
+    fn of(mut sources: Vec<ManagedSource>, writers: &[Reach]) -> World {
+        let wall = wall();
+        for managed in &mut sources {
+            let first = managed.first_ceiling(wall.believe(START));
             managed.grant(first);
-            sources.push(managed);
         }
-        let (_, wall, _) = managed(0);
         let source = Arc::clone(sources[0].source());
-        let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), START);
+        let keeper = Keeper::new(sources, writers, Arc::clone(&wall), START);
         World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
     }
 
@@ -83,6 +71,11 @@ impl World {
 
     fn granted(&self) -> Position {
         self.source.grant().ceiling()
+    }
+
+    fn claim(&self, reading: Reading, count: u64) -> Option<Position> {
+        let window = self.source.window(self.wall.believe(reading));
+        self.source.claim(&window, count, &mut fastrand::Rng::with_seed(1))
     }
 }
 
@@ -131,11 +124,14 @@ fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
 
-/// A source that starts `ahead_us` from the wall clock, before its first ceiling, and the wall clock.
-fn managed(ahead_us: i64) -> (ManagedSource, Arc<Wall>, Now) {
+fn wall() -> Arc<Wall> {
     let step_rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-    let wall = Arc::new(Wall::new(step_rule, START, Remembered::Nothing));
-    let now = wall.believe(START);
+    Arc::new(Wall::new(step_rule, START, Remembered::Nothing))
+}
+
+/// A source that starts `ahead_us` from the wall clock, before its first ceiling.
+fn managed(ahead_us: i64) -> ManagedSource {
+    let now = wall().believe(START);
     let layout = Layout::resolve("twitter").expect("a preset");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
     let start = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 + ahead_us)));
@@ -148,14 +144,14 @@ fn managed(ahead_us: i64) -> (ManagedSource, Arc<Wall>, Now) {
     };
     let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead, tick: Duration::from_millis(1) };
     let source = Source::new(String::from("test"), numbering, rules, Grant::new(Position(0)), start, now);
-    (ManagedSource::new(Arc::new(source), rule, start, now), wall, now)
+    ManagedSource::new(Arc::new(source), rule, start, now)
 }
 
 #[test]
 fn the_first_ceiling_is_not_below_the_start() {
-    let (managed, _, now) = managed(HOUR_US);
+    let managed = managed(HOUR_US);
     let start = managed.source().cursor().expect("not sealed");
-    assert_eq!(managed.first_ceiling(now), start);
+    assert_eq!(managed.first_ceiling(wall().believe(START)), start);
 }
 
 #[test]
@@ -251,21 +247,17 @@ fn a_belief_is_stored_though_nobody_asks() {
 #[test]
 fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
     for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
-        let (managed, wall, now) = managed(0);
+        let managed = managed(0);
         let start = managed.first(Reach::Local).ceiling;
         let numbering = managed.source().numbering().clone();
         let led_here = numbering.id_bound(start) - 1;
-        let mut managed = managed.following(led_here, follows_a_stop);
-        managed.grant(managed.first_ceiling(now));
-        let source = Arc::clone(managed.source());
-        let mut keeper = Keeper::new(vec![managed], &[Reach::Local], wall, START);
+        let mut world = World::of(vec![managed.following(led_here, follows_a_stop)], &[Reach::Local]);
         if is_used {
-            let window = source.window(now);
-            source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("there is room");
+            world.claim(START, 1).expect("there is room");
         }
         let id_bound = if is_used { numbering.id_bound(Position(start.0 + 1)) } else { led_here };
         let is_untouched = !is_used && !follows_a_stop;
-        assert_eq!(keeper.seal(), [Left { source: 0, id_bound, is_untouched }]);
+        assert_eq!(world.keeper.seal(), [Left { source: 0, id_bound, is_untouched }]);
     }
 }
 
@@ -302,7 +294,7 @@ fn a_look_that_nobody_needs_does_not_raise() {
 
 #[test]
 fn ceilings_rise_together_whichever_needs_it_first() {
-    let mut world = World::of_two();
+    let mut world = World::of(vec![managed(0), managed(0)], &[Reach::Local]);
     world.settle(later(SECOND_US, 0));
     assert!(world.source.grant().want_more());
     let at = later(SECOND_US + 400_000, 0);

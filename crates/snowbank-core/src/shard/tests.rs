@@ -25,6 +25,8 @@ const RULES: Rules = Rules {
 };
 const TWITTER: &str = "twitter";
 const SCARCE: &str = "time:41,sequence:=10,worker:5";
+/// The time after which [`warm_up`] ends.
+const WARM_US: u64 = 4_000;
 
 fn source(layout: &str, workers: &str) -> Arc<Source> {
     let layout = Layout::resolve(layout).expect("a layout");
@@ -64,11 +66,39 @@ fn take(shard: &mut Shard, now: Now, count: u64) -> Result<Vec<Run>, u64> {
 }
 
 /// Keeps the shard busy until it claims ahead.
-fn warm_up(shard: &mut Shard, from_us: u64) -> u64 {
+fn warm_up(shard: &mut Shard) -> Now {
     for wake_up in 0..400 {
-        take(shard, after_us(from_us + wake_up * 10), 4).expect("there is room");
+        take(shard, after_us(wake_up * 10), 4).expect("there is room");
     }
-    from_us + 4_000
+    after_us(WARM_US)
+}
+
+/// A source with this many shards, and a moment at which the first of them has claimed ahead.
+fn busy_shards(count: usize) -> (Arc<Source>, Vec<Shard>, Now) {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, count, Order::Relaxed);
+    let now = warm_up(&mut shards[0]);
+    (source, shards, now)
+}
+
+/// Takes all that the cursor has left, for somebody else.
+fn drain(source: &Source, now: Now) {
+    let window = source.window(now);
+    source
+        .claim(&window, source.left(&window), &mut fastrand::Rng::with_seed(3))
+        .expect("nobody else claims");
+}
+
+fn position(source: &Source, runs: &[Run]) -> Position {
+    source.numbering().position_of(runs[0].first).expect("an ID of this source")
+}
+
+#[track_caller]
+fn assert_once(runs: &[Run]) {
+    let mut every: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
+    every.sort_unstable();
+    every.dedup();
+    assert_eq!(every.len() as u64, ids(runs), "an ID twice");
 }
 
 fn ids(runs: &[Run]) -> u64 {
@@ -89,17 +119,15 @@ fn a_lone_request_claims_exactly_what_it_needs() {
 
 #[test]
 fn a_busy_shard_serves_from_blocks_claimed_ahead() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now_us = warm_up(&mut shard, 0);
+    let (source, mut shards, _) = busy_shards(1);
     let mut direct_claims = 0;
     let mut cursor = source.cursor();
     for wake_up in 0..1_000 {
-        shard.wake(after_us(now_us + wake_up * 10));
-        let (lane, rng) = shard.lane(0);
+        shards[0].wake(after_us(WARM_US + wake_up * 10));
+        let (lane, rng) = shards[0].lane(0);
         lane.take(4, || 0, rng, &mut Vec::new()).expect("there is room");
         direct_claims += u64::from(source.cursor() != cursor);
-        shard.top_up();
+        shards[0].top_up();
         cursor = source.cursor();
     }
     assert!(direct_claims < 20, "{direct_claims} of 1,000 wake-ups claimed on the request's path");
@@ -144,32 +172,40 @@ fn one_wake_up_claims_once_for_all_its_requests() {
 
 #[test]
 fn blocks_older_than_the_burst_window_are_dropped() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now_us = warm_up(&mut shard, 0);
-    let later = after_us(now_us + 1_000_000);
-    let runs = take(&mut shard, later, 4).expect("there is room");
-    let position = source.numbering().position_of(runs[0].first).expect("an ID of this source");
-    assert!(position >= source.window(later).floor);
+    let (source, mut shards, _) = busy_shards(1);
+    let later = after_us(WARM_US + 1_000_000);
+    let runs = take(&mut shards[0], later, 4).expect("there is room");
+    assert!(position(&source, &runs) >= source.window(later).floor);
 }
 
+/// Also if nobody looked while the grant was away.
 #[test]
 fn a_lost_grant_takes_all_blocks_with_it() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now_us = warm_up(&mut shard, 0);
-    source.grant().revoke();
-    assert_eq!(take(&mut shard, after_us(now_us), 1), Err(1));
+    for is_tried in [true, false] {
+        let (source, mut shards, now) = busy_shards(1);
+        let cursor = source.cursor().expect("not sealed");
+        source.grant().revoke();
+        if is_tried {
+            assert_eq!(take(&mut shards[0], now, 1), Err(1));
+        }
+        source.grant().raise(source.numbering().end());
+        let runs = take(&mut shards[0], now, 1).expect("granted again");
+        assert!(position(&source, &runs) >= cursor, "claimed again");
+    }
 }
 
+/// A clock that stands, and one that has jumped.
 #[test]
-fn nothing_is_handed_out_while_the_clock_stands() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now_us = warm_up(&mut shard, 0);
-    let now = after_us(now_us);
-    let back = Now { wall: UnixMicros(now.wall.0 - 60 * SECOND_US), ..now };
-    assert_eq!(take(&mut shard, back, 1), Err(1));
+fn while_the_clock_is_doubtful_nothing_is_handed_out_and_blocks_are_dropped() {
+    for (back_us, jumped) in [(60 * SECOND_US, false), (0, true)] {
+        let (source, mut shards, now) = busy_shards(2);
+        let doubtful = Now { wall: UnixMicros(now.wall.0 - back_us), jumped, ..now };
+        assert_eq!(take(&mut shards[1], doubtful, 1), Err(1), "nor the sibling's, {doubtful:?}");
+        assert_eq!(take(&mut shards[0], doubtful, 1), Err(1), "{doubtful:?}");
+        let cursor = source.cursor().expect("not sealed");
+        let runs = take(&mut shards[0], now, 1).expect("the keeper has looked");
+        assert!(position(&source, &runs) >= cursor, "what was claimed before is dropped");
+    }
 }
 
 #[test]
@@ -190,32 +226,16 @@ fn a_scarce_layout_wastes_nothing() {
 
 #[test]
 fn what_waited_is_handed_out_above_and_in_order() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now_us = warm_up(&mut shard, 0);
-    let now = after_us(now_us);
+    let (source, mut shards, now) = busy_shards(1);
     let window = source.window(now);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&window, 10, &mut rng).expect("for a request that waited");
     let mut waited = Vec::new();
-    shard.wake(now);
-    shard.lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    shards[0].wake(now);
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
     assert_eq!(ids(&waited), 10);
-    let next = take(&mut shard, now, 1).expect("there is room");
+    let next = take(&mut shards[0], now, 1).expect("there is room");
     assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
-}
-
-#[test]
-fn nothing_is_handed_out_after_a_jump_until_the_keeper_has_looked() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now_us = warm_up(&mut shard, 0);
-    let jumped = Now { jumped: true, ..after_us(now_us) };
-    assert_eq!(take(&mut shard, jumped, 1), Err(1));
-    let cursor = source.cursor().expect("not sealed");
-    let runs = take(&mut shard, after_us(now_us), 1).expect("the keeper has looked");
-    let position = source.numbering().position_of(runs[0].first).expect("an ID of this source");
-    assert!(position >= cursor, "what was claimed before the jump is dropped");
 }
 
 #[test]
@@ -236,31 +256,18 @@ fn a_busy_shard_hands_out_each_id_once() {
 }
 
 #[test]
-fn what_a_lost_grant_had_claimed_is_dropped_though_nobody_looked_meanwhile() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now = after_us(warm_up(&mut shard, 0));
-    let cursor = source.cursor();
-    source.grant().revoke();
-    source.grant().raise(source.numbering().end());
-    let runs = take(&mut shard, now, 1).expect("granted again");
-    assert!(source.numbering().position_of(runs[0].first) >= cursor);
-}
-
-#[test]
 fn what_waited_does_not_lower_what_was_handed_out() {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
     // Above it are the blocks of the sibling, and above those the IDs of another connection of this shard.
-    let now = after_us(warm_up(&mut shards[1], 0));
+    let now = warm_up(&mut shards[1]);
     let high = take(&mut shards[0], now, 3).expect("there is room");
     let mut waited = Vec::new();
     shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
     assert!(waited[0].last() < high[0].first);
-    let window = source.window(now);
-    source.claim(&window, source.left(&window), &mut rng).expect("somebody takes all that is left");
+    drain(&source, now);
     assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }
 
@@ -332,10 +339,6 @@ proptest! {
             }
             all.extend(runs);
         }
-        let mut every: Vec<u64> = all.iter().flat_map(Run::ids).collect();
-        let handed_out = every.len();
-        every.sort_unstable();
-        every.dedup();
-        prop_assert_eq!(every.len(), handed_out, "an ID twice");
+        assert_once(&all);
     }
 }

@@ -37,9 +37,20 @@ pub(super) fn numbering(layout: &str) -> Numbering {
 
 /// A source that has been idle for long, without a ceiling in the way.
 pub(super) fn source(layout: &str, rules: Rules) -> Source {
-    let numbering = numbering(layout);
-    let grant = Grant::new(numbering.end());
-    Source::new(String::from("test"), numbering, rules, grant, Position(0), BEFORE)
+    let end = numbering(layout).end();
+    source_below(layout, rules, end)
+}
+
+/// The same, with this ceiling.
+fn source_below(layout: &str, rules: Rules, ceiling: Position) -> Source {
+    let name = String::from("test");
+    Source::new(name, numbering(layout), rules, Grant::new(ceiling), Position(0), BEFORE)
+}
+
+/// The first position of Twitter's layout at an instant.
+fn first_at(wall: UnixMicros) -> Position {
+    let numbering = numbering(TWITTER);
+    numbering.first_of(numbering.tick_at(wall))
 }
 
 pub(super) fn rng() -> fastrand::Rng {
@@ -135,11 +146,8 @@ fn small_ticks_are_spread_whole() {
 
 #[test]
 fn nothing_is_claimed_at_or_above_the_ceiling() {
-    let source = source(TWITTER, RULES);
-    let numbering = numbering(TWITTER);
-    let ceiling = Position(source.window(START).floor.0 + 5);
-    let source =
-        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let ceiling = Position(source(TWITTER, RULES).window(START).floor.0 + 5);
+    let source = source_below(TWITTER, RULES, ceiling);
     let window = source.window(START);
     assert_eq!((window.limit, window.bound), (ceiling, Bound::Ceiling));
     assert_eq!(source.claim(&window, 6, &mut rng()), None);

@@ -90,9 +90,9 @@ fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anyb
 #[test]
 fn the_id_clock_stays_below_what_is_stored_of_it() {
     for ahead_us in [0, 2 * SECOND_US] {
-        let mut world = World::ahead(1, ahead_us);
-        let (managed, wall, now) = managed(ahead_us);
-        let mut stored_us = id_minus_boot_us(&[managed], wall.carried_us(), now);
+        let mut world = World::of(vec![managed(ahead_us)], &[Reach::Local]);
+        let now = world.wall.believe(START);
+        let mut stored_us = id_minus_boot_us(&[managed(ahead_us)], world.wall.carried_us(), now);
         assert!(stored_us - START.offset_us() <= ahead_us.max(100_000), "no more than it needs");
         for ms in (0..25_000).step_by(10) {
             let step_us = if ms < 6_000 { 0 } else { (-1_500_000 + (ms - 6_000) * 90).min(0) };

@@ -12,44 +12,19 @@ fn world() -> World {
 }
 
 fn world_of(change: fn(Source) -> Source) -> World {
-    let wall = Arc::new(Wall::new(
-        StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) },
-        START,
-        Remembered::Nothing,
-    ));
-    let now = wall.believe(START);
-    let counter = TicketCounter::new("orders", 1, 1).unwrap();
-    let source = Source::new(
-        String::from("orders"),
-        counter.into(),
-        Rules::OF_TICKETS,
-        Grant::new(Position(0)),
-        Position(0),
-        now,
-    );
-    let mut managed = ManagedSource::new(Arc::new(change(source)), RULE, Position(0), now);
-    let first = managed.first_ceiling(now);
-    managed.grant(first);
-    let source = Arc::clone(managed.source());
-    let keeper = Keeper::new(vec![managed], &[Reach::Local], Arc::clone(&wall), START);
-    World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
-}
-
-fn claim(world: &World, count: u64) -> Option<Position> {
-    claim_at(world, START, count)
-}
-
-fn claim_at(world: &World, reading: Reading, count: u64) -> Option<Position> {
-    let window = world.source.window(world.wall.believe(reading));
-    world.source.claim(&window, count, &mut fastrand::Rng::with_seed(1))
+    let now = wall().believe(START);
+    let (name, counter) = (String::from("orders"), TicketCounter::new("orders", 1, 1).unwrap());
+    let grant = Grant::new(Position(0));
+    let source = Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), now);
+    World::of(vec![ManagedSource::new(Arc::new(change(source)), RULE, Position(0), now)], &[Reach::Local])
 }
 
 #[test]
 fn a_ticket_counter_is_sealed_before_it_is_trimmed() {
     let mut world = world();
-    assert_eq!(claim(&world, 7), Some(Position(0)));
+    assert_eq!(world.claim(START, 7), Some(Position(0)));
     assert_eq!(world.keeper.seal(), [Left { source: 0, id_bound: 8, is_untouched: false }]);
-    assert_eq!(claim(&world, 1), None, "nothing is claimed above what is stored now");
+    assert_eq!(world.claim(START, 1), None, "nothing is claimed above what is stored now");
 }
 
 /// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
@@ -65,10 +40,10 @@ fn a_shared_counter_does_not_hide_that_ceilings_are_durable_again() {
 fn a_reservation_is_raised_when_half_of_it_is_used_and_not_before() {
     let mut world = world();
     assert_eq!(world.granted(), Position(1_000));
-    assert_eq!(claim(&world, 100), Some(Position(0)));
+    assert_eq!(world.claim(START, 100), Some(Position(0)));
     world.settle(later(SECOND_US, 0));
     assert_eq!(world.handed_out, [], "more than half is left");
-    assert_eq!(claim(&world, 400), Some(Position(100)));
+    assert_eq!(world.claim(START, 400), Some(Position(100)));
     world.settle(later(2 * SECOND_US, 0));
     assert!(world.granted() >= Position(1_500), "{:?}", world.granted());
     let raised = world.handed_out.len();
@@ -84,7 +59,7 @@ fn a_reservation_is_raised_when_half_of_it_is_used_and_not_before() {
 fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
     let mut world = world();
     for second in 1..1_000 {
-        assert!(claim(&world, 1).is_some(), "{second}");
+        assert!(world.claim(START, 1).is_some(), "{second}");
         let looked = world.look(later(second * SECOND_US, 0));
         assert!(looked.next_in >= Duration::from_millis(500), "second {second}: {:?}", looked.next_in);
         for write in looked.writes {
@@ -101,7 +76,7 @@ fn after_a_jump_of_the_clocks_nothing_is_claimed_until_the_ceiling_is_written_ag
     let mut world = world();
     let jumped = later(SECOND_US, HOUR_US);
     let write = only(&world.look(jumped));
-    assert_eq!((claim_at(&world, jumped, 1), write.ceilings[0].1), (None, Position(1_000)));
+    assert_eq!((world.claim(jumped, 1), write.ceilings[0].1), (None, Position(1_000)));
     world.end(&write, Ok(()), jumped).expect("it is in flight");
-    assert_eq!(claim_at(&world, jumped, 1), Some(Position(0)));
+    assert_eq!(world.claim(jumped, 1), Some(Position(0)));
 }

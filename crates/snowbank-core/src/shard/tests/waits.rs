@@ -21,7 +21,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
     let (lane, shards_rng) = shard.lane(0);
     lane.take(40, || 0, shards_rng, &mut runs).expect("there is room");
     let window = lane.window();
-    source.claim(&window, source.left(&window), &mut rng).expect("others take all that is left");
+    drain(&source, START);
     let request = WaitRequest { count: 60, due: after_us(500_000).boot, partial: false, shard: 0 };
     source.admit(&window, request).expect("available with the next tick");
     let taken = lane.keep(runs);

@@ -57,49 +57,6 @@ fn what_cannot_be_had_by_the_deadline_is_refused_at_once() {
 }
 
 #[test]
-fn small_requests_pass_large_ones_within_their_slack() {
-    let source = source(TWITTER, RULES);
-    let mut rng = rng();
-    let window = source.window(START);
-    source.claim(&window, 11 * 4_096, &mut rng).expect("the whole window");
-    let large = source.admit(&window, request(400 * 4_096, START, 1_000)).expect("available in 400 ticks");
-    for ms in 1..=400 {
-        let now = after_ms(ms);
-        source.advance(now, &mut rng, &Heard::default());
-        let window = source.window(now);
-        for _ in 0..10 {
-            assert!(source.claim(&window, 1, &mut rng).is_some(), "single IDs are there at {ms} ms");
-        }
-        assert_eq!(source.claim(&window, 1_000, &mut rng), None, "larger ones queue");
-    }
-    let finished = run_queue(&source, 401, 500);
-    assert_eq!(finished.len(), 1);
-    assert_eq!((finished[0].1, finished[0].2, finished[0].3), (large, 400 * 4_096, None));
-}
-
-#[test]
-fn passing_never_makes_an_admitted_request_late() {
-    let source = source(SCARCE, RULES);
-    let mut rng = rng();
-    let window = source.window(START);
-    source.claim(&window, 110, &mut rng).expect("the whole window");
-    // 1,000 IDs in exactly 100 ticks of 10: no slack.
-    let large = source.admit(&window, request(1_000, START, 100)).expect("just available");
-    let mut singles = 0;
-    let mut finished = Vec::new();
-    for ms in 1..=101 {
-        let now = after_ms(ms);
-        source.advance(now, &mut rng, &Heard::default());
-        finished.extend(source.collect(0));
-        let window = source.window(now);
-        singles += u64::from(source.claim(&window, 1, &mut rng).is_some());
-    }
-    let done = finished.iter().find(|each| each.id == large).expect("its wait is over");
-    assert_eq!(done.refusal, None, "{singles} single IDs went first");
-    assert_eq!(done.spans.iter().map(|span| span.count).sum::<u64>(), 1_000);
-}
-
-#[test]
 fn small_requests_that_wait_are_served_first_in_their_order() {
     let source = source(SCARCE, RULES);
     let mut rng = rng();
@@ -162,11 +119,7 @@ fn a_cancelled_request_leaves_the_line_and_its_place() {
 
 #[test]
 fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
-    let numbering = numbering(TWITTER);
-    let tick = numbering.tick_at(START.wall);
-    let ceiling = numbering.first_of(tick);
-    let source =
-        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let source = source_below(TWITTER, RULES, first_at(START.wall));
     let heard = Heard::default();
     let mut rng = rng();
     let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
@@ -183,10 +136,7 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
 
 #[test]
 fn a_ceiling_that_is_not_raised_is_no_ceiling() {
-    let numbering = numbering(TWITTER);
-    let ceiling = numbering.first_of(numbering.tick_at(START.wall));
-    let source =
-        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let source = source_below(TWITTER, RULES, first_at(START.wall));
     source.admit(&source.window(START), request(20 * 4_096, START, 100)).expect("the ceiling may rise");
     let finished = run_queue(&source, 0, 100);
     assert_eq!(finished.len(), 1);
@@ -195,10 +145,8 @@ fn a_ceiling_that_is_not_raised_is_no_ceiling() {
 
 #[test]
 fn a_request_that_does_not_wait_nudges_the_keeper_too() {
-    let numbering = numbering(TWITTER);
-    let ceiling = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 - SECOND_US)));
-    let source =
-        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
+    let ceiling = first_at(UnixMicros(START.wall.0 - SECOND_US));
+    let source = source_below(TWITTER, RULES, ceiling);
     let heard = Heard::default();
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     source.advance(START, &mut rng(), &heard);
