@@ -128,12 +128,6 @@ impl Layout {
         Ok((first, last.min(ID_LIMIT - 1)))
     }
 
-    /// Returns the first tick of which every ID exceeds `id`, or `None` if no tick that makes IDs does.
-    pub fn tick_above(&self, id: u64) -> Option<Tick> {
-        let tick = id.checked_sub(self.constants).map_or(0, |above| above / self.tick_weight() + 1);
-        Some(Tick(tick)).filter(|tick| tick.0 < self.whole_ticks)
-    }
-
     /// Returns the part of the layout's life in which `now` is.
     pub fn life(&self, now: UnixMicros) -> Life {
         let end = self.end();

@@ -98,15 +98,6 @@ impl Layout {
         self.epoch_unix_ms
     }
 
-    /// Returns the same layout with another epoch, in Unix ms.
-    ///
-    /// # Errors
-    /// Returns an error if RFC 3339 cannot write the epoch.
-    pub fn with_epoch(&self, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
-        let fields = self.fields.iter().map(|field| field.spec.clone()).collect();
-        Layout::new(fields, self.tick_ms, epoch_unix_ms)
-    }
-
     /// Returns the number of IDs of one worker in a tick.
     pub fn ids_per_tick(&self) -> u64 {
         self.ids_per_tick
@@ -151,11 +142,6 @@ impl Layout {
     /// Returns the number of decimal digits of the largest ID.
     pub fn max_digits(&self) -> u32 {
         self.last_id().ilog10() + 1
-    }
-
-    /// Returns whether the layout has a random field.
-    pub fn has_random(&self) -> bool {
-        self.fields.iter().any(|field| field.role() == Role::Random)
     }
 
     /// Returns the start of a tick. Saturates.

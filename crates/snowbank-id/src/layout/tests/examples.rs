@@ -260,20 +260,4 @@ proptest! {
         prop_assert!(layout.last_id() <= i64::MAX as u64);
         prop_assert_eq!(layout.parse_id(&id.to_string()), Ok(id));
     }
-    #[test]
-    fn every_id_from_the_tick_above_on_exceeds_the_old_one(layout in a_layout(), id in 0..=i64::MAX as u64) {
-        let id = id % layout.last_id().max(1);
-        // The lowest ID of a tick.
-        let lowest = |tick: u64| tick * layout.fields()[0].weight() + layout.range(layout.first(), layout.first()).unwrap().0;
-        match layout.tick_above(id) {
-            Some(Tick(tick)) => {
-                prop_assert!(lowest(tick) > id);
-                prop_assert!(tick == 0 || lowest(tick - 1) <= id);
-                let moved = layout.with_epoch(0).unwrap();
-                prop_assert!(moved.tick_above(id).is_none_or(|moved| moved == Tick(tick)));
-            }
-            None => prop_assert!(layout.instant_of(id).unwrap() >= layout.start_of(Tick(0))),
-        }
-        prop_assert_eq!(layout.tick_above(layout.last_id()), None);
-    }
 }

@@ -106,7 +106,6 @@ proptest! {
             id += draw % size * weight;
         }
         prop_assert_eq!(numbering.position_of(id), Some(position));
-        prop_assert_eq!(numbering.layout().has_random(), !numbering.random_parts().is_empty());
     }
 
     #[test]
