@@ -136,24 +136,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::store::tests::numbering;
     use crate::{HostIdentity, Owner};
     use snowbank_core::clock::{BootMicros, Now};
-    use snowbank_id::layout::{Layout, Tick, WorkerSet};
+    use snowbank_id::layout::Tick;
 
     const OURS: &str = "0123456789abcdef0123456789abcdef";
     const THEIRS: &str = "fedcba9876543210fedcba9876543210";
 
-    fn numbering() -> Numbering {
-        Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
-    }
-
     fn mark(at: Position, state: &str) -> Mark {
-        Mark::granted(numbering().id_bound(at), state)
+        Mark::granted(numbering("twitter", "1").id_bound(at), state)
     }
 
     fn records_of(state: &str) -> Vec<Record> {
         let owner = Owner { state: state.to_owned(), ..Owner::new() };
-        vec![Record::new("orders", &numbering(), Position(5), &owner, &HostIdentity::default())]
+        let numbering = numbering("twitter", "1");
+        vec![Record::new("orders", &numbering, Position(5), &owner, &HostIdentity::default())]
     }
 
     #[test]
@@ -177,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_start_below_the_mark_of_its_own_state_is_an_older_copy() {
-        let (numbering, ours) = (numbering(), records_of(OURS));
+        let (numbering, ours) = (numbering("twitter", "1"), records_of(OURS));
         let at = numbering.first_of(Tick(500));
         let before = Position(at.0 - 1);
         let marks = [mark(at, OURS)];
@@ -201,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_mark_further_ahead_than_the_clock_lets_a_daemon_go_is_not_believed() {
-        let numbering = numbering();
+        let numbering = numbering("twitter", "1");
         let now = numbering.start_of(Tick(500_000));
         let seconds = Duration::from_secs;
         let rule =
@@ -231,7 +229,7 @@ mod tests {
             horizon_share in 0_u32..=100,
         ) {
             let layout = format!("time:=100000000,worker:10,sequence:12;tick={tick};epoch=1799990000000");
-            let numbering = Numbering::new(Layout::resolve(&layout).unwrap(), WorkerSet::single(1)).unwrap();
+            let numbering = numbering(&layout, "1");
             let tick = Duration::from_millis(numbering.tick_ms());
             let max_ahead = Duration::from_secs(10).max(4 * tick);
             let horizon = (max_ahead - 2 * tick) * horizon_share / 100;

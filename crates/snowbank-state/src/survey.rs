@@ -70,11 +70,10 @@ mod tests {
 
     use super::*;
     use crate::locked_file::HOLDER_BYTES;
-    use crate::{Owner, lock_workers};
-    use snowbank_id::layout::Layout;
+    use crate::{Owner, lock_workers, store};
 
     fn numbering() -> Numbering {
-        Numbering::new(Layout::resolve("twitter").unwrap(), "0-1".parse().unwrap()).unwrap()
+        store::tests::numbering("twitter", "0-1")
     }
 
     #[test]

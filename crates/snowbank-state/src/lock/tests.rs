@@ -2,11 +2,13 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::HostIdentity;
-use snowbank_id::layout::{Layout, WorkerSet};
+use crate::store::tests::numbering;
+use snowbank_id::layout::Layout;
 use snowbank_id::numbering::TicketCounter;
 
-fn numbering() -> Numbering {
-    Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
+/// Locks worker 1 of Twitter's layout.
+fn lock(directory: &Path) -> Result<WorkerLocks, StateError> {
+    lock_workers(directory, &numbering("twitter", "1"))
 }
 
 fn only_lock(directory: &Path) -> PathBuf {
@@ -16,13 +18,13 @@ fn only_lock(directory: &Path) -> PathBuf {
 #[test]
 fn a_removed_or_replaced_lock_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
-    let locks = lock_workers(directory.path(), &numbering()).unwrap();
+    let locks = lock(directory.path()).unwrap();
     assert_eq!(locks.still_ours(), Ok(()));
     let path = only_lock(directory.path());
     fs::remove_file(&path).unwrap();
     let lost = locks.still_ours().unwrap_err();
     assert!(lost.to_string().contains("was removed"), "{lost}");
-    let _other = lock_workers(directory.path(), &numbering()).unwrap();
+    let _other = lock(directory.path()).unwrap();
     let lost = locks.still_ours().unwrap_err();
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
@@ -33,16 +35,16 @@ fn a_removed_or_replaced_lock_is_noticed() {
 fn an_open_lock_file_is_made_again_and_held_once() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..20 {
-        drop(lock_workers(directory.path(), &numbering()).unwrap());
+        drop(lock(directory.path()).unwrap());
         let open = fs::Permissions::from_mode(0o666);
         fs::set_permissions(only_lock(directory.path()), open).unwrap();
         let all_begin = std::sync::Barrier::new(4);
         let locked = std::thread::scope(|threads| {
-            let lock = || {
+            let lock_now = || {
                 all_begin.wait();
-                lock_workers(directory.path(), &numbering()).ok()
+                lock(directory.path()).ok()
             };
-            let threads: Vec<_> = (0..4).map(|_| threads.spawn(lock)).collect();
+            let threads: Vec<_> = (0..4).map(|_| threads.spawn(lock_now)).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
         assert!(locked.len() <= 1, "{locked:?}");
@@ -54,15 +56,13 @@ fn an_open_lock_file_is_made_again_and_held_once() {
 #[test]
 fn locks_of_other_worker_ids_of_its_space_are_not_read() {
     let directory = tempfile::tempdir().unwrap();
-    let [beside, other_space] = ["twitter", "sonyflake"].map(|layout| {
-        let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(5)).unwrap();
-        lock_workers(directory.path(), &other).unwrap()
-    });
+    let [beside, other_space] = ["twitter", "sonyflake"]
+        .map(|layout| lock_workers(directory.path(), &numbering(layout, "5")).unwrap());
     let make_unreadable = |locks: &WorkerLocks| fs::write(locks.furthest(), "held\n").unwrap();
     make_unreadable(&beside);
-    drop(lock_workers(directory.path(), &numbering()).unwrap());
+    drop(lock(directory.path()).unwrap());
     make_unreadable(&other_space);
-    let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+    let refused = lock(directory.path()).unwrap_err();
     assert!(refused.to_string().contains("in a form that this release does not know"), "{refused}");
 }
 
@@ -73,17 +73,16 @@ fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
     let owner = Owner::new();
     let colliding = |worker| {
         let layout = "time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657";
-        let other = Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(worker)).unwrap();
-        lock_workers(directory.path(), &other)
+        lock_workers(directory.path(), &numbering(layout, worker))
     };
-    let mut locks = lock_workers(directory.path(), &numbering()).unwrap();
+    let mut locks = lock(directory.path()).unwrap();
     locks.mark_for(&owner);
     locks.mark_granted(7).unwrap();
-    assert!(colliding(0).unwrap_err().to_string().contains("can make the same IDs as number 1 of"));
+    assert!(colliding("0").unwrap_err().to_string().contains("can make the same IDs as number 1 of"));
     drop(locks);
-    let found = colliding(0).unwrap();
+    let found = colliding("0").unwrap();
     assert_eq!((found.marks().unwrap(), found.own_marks().unwrap()), (vec![marked(7, &owner)], vec![]));
-    assert_eq!(colliding(1).unwrap().marks().unwrap(), [], "it makes other IDs");
+    assert_eq!(colliding("1").unwrap().marks().unwrap(), [], "it makes other IDs");
 }
 
 fn marked(id_bound: u64, owner: &Owner) -> Mark {
@@ -94,8 +93,7 @@ fn marked(id_bound: u64, owner: &Owner) -> Mark {
 fn a_mark_outlives_its_holders_and_comes_down_when_told() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
-    let lock = || lock_workers(directory.path(), &numbering()).unwrap();
-    let mut locks = lock();
+    let mut locks = lock(directory.path()).unwrap();
     assert_eq!(locks.marks().unwrap(), []);
     locks.mark_granted(7).unwrap();
     assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
@@ -103,7 +101,7 @@ fn a_mark_outlives_its_holders_and_comes_down_when_told() {
         locks.mark_for(&owner);
         locks.mark_granted(id_bound).unwrap();
         drop(locks);
-        locks = lock();
+        locks = lock(directory.path()).unwrap();
         assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
     }
     let text = fs::read_to_string(only_lock(directory.path())).unwrap();
@@ -115,8 +113,7 @@ fn records_that_share_worker_ids_are_locked_and_marked_by_the_furthest() {
     let directory = tempfile::tempdir().unwrap();
     let owner = Owner::new();
     let record = |name: &str, workers: &str, tick: u64| {
-        let layout = Layout::resolve("twitter").unwrap();
-        let numbering = Numbering::new(layout, workers.parse().unwrap()).unwrap();
+        let numbering = numbering("twitter", workers);
         let ceiling = numbering.first_of(snowbank_id::layout::Tick(tick));
         Record::new(name, &numbering, ceiling, &owner, &HostIdentity::default())
     };
@@ -144,8 +141,8 @@ fn a_holders_line_has_room_for_the_longest_id_space() {
 #[test]
 fn a_held_lock_names_its_holder() {
     let directory = tempfile::tempdir().unwrap();
-    let _locks = lock_workers(directory.path(), &numbering()).unwrap();
-    let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+    let _locks = lock(directory.path()).unwrap();
+    let refused = lock(directory.path()).unwrap_err();
     assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
 }
 

@@ -206,4 +206,4 @@ fn still_needed<'a>(let_go: &'a [Record], sources: &'a [Record]) -> impl Iterato
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

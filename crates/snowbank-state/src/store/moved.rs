@@ -158,18 +158,16 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::tests::{Configured, WALL, any_source, numbering, record};
-    use super::super::{Claimant, plan};
+    use super::super::plan;
+    use super::super::tests::{Configured, WALL, any_source, claimant, numbering, record};
     use super::*;
     use snowbank_id::layout::Position;
 
     /// A record as an export has it, or as a state does. Bounds are few, so that many are the same.
     fn any_record() -> impl Strategy<Value = Record> {
-        (any_source(), 0_u64..4).prop_map(|(Configured(name, layout, workers), second)| {
-            let numbering = numbering(layout, &workers);
-            let tick = numbering.tick_at(WALL).0 + second * 1_000;
-            let ceiling = numbering.first_of(snowbank_id::layout::Tick(tick));
-            Record::new(name, &numbering, ceiling, &owner(), &HostIdentity::default())
+        (any_source(), 0_i64..4).prop_map(|(Configured(name, layout, workers), second)| Record {
+            owner: owner(),
+            ..record(name, layout, &workers, second * 1_000)
         })
     }
 
@@ -182,15 +180,7 @@ mod tests {
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
-            let claimant = Claimant {
-                name,
-                numbering: &numbering,
-                max_ahead: std::time::Duration::from_secs(10),
-                catch_up: std::time::Duration::from_secs(10),
-                in_fleet: false,
-                state_dir: None,
-            };
-            Some(plan(records, &[claimant], WALL).ok()?.starts[0])
+            Some(plan(records, &[claimant(name, &numbering)], WALL).ok()?.starts[0])
         };
         sources.iter().map(start).collect()
     }
@@ -232,11 +222,8 @@ mod tests {
 
     /// A record of source "default" with one worker ID, as a daemon left it in a boot.
     fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
-        let numbering = numbering("twitter", &worker.to_string());
-        let ceiling = numbering.first_of(numbering.tick_at(WALL));
-        let place = HostIdentity { machine: None, boot: Some(String::from(boot)) };
-        let record = Record::new("default", &numbering, ceiling, &owner(), &place);
-        Record { wall_minus_boot_us, ..record }
+        let record = record("default", "twitter", &worker.to_string(), 0);
+        Record { owner: owner(), boot: Some(String::from(boot)), wall_minus_boot_us, ..record }
     }
 
     #[test]

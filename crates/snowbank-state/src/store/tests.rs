@@ -18,7 +18,7 @@ use snowbank_id::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 
-pub(super) fn numbering(layout: &str, workers: &str) -> Numbering {
+pub(crate) fn numbering(layout: &str, workers: &str) -> Numbering {
     Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
 }
 
@@ -32,7 +32,7 @@ pub(super) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> 
     Record::new(name, &numbering, at(&numbering, ahead_ms), &Owner::new(), &HostIdentity::default())
 }
 
-fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
+pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
     let max_ahead = Duration::from_secs(10);
     Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet: false, state_dir: None }
 }

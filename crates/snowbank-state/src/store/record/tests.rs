@@ -1,11 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use snowbank_id::layout::{Layout, PRESETS, Tick};
-
-fn numbering(layout: &str, workers: &str) -> Numbering {
-    Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
-}
+use crate::store::tests::numbering;
+use snowbank_id::layout::{PRESETS, Tick};
 
 #[test]
 fn a_record_reads_back_as_it_was_written() {
