@@ -1,17 +1,10 @@
 //! The client against real daemons that stop, are killed, and come back.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::support::program::{Said, program};
-use crate::support::{Daemon, Port, Setup};
-use rustix::process::Signal;
-use snowbank_client::{Client, ClientOptions, IdsOptions};
-
-fn start(worker: &str, port: &Port) -> Daemon {
-    // Each daemon on this port has a new worker ID, because it has another state than those before.
-    Setup::bare().args(["--worker-id", worker, "--listen", &port.address().to_string()]).start()
-}
+use crate::support::{Daemon, Setup};
+use snowbank_client::{Client, ClientOptions};
 
 fn options(daemons: &[&Daemon]) -> ClientOptions {
     let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.tcp().to_string()).collect();
@@ -19,31 +12,6 @@ fn options(daemons: &[&Daemon]) -> ClientOptions {
         .expect("addresses")
         .timeout(Duration::from_secs(30))
         .backoff(Duration::from_millis(5), Duration::from_millis(50))
-}
-
-#[tokio::test]
-async fn ids_continue_while_daemons_die_and_come_back() {
-    let port = Port::take();
-    let mut first = start("1", &port);
-    let mut second = Setup::new().args(["--worker-id", "2"]).start();
-    let client = Client::new(options(&[&first, &second])).expect("a runtime is there");
-    let mut ids = client.ids(IdsOptions::default().max_batch(64)).expect("options fit");
-    let mut seen = HashSet::new();
-    let mut draw = async |count: usize, seen: &mut HashSet<u64>| {
-        for _ in 0..count {
-            let id = ids.next().await.expect("another daemon is there");
-            assert!(seen.insert(id), "{id} twice");
-        }
-    };
-
-    draw(1_000, &mut seen).await;
-    first.kill();
-    draw(1_000, &mut seen).await;
-    let third = start("3", &port);
-    second.signal(Signal::TERM);
-    draw(1_000, &mut seen).await;
-    assert_eq!(second.wait(), Some(0), "{}", second.log());
-    assert_eq!(client.batch(10).await.expect("the one that came back").endpoint(), third.tcp().to_string());
 }
 
 #[test]

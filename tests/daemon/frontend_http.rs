@@ -103,10 +103,12 @@ fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
 
 #[test]
 fn refusals_are_json_with_a_reason_and_a_time() {
-    let daemon = two_sources();
+    // A ceiling two of such ticks ahead is met by no pause.
+    let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
+    let daemon = Setup::configured(&sources).front_end("http").start();
     let mut client = client_of(&daemon);
     let drawn = std::iter::repeat_with(|| get(&mut client, "/v1/ids?source=slow&count=10&wait=0", ""));
-    let refused = drawn.take(100).find(|response| response.status != 200).expect("16 IDs a second");
+    let refused = drawn.take(100).find(|response| response.status != 200).expect("16 IDs in a tick");
     assert_eq!(refused.status, 503);
     let ms = refused
         .body

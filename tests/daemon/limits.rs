@@ -5,8 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::http::{sample, scrape};
-use crate::support::wire::{self, BAD_COUNT, EXHAUSTED, MALFORMED, PARTIAL, TOO_BUSY, UNSUPPORTED, frame};
+use crate::support::wire::{self, BAD_COUNT, EXHAUSTED, MALFORMED, PARTIAL, UNSUPPORTED, frame};
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 
@@ -168,41 +167,6 @@ fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     socket2::SockRef::from(gone.tcp()).set_linger(Some(Duration::ZERO)).expect("a socket");
     drop(gone);
     poll("the wait queue without it", || daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count());
-}
-
-#[test]
-fn connections_beyond_the_limit_get_too_busy_and_are_counted() {
-    let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").admin().start();
-    let mut open: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
-    open.iter_mut().for_each(Wire::assert_open);
-    for _ in 0..5 {
-        let (code, retry_after_ms, message) = daemon.connect().reply().error();
-        assert!(code == TOO_BUSY && retry_after_ms > 0, "{code}: {message}");
-    }
-    open.iter_mut().for_each(Wire::assert_open);
-    for (name, value) in [
-        ("snowbank_connections_refused_total", 5.0),
-        ("snowbank_errors_total{code=\"too_busy\"}", 5.0),
-        ("snowbank_connections", 3.0),
-        ("snowbank_connections_max", 3.0),
-        ("snowbank_connections_accepted_total", 3.0),
-    ] {
-        poll(name, || (sample(&scrape(&daemon), name) == value).then_some(()));
-    }
-    daemon.assert_logs("turned away");
-    assert_eq!(daemon.log().matches("turned away").count(), 1, "{}", daemon.log());
-}
-
-#[test]
-fn a_frame_that_comes_byte_by_byte_closes_its_connection() {
-    let daemon = Setup::configured("[limits]\nstall_timeout = \"200ms\"").start();
-    let mut wire = daemon.connect();
-    let slow = wire::ping(1, &[0; 64]).iter().all(|byte| {
-        thread::sleep(Duration::from_millis(100));
-        wire.try_send(&[*byte]).is_ok()
-    });
-    let end = wire.try_reply();
-    assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 7 s was answered: {end:?}");
 }
 
 /// Each write ends within a frame, so the server always has half a frame. No single frame takes

@@ -2,23 +2,62 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use crate::support::wire::{EXPLICIT, PARTIAL};
 use crate::support::{Ask, Daemon, Random, Setup, Wire};
 
 const CONNECTIONS: u64 = 8;
 
-/// The load of one connection: how often it sends requests, how many at once, and of what sizes.
-#[derive(Clone, Copy)]
+/// A daemon, and the load of each of its connections: how often it sends requests, how many at once, and of what sizes.
 struct Load {
+    name: &'static str,
+    shards: &'static str,
+    layout: &'static str,
     rounds: usize,
     depth: u16,
     sizes: &'static [u32],
 }
 
+/// Every tick of this layout is scarce, so waits and immediate answers follow each other closely.
+const SCARCE: &str = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00:00:00Z";
+
+const LOADS: [Load; 4] = [
+    Load {
+        name: "low demand",
+        shards: "4",
+        layout: "twitter",
+        rounds: 1_500,
+        depth: 1,
+        sizes: &[1, 1, 1, 2, 10],
+    },
+    Load {
+        name: "the full rate",
+        shards: "4",
+        layout: "twitter",
+        rounds: 250,
+        depth: 1,
+        sizes: &[1, 1, 300, 4_096, 10_000],
+    },
+    Load {
+        name: "pipelined requests",
+        shards: "3",
+        layout: "twitter",
+        rounds: 150,
+        depth: 8,
+        sizes: &[1, 50, 2_000],
+    },
+    Load {
+        name: "scarce ticks",
+        shards: "2",
+        layout: SCARCE,
+        rounds: 30,
+        depth: 1,
+        sizes: &[1, 1, 3, 16, 40],
+    },
+];
+
 /// Sends requests on one connection. Each reply lies above all IDs that any connection had received before its request.
-fn ask_after_others(daemon: &Daemon, seed: u64, load: Load, highest: &AtomicU64) {
+fn ask_after_others(daemon: &Daemon, seed: u64, load: &Load, highest: &AtomicU64) {
     let mut random = Random::seeded(seed);
     let mut wire = daemon.connect();
     for _ in 0..load.rounds {
@@ -28,38 +67,27 @@ fn ask_after_others(daemon: &Daemon, seed: u64, load: Load, highest: &AtomicU64)
         wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
         for ask in asks {
             let (first, last) = reply_to(&mut wire, ask);
-            assert!(first > above, "{ask:?} got {first} after {above} had been received");
+            assert!(first > above, "{}: {ask:?} got {first} after {above} had been received", load.name);
             above = last;
             highest.fetch_max(last, Ordering::SeqCst);
         }
     }
 }
 
-fn strict_order_holds(shards: &str, load: Load) {
-    let daemon = Setup::new().args(["--order", "strict", "--shards", shards]).start();
-    let highest = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for seed in 0..CONNECTIONS {
-            let (daemon, highest) = (&daemon, &highest);
-            scope.spawn(move || ask_after_others(daemon, seed, load, highest));
-        }
-    });
-    daemon.stop();
-}
-
 #[test]
-fn strict_order_holds_over_the_daemon_at_low_demand() {
-    strict_order_holds("4", Load { rounds: 1_500, depth: 1, sizes: &[1, 1, 1, 2, 10] });
-}
-
-#[test]
-fn strict_order_holds_over_the_daemon_at_the_full_rate() {
-    strict_order_holds("4", Load { rounds: 250, depth: 1, sizes: &[1, 1, 300, 4_096, 10_000] });
-}
-
-#[test]
-fn strict_order_holds_over_pipelined_requests() {
-    strict_order_holds("3", Load { rounds: 150, depth: 8, sizes: &[1, 50, 2_000] });
+fn strict_order_holds_over_the_daemon() {
+    for load in &LOADS {
+        let strict = ["--order", "strict", "--shards", load.shards, "--layout", load.layout];
+        let daemon = Setup::new().args(strict).start();
+        let highest = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for seed in 0..CONNECTIONS {
+                let (daemon, highest) = (&daemon, &highest);
+                scope.spawn(move || ask_after_others(daemon, seed, load, highest));
+            }
+        });
+        daemon.stop();
+    }
 }
 
 /// Returns the first and the last ID of the next reply, which must be for `ask`.
@@ -115,71 +143,6 @@ fn ids_of_each_connection_increase_across_waits_too() {
         }
     });
     daemon.stop();
-}
-
-/// The blocks that a shard has claimed ahead lie below the IDs of a request that waits. Afterwards they must not be
-/// handed out on its connection.
-#[test]
-fn blocks_claimed_before_a_wait_are_not_handed_out_after_it() {
-    for shards in ["1", "2"] {
-        // 256 IDs in each ms and a second of them in reserve: a shard claims many ahead, and they stay valid for
-        // long.
-        let setup = Setup::configured("burst_window = \"1s\"\n");
-        let daemon = setup.args(["--layout", "js53", "--shards", shards]).start();
-        let mut wire = daemon.connect();
-        let mut last = 0;
-        for _ in 0..10 {
-            // Enough demand to make the shard claim ahead.
-            thread::sleep(Duration::from_millis(50));
-            for _ in 0..40 {
-                let (first, to) = call(&mut wire, Ask::of(50).wait_ms(10_000));
-                assert!(first > last, "{first} after {last}");
-                last = to;
-            }
-            // More IDs than are available at once, followed by single IDs.
-            let asks = [20_000, 1, 1, 1].map(|count| Ask::of(count).wait_ms(10_000));
-            wire.send(&asks.map(Ask::bytes).concat());
-            for ask in asks {
-                let (first, to) = reply_to(&mut wire, ask);
-                assert!(first > last, "{ask:?} got {first} after {last}");
-                last = to;
-            }
-        }
-    }
-}
-
-fn call(wire: &mut Wire, ask: Ask) -> (u64, u64) {
-    wire.send(&ask.bytes());
-    reply_to(wire, ask)
-}
-
-/// A small layout makes every request wait, so waits and immediate answers follow each other closely.
-#[test]
-fn order_holds_where_every_tick_is_scarce() {
-    let layout = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00:00:00Z";
-    for order in ["strict", "relaxed"] {
-        let daemon = Setup::new().args(["--layout", layout, "--order", order, "--shards", "2"]).start();
-        let highest = AtomicU64::new(0);
-        thread::scope(|scope| {
-            for seed in 0..4 {
-                let (daemon, highest) = (&daemon, &highest);
-                scope.spawn(move || {
-                    let mut random = Random::seeded(seed);
-                    let mut wire = daemon.connect();
-                    let mut last = 0;
-                    for _ in 0..60 {
-                        let ask = Ask::of(random.pick(&[1, 1, 3, 16, 40])).wait_ms(10_000);
-                        let others = if order == "strict" { highest.load(Ordering::SeqCst) } else { 0 };
-                        let runs = wire.next(ask).runs();
-                        assert!(runs[0].first > last.max(others), "{order}: {ask:?} got {}", runs[0].first);
-                        last = runs[runs.len() - 1].last();
-                        highest.fetch_max(last, Ordering::SeqCst);
-                    }
-                });
-            }
-        });
-        daemon.stop();
-    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::net::TcpListener;
 
 use crate::support::ids::twitter_worker;
 use crate::support::{Address, Ask, Setup, each_case};
-use rustix::process::Signal;
 
 /// Wrong options, and what the one line about each must name: the value found, and those allowed.
 const WRONG: [(&[&str], &[&str]); 18] = [
@@ -135,23 +134,6 @@ fn options_beat_variables_and_these_beat_the_file() {
 }
 
 #[test]
-fn listeners_are_replaced_not_joined() {
-    // If the file's listener were opened too, there would be one line more.
-    let file = "listen = [\"127.0.0.3:0\"]\n";
-    let hosts = |setup: Setup, count: usize| -> Vec<String> {
-        let daemon = setup.listeners(count).start();
-        let hosts = daemon.addresses.iter().map(|address| address.tcp().ip().to_string()).collect();
-        assert!(daemon.stop().is_empty(), "more listeners than were asked for");
-        hosts
-    };
-    assert_eq!(hosts(Setup::bare().config(file), 1), ["127.0.0.3"]);
-    let variable = || Setup::bare().config(file).env("SNOWBANK_LISTEN", "127.0.0.4:0,127.0.0.5:0");
-    assert_eq!(hosts(variable(), 2), ["127.0.0.4", "127.0.0.5"]);
-    let options = ["--listen", "127.0.0.6:0", "--listen", "127.0.0.7:0"];
-    assert_eq!(hosts(variable().args(options), 2), ["127.0.0.6", "127.0.0.7"]);
-}
-
-#[test]
 fn standard_output_has_only_the_listeners() {
     let daemon = Setup::new().args(["--worker-id", "3"]).start();
     assert!(matches!(&daemon.addresses[..], [Address::Tcp(address)] if address.port() != 0));
@@ -170,14 +152,6 @@ fn a_signal_right_after_the_listening_line_stops_the_daemon() {
     for _ in 0..20 {
         Setup::new().start().stop();
     }
-}
-
-#[test]
-fn a_second_signal_changes_no_exit_code() {
-    let mut daemon = Setup::new().start();
-    daemon.signal(Signal::TERM);
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0));
 }
 
 #[test]

@@ -164,20 +164,6 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
 }
 
 #[test]
-fn keys_that_cannot_be_read_are_refused() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        at.put(KEY, "garbage");
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["worker ID 5", "did not write"]);
-        at.put(KEY, "{\"format\":3}");
-        Machine::new().setup(&toml).end().assert_refusal_for_now(&["format 3", "later release"]);
-        at.delete(KEY);
-        assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
-    });
-}
-
-#[test]
 fn a_wrong_password_is_refused_and_the_right_one_is_not() {
     each(|at| {
         let user = at.require_password("right");
@@ -267,29 +253,6 @@ fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
             code == Some(0) && text.starts_with("0: found a value that Snowbank did not write"),
             "{text}"
         );
-    });
-}
-
-/// ZooKeeper requires no password once a fleet is prepared without one.
-#[test]
-fn a_password_required_later_stops_the_ids_at_the_ceiling() {
-    each(|at| {
-        if at.name() == "zookeeper" {
-            return;
-        }
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
-        let machine = Machine::new();
-        let mut daemon = machine.setup(&toml).admin().start();
-        let mut runs = draw(&daemon);
-        at.require_password("later");
-        proxy.cut();
-        proxy.pass();
-        runs.extend(draw_until(&daemon, NO_CEILING));
-        poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
-        assert_asks_rarely(&daemon, &proxy);
-        daemon.kill();
-        machine.setup(&toml).end().assert_refusal(&["the coordinator does not answer"]);
-        assert_distinct(runs);
     });
 }
 

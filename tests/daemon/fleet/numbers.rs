@@ -70,35 +70,6 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
 }
 
 #[test]
-fn a_number_comes_back_after_another_local_daemon_had_it() {
-    on_one(|at| {
-        init(&assigned(at, 0));
-        let machine = Machine::new();
-        let mut runs = Vec::new();
-        for number in [5, 6] {
-            let daemon = machine.start(&assigned(at, number));
-            draw_above(&daemon, number, &mut runs);
-            daemon.stop();
-        }
-        let daemon = start_once_released(|| beside(&machine, &assigned(at, 5)));
-        runs.extend(draw(&daemon));
-        let (code, export, errors) = machine.run(&["state", "export"]);
-        assert_eq!(code, Some(0), "{errors}");
-        let export: Value = serde_json::from_str(&export).expect("JSON");
-        let records = export["records"].as_array().expect("a list");
-        let exported: Vec<_> = records.iter().map(|record| &record["worker_ids"]).collect();
-        assert_eq!(exported, ["6"], "the number that it has");
-        daemon.stop();
-        let daemon = start_once_released(|| machine.setup(&assigned(at, 5)));
-        draw_above(&daemon, 5, &mut runs);
-        daemon.stop();
-        let daemon = start_once_released(|| beside(&machine, &assigned(at, 6)));
-        runs.extend(draw(&daemon));
-        assert_distinct(runs);
-    });
-}
-
-#[test]
 fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
     on_one(|at| {
         init(&assigned(at, 0));

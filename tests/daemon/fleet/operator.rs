@@ -35,35 +35,6 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
     });
 }
 
-/// Its number's bound is minutes ahead, and other numbers are free.
-#[test]
-fn an_assigned_number_that_was_released_gives_way_to_another() {
-    on_one(|at| {
-        let toml = toml(at, None, LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut runs = Vec::new();
-        for number in ["0", "1"] {
-            let mut daemon = machine.start(&toml);
-            let drawn = draw(&daemon);
-            assert_eq!(worker_of(&drawn).to_string(), number);
-            runs.extend(drawn);
-            release_by_force(&toml, number);
-            assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-            daemon.assert_logs("released");
-        }
-        // From then on it keeps the new one.
-        for _ in 0..2 {
-            let mut daemon = machine.start(&toml);
-            let drawn = draw(&daemon);
-            assert_eq!(worker_of(&drawn), 2);
-            runs.extend(drawn);
-            daemon.kill();
-        }
-        assert_distinct(runs);
-    });
-}
-
 /// Returns the JSON that a command prints.
 #[track_caller]
 fn json(toml: &str, args: &[&str]) -> Value {
@@ -156,30 +127,6 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
         poll("the old layout is back", || (fleet(&before, &["init", "--add"]).0 == Some(0)).then_some(()));
         machine.setup(&after).end().assert_refusal(&["other ID spaces"]);
         runs.extend(draw(&late.start(&before)));
-        assert_distinct(runs);
-    });
-}
-
-/// No other number is allowed, so it waits until its clock is near the number's bound.
-#[test]
-fn a_given_number_that_was_released_comes_back_at_its_bound() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        release_by_force(&toml, "5");
-        assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
-        let daemon = machine.start(&toml);
-        let drawn = poll("IDs", || match daemon.connect().next(Ask::of(100).wait_ms(0)) {
-            Reply::Runs(_, runs) => Some(runs),
-            Reply::Error { .. } => None,
-            other => panic!("{other:?}"),
-        });
-        assert_eq!(worker_of(&drawn), 5);
-        runs.extend(drawn);
-        daemon.stop();
         assert_distinct(runs);
     });
 }

@@ -1,5 +1,6 @@
 //! The schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and counts the IDs of all its
-//! daemons: none comes twice. A schedule that the rules forbid by now shows who refuses it.
+//! daemons: none comes twice. A schedule that the rules forbid by now shows who refuses it. Others became tests of their own:
+//! `operator`, `restored` and `tickets`.
 //!
 //! They take minutes, so that only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those whose names contain that.
 //! `fleet_churn` has the restores of a coordinator at random.
@@ -24,15 +25,11 @@ struct Schedule {
     play: fn(&mut dyn Coordinator, &mut Tally),
 }
 
-const SCHEDULES: [Schedule; 10] = [
-    Schedule { name: "spaces that can make the same IDs", play: two_spaces },
+const SCHEDULES: [Schedule; 6] = [
     Schedule { name: "a jump of the clocks, and a kill", play: jump_and_kill },
     Schedule { name: "a jump of the clocks, and a kill inside a call that hangs", play: jump_and_hang },
-    Schedule { name: "a coordinator that forgets what it acknowledged", play: redis },
     Schedule { name: "horizons that differ", play: horizons },
     Schedule { name: "lost data, and a clock that was ahead", play: lost_data },
-    Schedule { name: "a rolling restart into a fleet", play: entering },
-    Schedule { name: "an older volume of a ticket source", play: older_volume },
     Schedule { name: "a restored key with a count of writes that was there before", play: paused_writer },
     Schedule { name: "two restores in a row, and a daemon that is cut off", play: two_restores },
 ];
@@ -132,37 +129,6 @@ fn put_back(machine: &Machine) {
     }
 }
 
-/// Item 1.1: the spaces of two sources, or of two daemons, have no number in common, and other daemons of the fleet do.
-fn two_spaces(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let fleet_of = |source: &str| {
-        let (name, url) = (at.name(), at.url());
-        format!("[fleet]\ncoordinator = \"{name}\"\nendpoints = [\"{url}\"]\nname = \"spaces\"\n{source}")
-    };
-    let source = |name: &str, layout: &str, origin: &str| {
-        format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\n{origin}\n")
-    };
-    let a = source("a", "time:41,kind:1:constant(0),worker:9,sequence:12", ASSIGNED);
-    let b = source("b", "time:41,kind:1:constant(1),worker:8,sequence:13", ASSIGNED);
-    let c = source("c", "time:41,worker:10,sequence:12", "worker_ids = \"512-515\"");
-    let wide = source("a", "time:32,worker:18,sequence:13;tick=1s", "worker_id_from = \"ipv4\"");
-    let narrow = source("b", "time:32,kind:2:constant(3),worker:15,sequence:14;tick=1s", ASSIGNED);
-    let machine = Machine::new();
-    for both in [format!("{a}{b}"), format!("{wide}{narrow}")] {
-        let ended = machine.setup(&fleet_of(&both)).env("SNOWBANK_IPV4", "10.0.0.5").end();
-        tally.refuse(&ended.stderr, "can make the same IDs");
-    }
-    init(&fleet_of(&c));
-    let daemon = machine.start(&fleet_of(&c));
-    let other = Machine::new();
-    tally.refuse(&other.setup(&fleet_of(&b)).end().stderr, "the fleet has other ID spaces");
-    let (code, text) = fleet(&fleet_of(&b), &["init", "--add"]);
-    assert_eq!(code, Some(1), "{text}");
-    tally.refuse(&text, "can make the same IDs");
-    // a's space is c's, so both may run.
-    let beside = other.start(&fleet_of(&a));
-    tally.draw(&[("c", &daemon), ("a", &beside)]);
-}
-
 /// Item 1.2: both copies of a machine have noticed the jump, and forget it with their daemons.
 fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
     jump(at, ("jump", Proxy::cut), tally);
@@ -208,12 +174,6 @@ fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut 
     poll("it waits", || daemon.log().contains("holds worker ID 5").then_some(()));
     tally.refuse(&daemon.log(), "this state or a copy of it holds worker ID 5");
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
-}
-
-/// Item 1.3.
-fn redis(_: &mut dyn Coordinator, tally: &mut Tally) {
-    let ended = Machine::new().setup("[fleet]\ncoordinator = \"redis\"\n").end();
-    tally.refuse(&ended.stderr, "a Redis can lose what it has acknowledged");
 }
 
 /// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off, and the restored marker
@@ -269,50 +229,6 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     // By its clock, the other one's number is abandoned.
     let again = ahead.start(&toml);
     tally.draw(&[("20 s ahead", &again)]);
-}
-
-/// Item 1.6: each daemon gets the origin "coordinator" at once, while the others still run outside the fleet.
-fn entering(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let toml = config(at, &at.url(), "entering", (ASSIGNED, "5m"));
-    let machines = [(); 3].map(|()| Machine::new());
-    let names = ["0", "1", "2"];
-    let mut daemons: Vec<Daemon> = Vec::new();
-    for (machine, name) in machines.iter().zip(names) {
-        daemons.push(machine.start(&format!("max_ahead = \"1s\"\nworker_ids = {name}\n")));
-    }
-    let draw_all = |daemons: &[Daemon], tally: &mut Tally| {
-        tally.draw(&names.into_iter().zip(daemons).collect::<Vec<_>>());
-    };
-    draw_all(&daemons, tally);
-    let (code, text) = fleet(&toml, &["init", "--above", "now"]);
-    assert_eq!(code, Some(0), "{text}");
-    for at in [2, 1, 0] {
-        daemons.remove(at).stop();
-        daemons.insert(at, machines[at].start(&toml));
-        draw_all(&daemons, tally);
-    }
-    let newcomer = Machine::new();
-    let new = newcomer.start(&toml);
-    let mut all: Vec<(&str, &Daemon)> = names.into_iter().zip(&daemons).collect();
-    all.push(("a newcomer", &new));
-    tally.draw(&all);
-}
-
-/// Item 1.7: the locks outlive the container, as in the manifests.
-fn older_volume(_: &mut dyn Coordinator, tally: &mut Tally) {
-    let machine = Machine::new();
-    let toml = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
-    let (code, _, text) = machine.run(&["ticket", "set", "orders", "0"]);
-    assert_eq!(code, Some(0), "{text}");
-    let mut daemon = machine.start(toml);
-    tally.draw(&[("the container", &daemon)]);
-    daemon.kill();
-    copy(&machine.path("state"), &machine.path("older"));
-    let mut daemon = machine.start(toml);
-    tally.draw(&[("the container", &daemon)]);
-    daemon.kill();
-    copy(&machine.path("older/."), &machine.path("state"));
-    tally.refuse(&machine.setup(toml).end().stderr, "older");
 }
 
 /// Item 1.8: the restored etcd counts the operator's write as it had counted the paused daemon's.

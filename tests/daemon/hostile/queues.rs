@@ -67,34 +67,6 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     );
 }
 
-/// After the connections are closed, only requests on a connection that stays open follow. They allocate nothing. The
-/// allocator's setting is that of the units.
-#[test]
-fn the_memory_of_closed_connections_goes_back_to_the_system() {
-    let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 134217728\nstall_timeout = \"1h\"\n";
-    let daemon = Setup::configured(limits).env("MIMALLOC_PURGE_DELAY", "0").start();
-    let mut served = daemon.connect();
-    let at_rest_kib = daemon.resident_kib();
-    let requests: Vec<u8> =
-        (0..100).flat_map(|tag| Ask::of(100_000).tag(tag).wait_ms(65_534).flags(EXPLICIT).bytes()).collect();
-    let mut deaf = Vec::new();
-    let grown_kib = || daemon.resident_kib().saturating_sub(at_rest_kib);
-    poll("96 MiB of replies", || {
-        if deaf.len() < 2 * DEAF {
-            let mut stream = TcpStream::connect(daemon.addresses[0].tcp()).expect("the daemon listens");
-            stream.write_all(&requests).expect("it leaves");
-            deaf.push(stream);
-        }
-        (grown_kib() > 96 * 1_024).then_some(())
-    });
-    drop(deaf);
-    poll("memory that went back", || {
-        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1));
-        // The allocator's own pieces stay in use for longer.
-        (grown_kib() < 48 * 1_024).then_some(())
-    });
-}
-
 #[test]
 fn clients_over_http_that_never_read_share_the_budget_too() {
     let limits = "worker_ids = \"0-255\"\nlimits.max_queued_bytes = 4194304\nlimits.stall_timeout = \"1h\"\n";

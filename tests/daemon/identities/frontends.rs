@@ -94,8 +94,10 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // IDs that one client leaves in the block are not too old for the next client.
-    let sources = config(&identities).replacen("worker_ids = 1", "worker_ids = 1\nburst_window = \"8s\"", 1);
+    // IDs that one client leaves in the block are not too old for the next client, and a ceiling two of such ticks ahead is
+    // met by no pause.
+    let layout = "worker_ids = 1\nburst_window = \"8s\"\nlayout = \"time:31,worker:10,sequence:20;tick=6s\"";
+    let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
     let began = Instant::now();
     let (mut billing, mut orders) = (resp(&daemon, BILLING), resp(&daemon, ORDERS));

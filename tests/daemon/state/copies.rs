@@ -99,33 +99,6 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     machine.assert_older_is_refused();
 }
 
-/// Two copies run in turn. Each start is compared with everything that the machine has granted, by either.
-#[test]
-fn two_copies_used_in_turn_repeat_nothing() {
-    let machine = Machine::new();
-    machine.start("").stop();
-    let mut copies = [machine.back_up(), machine.back_up()];
-    let (mut ids, mut granted_until) = (BTreeSet::new(), 0);
-    for round in 0..8 {
-        let copy = &mut copies[round % 2];
-        machine.restore(copy);
-        poll("the clock is past all that was granted", || (unix_ms() > granted_until).then_some(()));
-        let mut daemon = machine.setup("max_ahead = \"102ms\"").args(["--adopt-state"]).start();
-        let mut wire = daemon.connect();
-        for _ in 0..5 {
-            let reply = wire.next(Ask::of(100).wait_ms(9_000));
-            assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
-        }
-        drop(wire);
-        match round % 3 {
-            0 => daemon.kill(),
-            _ => drop(daemon.stop()),
-        }
-        granted_until = granted_until.max(twitter_unix_ms(machine.shown().bound));
-        *copy = machine.back_up();
-    }
-}
-
 #[test]
 fn a_new_directory_starts_above_the_grants_of_the_old_one() {
     let machine = Machine::new();

@@ -5,8 +5,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper, each, on_one};
-use crate::support::daemon::Ended;
+use crate::support::coordinators::{Coordinator, Etcd, each, on_one};
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
@@ -265,23 +264,6 @@ fn lost_answers_skip_a_range_at_most() {
         });
         assert_rising(&runs);
     });
-}
-
-#[test]
-fn endpoints_of_two_clusters_are_refused() {
-    let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
-    let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
-    // A start compares the answers that come within a second. If one is late, the daemon starts: try again.
-    let refused = |parts: &[&str]| {
-        let daemon = poll("a refusal", || Machine::new().setup(&both).try_start().err());
-        Ended::of(*daemon).assert_refusal(parts);
-    };
-    set(&toml(&one), "0");
-    // Warms ZooKeeper up: its first answer takes longer than the next ones.
-    other.put("/asked", "");
-    refused(&["two clusters", "none at "]);
-    set(&toml(&other), "0");
-    refused(&["two clusters", KEY]);
 }
 
 /// The jump may be a restored snapshot, and another copy of the machine may have the range.
