@@ -27,7 +27,7 @@ const JOBS_MAX: usize = 3 + SOURCES_MAX;
 
 /// One thing to do.
 #[derive(Debug)]
-enum Job {
+pub(super) enum Job {
     /// Raise bounds.
     Raise(Raise),
     /// Take a range of a shared counter.
@@ -128,81 +128,30 @@ fn ends_unix_s(path: &Path) -> Option<i64> {
 }
 
 /// The handle of the fleet thread. The thread ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Fleet {
-    thread: JobThread<Job, Done>,
-    /// True while a look is not done.
-    is_looking: bool,
+pub(super) type Fleet = JobThread<Job, Done>;
+
+/// Starts the thread.
+///
+/// # Errors
+/// The system has no thread left.
+pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
+    in_fleet.member.hurry();
+    let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None };
+    JobThread::start("fleet", JOBS_MAX, work, run)
 }
 
 impl Fleet {
-    /// Starts the thread.
+    /// Does a job of a stop, and waits for its end: [`Job::Confirm`], and only after its success [`Job::Release`]. The
+    /// results of earlier jobs count for nothing any more.
     ///
     /// # Errors
-    /// The system has no thread left.
-    pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
-        in_fleet.member.hurry();
-        let work = Work { in_fleet, noticed: Noticed::default(), noticed_at: None, counting: None };
-        let thread = JobThread::start("fleet", JOBS_MAX, work, run)?;
-        Ok(Fleet { thread, is_looking: false })
-    }
-
-    /// Wakes the calling thread whenever a job is done.
-    pub(super) fn wake_this_thread(&self) {
-        self.thread.wake_this_thread();
-    }
-
-    /// Returns whether a look is not done.
-    pub(super) fn is_looking(&self) -> bool {
-        self.is_looking
-    }
-
-    /// Raises bounds.
-    pub(super) fn raise(&mut self, raise: Raise) {
-        self.thread.send(Job::Raise(raise));
-    }
-
-    /// Takes a range of a shared counter.
-    pub(super) fn take_range(&mut self, wanted: WantedRange) {
-        self.thread.send(Job::Range(wanted));
-    }
-
-    /// Looks whether the numbers are still this daemon's.
-    pub(super) fn look(&mut self, clocks: Clocks) {
-        self.is_looking = true;
-        self.thread.send(Job::Look(clocks));
-    }
-
-    /// Returns the jobs done since the last call.
-    pub(super) fn done(&mut self) -> Vec<Done> {
-        let done = self.thread.take_done();
-        self.is_looking &= !done.iter().any(|done| matches!(done, Done::Looked(..)));
-        done
-    }
-
-    /// Checks that the coordinator answers and the numbers are this daemon's. Only then a stop returns them.
-    ///
-    /// # Errors
-    /// The state must be left as a kill would leave it.
-    pub(super) fn confirm(&mut self, clocks: Clocks) -> Result<(), String> {
-        self.thread.send(Job::Confirm(clocks));
-        self.await_answer()
-    }
-
-    /// Releases the numbers.
-    ///
-    /// # Errors
-    /// Other daemons may have the numbers when their bounds have passed, or at once. Only the coordinator knows.
-    pub(super) fn release(mut self, bounds: Vec<Bound>, clocks: Clocks) -> Result<(), String> {
-        self.thread.send(Job::Release(bounds, clocks));
-        self.await_answer()
-    }
-
-    /// Waits for the end of a job of a stop. The results of earlier jobs count for nothing any more.
-    fn await_answer(&self) -> Result<(), String> {
+    /// Confirm: the state must be left as a kill would leave it. Release: other daemons may have the numbers when their
+    /// bounds have passed, or at once. Only the coordinator knows.
+    pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
+        self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
-            match self.thread.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Done::Confirmed(result) | Done::Released(result)) => return result,
                 Ok(Done::Lost(TakenOver(reason))) => return Err(reason),
                 Ok(_) => {}

@@ -1,8 +1,6 @@
 //! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a ceiling and when the
 //! storage thread has done a job, and logs what changed. It never waits for storage.
 
-mod worker_ids;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -10,17 +8,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::worker_ids::WorkerIds;
 use super::fleet_thread::{self, Fleet, InFleet, Raise};
+use super::job_thread::JobThread;
 use super::start_sources::Durable;
-use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::{Left, StateError, TakenOver};
+use super::storage_thread::{self, Done, Storage, Trim};
+use crate::ceiling::{Left, StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
-use crate::server::health::rate_limited_log;
+use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::source::Source;
@@ -34,13 +32,17 @@ const FLEET: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
-    worker_ids: WorkerIds,
+    /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so checking them does not block.
+    locks: Vec<WorkerLocks>,
+    unmarked: RateLimited,
     /// `None`: nothing is kept, and every write is durable at once.
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
     /// The time at which the last look was sent. `None`: none was sent yet, so one is sent at once, before any raise.
     fleet_looked_at: Option<BootMicros>,
+    /// True while that look is not done.
+    fleet_is_looking: bool,
     /// The time from one look to the next.
     fleet_period: Duration,
     /// When the storage thread last had a job.
@@ -61,11 +63,11 @@ impl Ceilings {
         started: Reading,
     ) -> Result<Ceilings, StartError> {
         let Durable { mut sources, locks, first_ceilings, store, ranges } = durable;
-        let mut worker_ids = WorkerIds::new(locks);
+        let mut unmarked = RateLimited::default();
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
             // The state's durable ceiling, even if the coordinator allows less: an older copy of the state has a lower
             // one.
-            worker_ids.note_granted(index, managed.source().numbering().id_bound(durable));
+            note_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
             managed.grant(durable);
         }
         for (index, range) in ranges {
@@ -73,16 +75,19 @@ impl Ceilings {
         }
         let mut writers = vec![Reach::Local];
         writers.extend(fleet.as_ref().map(|fleet| Reach::Fleet(fleet.horizon)));
-        let fleet = fleet.map(Fleet::start).transpose();
+        let fleet = fleet.map(fleet_thread::start).transpose();
         let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
-        let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
+        let storage =
+            store.map(storage_thread::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
         Ok(Ceilings {
             keeper,
-            worker_ids,
+            locks,
+            unmarked,
             storage,
             fleet,
             fleet_looked_at: None,
+            fleet_is_looking: false,
             fleet_period: POLL_PERIOD_MIN,
             stored_at: started.boot,
             is_trimmed: Arc::default(),
@@ -123,16 +128,15 @@ impl Ceilings {
     pub(crate) fn run(mut self, common: &Common, stopping: &AtomicBool) -> Result<(), StateError> {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
         let mut observer = Observer::default();
-        self.storage.iter().for_each(Storage::wake_this_thread);
-        self.fleet.iter().for_each(Fleet::wake_this_thread);
-        let mut logged = Logged::default();
+        self.storage.iter().for_each(JobThread::wake_this_thread);
+        self.fleet.iter().for_each(JobThread::wake_this_thread);
         while !stopping.load(Ordering::Acquire) {
             let round = heartbeat.round();
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
             common.note_lost(self.keeper.lost().map(|TakenOver(reason)| reason.as_str()));
             heartbeat.keeper_looked(round);
-            logged.log(&looked, self.worker_ids.unmarked());
+            log(&looked);
             observer.look(common, reading, looked.is_in_use);
             if looked.some_wait {
                 wake_ups.wake_all_shards();
@@ -140,18 +144,17 @@ impl Ceilings {
             // The pause counts from look to look, because ceilings that are raised less often must reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
-        observer.end(common);
         self.seal_and_trim()
     }
 
     /// Takes the outcomes of storage, looks, and passes the keeper's writes to storage.
     fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
         if self.keeper.lost().is_none()
-            && let Err(taken_over) = self.worker_ids.still_ours()
+            && let Err(taken_over) = self.still_ours()
         {
             self.keeper.lose(taken_over);
         }
-        let done = self.storage.as_mut().map(Storage::done).unwrap_or_default();
+        let done = self.storage.as_mut().map(JobThread::take_done).unwrap_or_default();
         for done in done {
             match done {
                 Done::Written(outcome) => self.take_outcome(outcome, reading, metrics),
@@ -173,7 +176,7 @@ impl Ceilings {
             && reading.boot.since(self.stored_at) >= PERIOD
         {
             self.stored_at = reading.boot;
-            storage.look();
+            storage.send(storage_thread::Job::Look);
         }
         looked
     }
@@ -181,15 +184,15 @@ impl Ceilings {
     /// Lets the fleet thread look, if it is time.
     fn look_at_fleet(&mut self, looked: &mut Looked, reading: Reading) {
         if let Some(fleet) = &mut self.fleet
-            && !fleet.is_looking()
+            && !self.fleet_is_looking
             && self.keeper.lost().is_none()
         {
             let looked_at = self.fleet_looked_at;
             let look_in = looked_at.map_or(Duration::ZERO, |at| look_in(at, self.fleet_period, reading.boot));
             if look_in.is_zero() {
                 // Its end wakes this thread.
-                self.fleet_looked_at = Some(reading.boot);
-                fleet.look(clocks(&self.keeper, reading));
+                (self.fleet_looked_at, self.fleet_is_looking) = (Some(reading.boot), true);
+                fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
             } else {
                 looked.next_in = looked.next_in.min(look_in);
             }
@@ -199,13 +202,15 @@ impl Ceilings {
     /// Passes the wanted ranges of shared counters to the fleet thread.
     fn take_ranges(&mut self, looked: &mut Looked) {
         if let Some(fleet) = &mut self.fleet {
-            std::mem::take(&mut looked.ranges).into_iter().for_each(|wanted| fleet.take_range(wanted));
+            for wanted in std::mem::take(&mut looked.ranges) {
+                fleet.send(fleet_thread::Job::Range(wanted));
+            }
         }
     }
 
     /// Takes the results of the fleet thread.
     fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
-        for done in self.fleet.as_mut().map(Fleet::done).unwrap_or_default() {
+        for done in self.fleet.as_mut().map(JobThread::take_done).unwrap_or_default() {
             match done {
                 fleet_thread::Done::Raised(outcome) => self.take_outcome(outcome, reading, metrics),
                 fleet_thread::Done::Ranged(wanted, answer) => {
@@ -216,6 +221,7 @@ impl Ceilings {
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                 }
                 fleet_thread::Done::Looked(answer, noticed) => {
+                    self.fleet_is_looking = false;
                     let mut seen = metrics.keeper();
                     seen.fleet_silence = answer.err().map(|answer| answer.reason);
                     self.fleet_period = noticed.poll_period;
@@ -235,7 +241,8 @@ impl Ceilings {
             .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })
             .collect();
         let Write { writer, number, generation, .. } = write;
-        fleet.raise(Raise { writer, number, bounds, generation, clocks: clocks(&self.keeper, reading) });
+        let clocks = clocks(&self.keeper, reading);
+        fleet.send(fleet_thread::Job::Raise(Raise { writer, number, bounds, generation, clocks }));
     }
 
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {
@@ -244,7 +251,7 @@ impl Ceilings {
         }
         self.stored_at = reading.boot;
         match &mut self.storage {
-            Some(storage) => storage.write(write),
+            Some(storage) => storage.send(storage_thread::Job::Write(write)),
             None => {
                 let Write { writer, number, .. } = write;
                 self.take_outcome(Outcome { writer, number, result: Ok(()) }, reading, metrics);
@@ -254,11 +261,16 @@ impl Ceilings {
 
     fn take_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
-        let worker_ids = &mut self.worker_ids;
-        let mark = |index, id_bound| worker_ids.note_granted(index, id_bound);
+        let (locks, unmarked) = (&self.locks, &mut self.unmarked);
+        let mark = |index: usize, id_bound| note_granted(&locks[index], id_bound, unmarked);
         if let Some(written) = self.keeper.written(outcome, now, mark) {
             metrics.keeper().written(&written, reading.boot);
         }
+    }
+
+    /// Checks that no other process could have a worker ID.
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        self.locks.iter().try_for_each(WorkerLocks::still_ours)
     }
 
     /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the coordinator.
@@ -272,7 +284,7 @@ impl Ceilings {
         let sources = self.keeper.seal();
         let at_seal = clocks(&self.keeper, clock::os::read());
         // The locks may have been lost since the last look.
-        let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
+        let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
         let returning = self.confirm_return(is_lost, at_seal);
         // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
         // out.
@@ -280,9 +292,9 @@ impl Ceilings {
             self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
         let mark = |left: &Left| {
             if returning.is_some() && has_worker_ids[left.source] {
-                self.worker_ids.mark_returned(left.source, left.id_bound)
+                self.locks[left.source].mark_returned(left.id_bound)
             } else {
-                self.worker_ids.mark(left.source, left.id_bound)
+                self.locks[left.source].mark_granted(left.id_bound)
             }
         };
         let marked = sources.iter().filter(|_| !is_lost).try_for_each(mark);
@@ -291,13 +303,13 @@ impl Ceilings {
         let (wall_minus_boot_us, restored) = (self.keeper.wall_minus_boot_us(), self.keeper.restored());
         let trim = Trim { sources, wall_minus_boot_us, restored };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
-        let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
+        let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
         self.is_trimmed.store(true, Ordering::Release);
         // The fleet is lowered after the state, because the state must never be above the fleet's bound.
-        if let Some(fleet) = returning
-            && let Err(reason) = fleet.release(bounds, at_seal)
+        if let Some(mut fleet) = returning
+            && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
         {
             tracing::warn!(
                 "the coordinator did not confirm the release of the worker IDs, so the next start asks whose they \
@@ -310,7 +322,7 @@ impl Ceilings {
     /// Returns the fleet thread if it can release the numbers now.
     fn confirm_return(&mut self, is_lost: bool, clocks: Clocks) -> Option<Fleet> {
         let mut fleet = self.fleet.take().filter(|_| !is_lost)?;
-        match fleet.confirm(clocks) {
+        match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
             Ok(()) => Some(fleet),
             Err(reason) => {
                 tracing::warn!(
@@ -331,7 +343,6 @@ pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
         observer.look(common, clock::os::read(), true);
         thread::park_timeout(PERIOD);
     }
-    observer.end(common);
 }
 
 /// Returns the time until the next look at the fleet's keys, by the time of the last one.
@@ -344,46 +355,28 @@ fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)
 }
 
-/// The logged state of keeper events that no check covers.
-#[derive(Debug, Default)]
-struct Logged {
-    marks_fail: rate_limited_log::LoggedState<bool>,
-}
-
-impl Logged {
-    fn log(&mut self, looked: &Looked, unmarked: Option<&str>) {
-        if let Observed::Believed(by) = looked.clock {
-            // A step is followed only after step_hold, so this repeats quickly only if step_hold is short.
-            tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
-        }
-        if looked.is_renewed {
-            tracing::info!(
-                "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
-            );
-        }
-        if self.marks_fail.should_log(unmarked.is_some(), Instant::now()) {
-            match unmarked {
-                Some(error) => tracing::warn!(
-                    %error,
-                    "cannot mark in lock_dir how far IDs were granted; an older copy of the state might not be refused"
-                ),
-                None => tracing::info!("lock_dir says again how far IDs were granted"),
-            }
-        }
+/// Marks the IDs of a source as granted up to this bound. A failure stops nothing, because the state has the bound as well.
+fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) {
+    let marked = locks.mark_granted(id_bound);
+    if let Err(error) = marked
+        && failures.count(Instant::now()).is_some()
+    {
+        tracing::warn!(
+            %error,
+            "cannot mark in lock_dir how far IDs were granted; an older copy of the state might not be refused"
+        );
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The keeper wakes for other reasons too, at any moment.
-    #[test]
-    fn a_look_is_due_a_period_after_the_last_one_whenever_the_keeper_wakes() {
-        let (period, began) = (Duration::from_secs(5), BootMicros(7));
-        for passed in [Duration::ZERO, period / 10, period - Duration::from_micros(1), period] {
-            assert_eq!(look_in(began, period, began.after(passed)), period - passed);
-        }
-        assert_eq!(look_in(began, period, began.after(3 * period)), Duration::ZERO);
+/// Logs the events of a look that no finding covers.
+fn log(looked: &Looked) {
+    if let Observed::Believed(by) = looked.clock {
+        // A step is followed only after step_hold, so this repeats quickly only if step_hold is short.
+        tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
+    }
+    if looked.is_renewed {
+        tracing::info!(
+            "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
+        );
     }
 }

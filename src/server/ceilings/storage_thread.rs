@@ -20,7 +20,7 @@ const JOBS_MAX: usize = 3;
 
 /// One thing to do.
 #[derive(Debug)]
-enum Job {
+pub(super) enum Job {
     /// Make ceilings durable.
     Write(Write),
     /// Lower the ceilings at a clean stop.
@@ -50,62 +50,32 @@ pub(super) enum Done {
 }
 
 /// The handle of the storage thread. When this is dropped, the thread ends and releases the state's lock.
-#[derive(Debug)]
-pub(super) struct Storage(JobThread<Job, Done>);
+pub(super) type Storage = JobThread<Job, Done>;
 
-impl Storage {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// The system has no thread left.
-    pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
-        JobThread::start("storage", JOBS_MAX, store, run).map(Storage)
-    }
+/// Starts the thread.
+///
+/// # Errors
+/// The system has no thread left.
+pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
+    JobThread::start("storage", JOBS_MAX, store, run)
+}
 
-    /// Wakes the calling thread whenever a job is done.
-    pub(super) fn wake_this_thread(&self) {
-        self.0.wake_this_thread();
-    }
-
-    /// Returns whether all jobs are done.
-    pub(super) fn is_idle(&self) -> bool {
-        self.0.is_idle()
-    }
-
-    /// Makes ceilings durable.
-    pub(super) fn write(&mut self, write: Write) {
-        self.0.send(Job::Write(write));
-    }
-
-    /// Looks whether the state is still this process's.
-    pub(super) fn look(&mut self) {
-        self.0.send(Job::Look);
-    }
-
-    /// Returns the jobs done since the last call.
-    pub(super) fn done(&mut self) -> Vec<Done> {
-        self.0.take_done()
-    }
-
-    /// Lowers the ceilings, or does nothing more, and waits until the thread has ended.
-    ///
-    /// # Errors
-    /// The ceilings may not be lowered.
-    pub(super) fn end(mut self, trim: Option<Trim>) -> Result<(), StateError> {
-        let is_wanted = trim.is_some_and(|trim| {
-            self.0.send(Job::Trim(trim));
-            true
-        });
-        let trimmed = self.0.close().into_iter().filter_map(|done| match done {
-            Done::Trimmed(trimmed) => Some(trimmed),
-            Done::Lost(TakenOver(reason)) => Some(Err(StateError::storage(reason))),
-            Done::Written(_) | Done::Ours => None,
-        });
-        match trimmed.last() {
-            Some(trimmed) => trimmed,
-            None if is_wanted => Err(StateError::storage(String::from("the storage thread has failed"))),
-            None => Ok(()),
-        }
+/// Lowers the ceilings, or does nothing more, and waits until the thread has ended.
+///
+/// # Errors
+/// The ceilings may not be lowered.
+pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
+    let is_wanted = trim.is_some();
+    trim.into_iter().for_each(|trim| storage.send(Job::Trim(trim)));
+    let trimmed = storage.close().into_iter().filter_map(|done| match done {
+        Done::Trimmed(trimmed) => Some(trimmed),
+        Done::Lost(TakenOver(reason)) => Some(Err(StateError::storage(reason))),
+        Done::Written(_) | Done::Ours => None,
+    });
+    match trimmed.last() {
+        Some(trimmed) => trimmed,
+        None if is_wanted => Err(StateError::storage(String::from("the storage thread has failed"))),
+        None => Ok(()),
     }
 }
 
@@ -209,16 +179,16 @@ mod tests {
     #[test]
     fn the_thread_wakes_its_owner_and_gives_the_state_back_at_the_end() {
         let (directory, store) = store();
-        let mut storage = Storage::start(store).unwrap();
+        let mut storage = start(store).unwrap();
         storage.wake_this_thread();
-        storage.look();
-        while storage.done().is_empty() {
+        storage.send(Job::Look);
+        while storage.take_done().is_empty() {
             assert!(!storage.is_idle());
             thread::park();
         }
         assert!(storage.is_idle());
         StateDir::lock(directory.path()).unwrap_err();
-        storage.end(None).unwrap();
+        end(storage, None).unwrap();
         StateDir::lock(directory.path()).unwrap();
     }
 
@@ -227,7 +197,7 @@ mod tests {
         for is_wanted in [true, false] {
             let (directory, store) = store();
             take_over(directory.path());
-            let trimmed = Storage::start(store).unwrap().end(is_wanted.then(|| trim(Vec::new())));
+            let trimmed = end(start(store).unwrap(), is_wanted.then(|| trim(Vec::new())));
             assert_eq!(trimmed.is_err(), is_wanted);
         }
     }

@@ -10,10 +10,7 @@
 //! A thread that is blocked, spins or has ended never answers, and the round never ends. The storage thread is not asked.
 //! On a slow disk the daemon serves up to its ceilings and then refuses, and a restart would wait for the same disk.
 
-use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::server::shared::wake_ups::WakeUps;
 
@@ -21,79 +18,57 @@ use crate::server::shared::wake_ups::WakeUps;
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     /// The number of the last round. Threads answer with it.
-    round: AtomicU64,
-    shards: Vec<Beat>,
-    /// The last round that the keeper has answered.
-    keeper_answered: AtomicU64,
-    /// Notified by a thread that answers.
-    some_answer: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Beat {
-    asked: Notify,
-    /// The last round that was answered.
-    answered: AtomicU64,
+    round: watch::Sender<u64>,
+    /// The last round that each shard has answered, and behind them the keeper.
+    answered: watch::Sender<Vec<u64>>,
+    shards: usize,
 }
 
 impl Heartbeat {
     pub(crate) fn new(shards: usize) -> Self {
-        Heartbeat {
-            round: AtomicU64::new(0),
-            shards: (0..shards).map(|_| Beat::default()).collect(),
-            keeper_answered: AtomicU64::new(0),
-            some_answer: Notify::new(),
-        }
+        Heartbeat { round: watch::Sender::new(0), answered: watch::Sender::new(vec![0; shards + 1]), shards }
     }
 
     /// Asks every thread, and completes when all have answered. Several may ask at once.
     pub(crate) async fn all_beat(&self, wake_ups: &WakeUps) {
-        let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
-        self.shards.iter().for_each(|beat| beat.asked.notify_one());
+        let mut answered = self.answered.subscribe();
+        self.round.send_modify(|round| *round += 1);
+        let round = self.round();
         wake_ups.wake_keeper();
-        loop {
-            // After this no answer is missed.
-            let mut answer = pin!(self.some_answer.notified());
-            answer.as_mut().enable();
-            if self.has_ended(round) {
-                return;
-            }
-            answer.await;
-        }
-    }
-
-    fn has_ended(&self, round: u64) -> bool {
-        let has_answered = |answered: &AtomicU64| answered.load(Ordering::Acquire) >= round;
-        self.shards.iter().all(|beat| has_answered(&beat.answered)) && has_answered(&self.keeper_answered)
+        // Fails only once the sender is gone.
+        let _ = answered.wait_for(|answers| answers.iter().all(|answer| *answer >= round)).await;
     }
 
     /// Answers for a shard. Its thread runs this between its other tasks, until it ends.
     pub(crate) async fn beat(&self, shard: usize) {
-        let Some(beat) = self.shards.get(shard) else { return };
+        let mut rounds = self.round.subscribe();
         loop {
-            beat.asked.notified().await;
-            self.answer(&beat.answered, self.round.load(Ordering::Acquire));
+            let round = *rounds.borrow_and_update();
+            self.answer(shard, round);
+            if rounds.changed().await.is_err() {
+                return;
+            }
         }
     }
 
     /// Returns the last round. A look of the keeper that begins now answers it.
     pub(crate) fn round(&self) -> u64 {
-        self.round.load(Ordering::Acquire)
+        *self.round.borrow()
     }
 
     /// Notes that the keeper has looked since this round began.
     pub(crate) fn keeper_looked(&self, round: u64) {
-        self.answer(&self.keeper_answered, round);
+        self.answer(self.shards, round);
     }
 
-    fn answer(&self, answered: &AtomicU64, round: u64) {
-        answered.store(round, Ordering::Release);
-        self.some_answer.notify_waiters();
+    fn answer(&self, thread: usize, round: u64) {
+        self.answered.send_modify(|answers| answers[thread] = round);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use super::*;

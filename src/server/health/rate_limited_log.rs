@@ -6,9 +6,6 @@ use tokio::time::Instant;
 
 /// The time between two log lines of one kind of event: an hour of them fits a page of the journal.
 pub(super) const PERIOD: Duration = Duration::from_secs(60);
-/// The time between two log lines about one state. If a state flaps faster, the log shows samples of it.
-const SETTLED: Duration = Duration::from_secs(10);
-
 /// Events of one kind. The first is logged at once, later ones once in [`PERIOD`] with their number.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimited {
@@ -37,36 +34,6 @@ impl RateLimited {
     }
 }
 
-/// A state that is checked repeatedly and logged when it changes: at once, unless it was logged a moment ago.
-#[derive(Debug)]
-pub(crate) struct LoggedState<T> {
-    state: T,
-    logged_at: Option<Instant>,
-}
-
-impl<T: PartialEq> LoggedState<T> {
-    /// Begins with a state that need not be logged.
-    pub(crate) fn new(state: T) -> Self {
-        LoggedState { state, logged_at: None }
-    }
-
-    /// Sets the current state. Returns true if it must be logged.
-    pub(crate) fn should_log(&mut self, state: T, now: Instant) -> bool {
-        let is_settled = self.logged_at.is_none_or(|logged_at| now.duration_since(logged_at) >= SETTLED);
-        if state == self.state || !is_settled {
-            return false;
-        }
-        *self = LoggedState { state, logged_at: Some(now) };
-        true
-    }
-}
-
-impl<T: PartialEq + Default> Default for LoggedState<T> {
-    fn default() -> Self {
-        LoggedState::new(T::default())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,18 +45,5 @@ mod tests {
             (0..=120).map(|second| events.count(start + Duration::from_secs(second))).collect();
         assert_eq!(logged.iter().flatten().collect::<Vec<_>>(), [&1, &60, &60]);
         assert_eq!((logged[0], logged[60], logged[120]), (Some(1), Some(60), Some(60)));
-    }
-
-    #[test]
-    fn a_state_that_flaps_is_logged_when_it_has_settled() {
-        let (mut fails, start) = (LoggedState::new(false), Instant::now());
-        let at = |second| start + Duration::from_secs(second);
-        assert!(!fails.should_log(false, at(0)), "as it began");
-        assert!(fails.should_log(true, at(1)), "at once");
-        for second in 2..11 {
-            assert!(!fails.should_log(second % 2 == 0, at(second)));
-        }
-        assert!(!fails.should_log(true, at(11)), "logged already");
-        assert!(fails.should_log(false, at(12)));
     }
 }

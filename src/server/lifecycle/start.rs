@@ -12,7 +12,7 @@ use super::rules::rules;
 use super::threads::make_runtime;
 use crate::access::Rules;
 use crate::ceiling::{WorkerLocks, lock_workers};
-use crate::clock::{self, Now, Reading, Wall};
+use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
@@ -157,31 +157,23 @@ impl Server {
         secrets: Secrets,
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
-        let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let Ready { settings, instance, ceilings, wall, reading, follows_a_crash, kernel_log, notes } = ready;
-        let (settings, now) = (&settings, wall.believe(reading));
         let count = settings.shards.get();
-        let supplies: Vec<Supply> =
-            ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
-        let access = rules(settings, &secrets, &instance, &Rules::default());
-        let opened = Opened::open(settings, inherited, &instance, &supplies, now)
-            .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened))
-            .and_then(|opened| Ok((opened, access?)));
-        let (opened, ceilings) = ceilings.or_trim(opened)?;
-        let (Opened { info_json, shards, listeners, admin }, access) = opened;
-
-        let facts = Facts::new(settings, info_json, access);
-        let live_config = LiveConfig::new(0, settings, facts, supplies);
-        let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
-        metrics.previous_run_unclean = follows_a_crash;
-        metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
-        let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
-        let fleet_files = secrets.fleet_files;
+        let supplies = ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
+        let opening = Opening {
+            settings: &settings,
+            instance,
+            supplies,
+            wall,
+            reading,
+            previous_run_unclean: follows_a_crash,
+        };
+        let ((server, live_config), ceilings) = ceilings.or_trim(opening.open(&secrets, inherited))?;
+        server.common.metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
-            Reloader::new(settings.clone(), Arc::clone(&common), live_config, fleet_files);
+            Reloader::new(settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
         let (ceilings, kernel_log) = (Some(ceilings), Some(kernel_log));
-        Ok((Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes }, reloader))
+        Ok((Server { ceilings, adopted, kernel_log, notes, ..server }, reloader))
     }
 
     /// Returns the notes for the operator about the start, a line each.
@@ -222,30 +214,34 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     Ok(locked)
 }
 
-/// The parts of a start that can still fail after the first ceilings are durable.
-pub(super) struct Opened {
-    pub(super) info_json: Vec<u8>,
-    pub(super) shards: Vec<(Shard, Runtime)>,
-    pub(super) listeners: Vec<(Protocol, Listener)>,
-    pub(super) admin: Vec<Listener>,
+/// A daemon that is to listen: the part of a start that can still fail after the first ceilings are durable.
+pub(super) struct Opening<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) instance: String,
+    pub(super) supplies: Vec<Supply>,
+    pub(super) wall: Arc<Wall>,
+    pub(super) reading: Reading,
+    pub(super) previous_run_unclean: Option<bool>,
 }
 
-impl Opened {
-    /// Makes INFO's JSON and the shards with their reactors, and opens the listeners for clients and for the operator.
+impl Opening<'_> {
+    /// Makes the shards with their reactors, and opens the listeners for clients and for the operator. Returns the daemon,
+    /// which has no ceilings yet, and the sender of its configurations.
     pub(super) fn open(
-        settings: &Settings,
+        self,
+        secrets: &Secrets,
         mut inherited: Inherited,
-        instance: &str,
-        supplies: &[Supply],
-        now: Now,
-    ) -> Result<Opened, StartError> {
-        let info_json = describe(settings, instance)?;
+    ) -> Result<(Server, watch::Sender<Arc<LiveConfig>>), StartError> {
+        let Opening { settings, instance, supplies, wall, reading, previous_run_unclean } = self;
+        let now = wall.believe(reading);
+        let info_json = describe(settings, &instance)?;
+        let access = rules(settings, secrets, &instance, &Rules::default())?;
         let make_shard = |index| {
             let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
             let shard = Shard::new(index, lanes.collect(), fastrand::u64(..), now);
             Ok((shard, make_runtime()?))
         };
-        let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<_, StartError>>()?;
+        let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<Vec<_>, StartError>>()?;
         // Inherited sockets take the place of the listeners of their protocol.
         let mut open = |purpose, addresses| listen_at(inherited.listeners(purpose), addresses);
         let mut listeners = Vec::new();
@@ -254,24 +250,30 @@ impl Opened {
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
         let admin = open(Purpose::Admin, &settings.admin.listen)?;
-        Ok(Opened { info_json, shards, listeners, admin })
-    }
-
-    /// Checks that there is a certificate for the listeners that speak TLS, wherever they come from.
-    pub(super) fn check_certificate(&self, tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
-        let of_clients = self.listeners.iter().map(|(_, listener)| listener);
-        let mut listeners = of_clients.chain(&self.admin);
-        match listeners.find(|listener| listener.address.is_tls()) {
-            Some(Listener { address, .. }) if tls.is_none() => Err(StartError::WrongSetting(format!(
+        let of_clients = listeners.iter().map(|(_, listener)| listener);
+        let mut over_tls = of_clients.chain(&admin).filter(|listener| listener.address.is_tls());
+        if let Some(Listener { address, .. }) = over_tls.next()
+            && secrets.tls.is_none()
+        {
+            return Err(StartError::WrongSetting(format!(
                 "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
-            ))),
-            _ => Ok(()),
+            )));
         }
+        let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
+        let (live_config, receiver) = watch::channel(Arc::new(live_config));
+        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
+        metrics.previous_run_unclean = previous_run_unclean;
+        let tls = secrets.tls.clone().map(tls::Acceptor::new);
+        let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
+        let (adopted, notes) = (mpsc::channel().0, Vec::new());
+        let server =
+            Server { listeners, admin, common, shards, ceilings: None, adopted, kernel_log: None, notes };
+        Ok((server, live_config))
     }
 }
 
 /// Returns the protocols that have listeners, with their addresses.
-pub(super) fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
+fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
     let of = |wanted| {
         let of_it = listeners.iter().filter(move |(protocol, _)| *protocol == wanted);
         (wanted, of_it.map(|(_, listener)| listener.address.to_string()).collect())

@@ -16,21 +16,17 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::info::instance;
-use super::rules::rules;
-use super::start::{Opened, Prepared, Ready, Server, by_protocol};
+use super::start::{Opening, Prepared, Ready, Server};
 use super::threads::make_runtime;
-use crate::access::Rules;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
 use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
-use crate::frontends::Facts;
 use crate::server::ceilings::start_sources::{State, waiting_source};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::{RunError, StartError};
-use crate::tls;
 
 /// The pause before the second try. Each pause is twice as long as the one before, up to [`PAUSE_MAX`]: a number may be free
 /// soon after another daemon stops, and a login costs etcd a tenth of a second.
@@ -129,12 +125,10 @@ impl Waiting {
         inherited: Inherited,
         reason: &StartError,
     ) -> Result<Waiting, StartError> {
-        let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let mut settings = tries.settings.clone();
         for source in settings.sources.iter_mut() {
             source.worker_ids.are_awaited = true;
         }
-        let instance = instance();
         let reading = clock::os::read();
         let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
         let now = wall.believe(reading);
@@ -143,32 +137,17 @@ impl Waiting {
         for source in &settings.sources {
             supplies.push(Supply::new(waiting_source(source, now)?, count).without_numbers());
         }
-        let mut opened = Opened::open(&settings, inherited, &instance, &supplies, now)?;
-        opened.check_certificate(tls.as_ref())?;
-        let sockets = duplicate(&mut opened)?;
-        let access = rules(&settings, secrets, &instance, &Rules::default())?;
-        let Opened { info_json, shards, listeners, admin } = opened;
-        let live_config = LiveConfig::new(0, &settings, Facts::new(&settings, info_json, access), supplies);
-        let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
-        note(&metrics, reason);
-        let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
+        let (settings, instance) = (&settings, instance());
+        let opening = Opening { settings, instance, supplies, wall, reading, previous_run_unclean: None };
+        let (mut server, live_config) = opening.open(secrets, inherited)?;
+        let sockets = duplicate(&mut server)?;
+        note(&server.common.metrics, reason);
         let (trying, is_trying) = mpsc::sync_channel(0);
-        let seen = Arc::clone(&common);
+        let seen = Arc::clone(&server.common);
         let tries = Work::start(
             move || tries.run(&seen, &is_trying).map(|end| (end, tries)),
             |(prepared, _)| prepared.into_iter().for_each(Prepared::give_back),
         )?;
-        let server = Server {
-            listeners,
-            admin,
-            common,
-            shards,
-            ceilings: None,
-            adopted: mpsc::channel().0,
-            kernel_log: None,
-            notes: Vec::new(),
-        };
         Ok(Waiting { server, sockets, tries, trying, _live_config: live_config })
     }
 
@@ -293,9 +272,10 @@ fn note(metrics: &Metrics, reason: &StartError) {
 }
 
 /// Returns other handles of the sockets. Those own the files of Unix sockets.
-fn duplicate(Opened { listeners, admin, .. }: &mut Opened) -> Result<Inherited, StartError> {
-    let clients = listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
-    let all = clients.chain(admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
+fn duplicate(server: &mut Server) -> Result<Inherited, StartError> {
+    let clients =
+        server.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
+    let all = clients.chain(server.admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
     let mut sockets = Vec::new();
     for (purpose, listener) in all {
         let duplicate = listener.duplicate().map_err(|error| StartError::ResourceShort(error.to_string()))?;

@@ -14,9 +14,6 @@ use super::listen::{self, Listener};
 use crate::config::{Address, InheritedAddresses, Purpose};
 use crate::server::shared::start_error::StartError;
 
-/// The most sockets that are taken. A larger number is an error in the environment.
-const SOCKETS_MAX: usize = 256;
-
 /// The first descriptor that is handed over.
 const FIRST_DESCRIPTOR: usize = 3;
 /// The suffix of a protocol's name for sockets that speak TLS.
@@ -35,14 +32,15 @@ impl Inherited {
     /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be served.
     pub fn take() -> Result<Inherited, StartError> {
         let variable = |name| std::env::var(name).unwrap_or_default();
-        let Some(count) = count(&variable("LISTEN_FDS"), &variable("LISTEN_PID"), std::process::id())? else {
+        // Those of another process, whose environment this one inherited, are not ours.
+        if variable("LISTEN_PID").parse() != Ok(std::process::id()) {
             return Ok(Inherited::default());
-        };
+        }
         let names = variable("LISTEN_FDNAMES");
         let mut handed_over = ListenFd::from_env();
         let names = names.split(':').chain(std::iter::repeat(""));
         let mut sockets = Vec::new();
-        for (index, name) in (0..count).zip(names) {
+        for (index, name) in (0..handed_over.len()).zip(names) {
             let protocol = name.strip_suffix(OVER_TLS);
             let listener = take_listener(&mut handed_over, index, protocol.is_some()).map_err(|reason| {
                 let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
@@ -69,21 +67,6 @@ impl Inherited {
     /// Removes and returns the sockets of this use.
     pub(crate) fn listeners(&mut self, purpose: Purpose) -> Vec<Listener> {
         self.sockets.extract_if(.., |(of, _)| *of == purpose).map(|(_, listener)| listener).collect()
-    }
-}
-
-/// Returns how many sockets were handed over to the process of this number. `None` if there are none, or if they were handed
-/// to another process, whose environment this one inherited.
-fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartError> {
-    if sockets.is_empty() || to.parse() != Ok(process) {
-        return Ok(None);
-    }
-    match sockets.parse() {
-        Ok(0) => Ok(None),
-        Ok(count @ 1..=SOCKETS_MAX) => Ok(Some(count)),
-        _ => Err(StartError::WrongSetting(format!(
-            "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
-        ))),
     }
 }
 
@@ -137,18 +120,6 @@ fn address_of(socket: &Socket) -> Option<Address> {
 mod tests {
     use super::*;
     use crate::config::Protocol;
-
-    #[test]
-    fn sockets_are_those_of_this_process_alone() {
-        assert_eq!(count("2", "7", 7), Ok(Some(2)));
-        for (sockets, to) in [("", "7"), ("2", ""), ("2", "8"), ("2", "seven"), ("0", "7"), ("", "")] {
-            assert_eq!(count(sockets, to, 7), Ok(None), "LISTEN_FDS={sockets:?} LISTEN_PID={to:?}");
-        }
-        for sockets in ["-1", "two", "257", "4294967295", "99999999999999999999"] {
-            let refusal = count(sockets, "7", 7).unwrap_err().to_string();
-            assert!(refusal.contains(sockets) && refusal.contains("256"), "{refusal}");
-        }
-    }
 
     #[test]
     fn a_name_that_is_no_protocol_s_is_native() {

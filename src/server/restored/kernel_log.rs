@@ -2,7 +2,6 @@
 //!
 //! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,28 +34,12 @@ pub(super) enum Heard {
     End,
 }
 
-/// The way in which this process got the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    HandedOver,
-    Opened,
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Way::HandedOver => "standard input",
-            Way::Opened => PATH,
-        })
-    }
-}
-
-/// Opens the log at its end, so that earlier records do not count. Reading it never waits.
-pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
+/// Opens the log at its end, so that earlier records do not count. Reading it never waits. Returns where it is, too.
+pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     if is_standard_input() {
-        return (Way::HandedOver, take_over(io::stdin().as_fd()));
+        return ("standard input", take_over(io::stdin().as_fd()));
     }
-    (Way::Opened, open(Path::new(PATH)))
+    (PATH, open(Path::new(PATH)))
 }
 
 /// Returns whether standard input is the kernel's log, which announces that the machine was restored.

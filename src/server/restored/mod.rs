@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use self::kernel_log::{Heard, Way, hear_log};
+use self::kernel_log::{Heard, hear_log};
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 
@@ -29,7 +29,8 @@ pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 /// The kernel's log, opened at the start. Later announcements are noticed.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
-    way: Way,
+    /// Where it is: standard input, or the device.
+    place: &'static str,
     log: io::Result<OwnedFd>,
     /// The number of the last announcement before it was opened, if that was looked for.
     last: Option<u64>,
@@ -38,9 +39,9 @@ pub(crate) struct KernelLog {
 impl KernelLog {
     /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. No announcement is missed in between.
     pub(crate) fn open(looks_back: bool) -> KernelLog {
-        let (way, log) = kernel_log::find();
+        let (place, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
-        KernelLog { way, log, last }
+        KernelLog { place, log, last }
     }
 
     /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log showed
@@ -51,19 +52,19 @@ impl KernelLog {
 }
 
 /// Starts the thread that watches for announcements as long as the process runs. Logs how a restored machine is noticed.
-pub(crate) fn watch(KernelLog { way, log, .. }: KernelLog, common: Arc<Common>) {
+pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) {
     let log = match log {
         Ok(log) => log,
         Err(error) => {
             tracing::info!(
-                "cannot read the kernel's log ({way}: {error}): a restore of the machine from a snapshot is noticed only if \
+                "cannot read the kernel's log ({place}: {error}): a restore of the machine from a snapshot is noticed only if \
                  its clocks jump"
             );
             return;
         }
     };
     tracing::info!(
-        "reads the kernel's log ({way}): it reports when the machine was restored from a snapshot, if the hypervisor then \
+        "reads the kernel's log ({place}): it reports when the machine was restored from a snapshot, if the hypervisor then \
          changes the VM generation ID"
     );
     // Without a thread, only the clocks show a restored machine.

@@ -10,51 +10,37 @@ use crate::system_error::{Attempt, SystemCause, cause_of};
 /// The reason why the daemon does not start. The variant is the cause. The text is one line: what was found, and what is
 /// allowed. `docs/operations.md` lists the causes by their exit codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub enum StartError {
     /// A setting, an option, a path, a permission or an inherited socket is wrong.
-    #[error("{0}")]
     WrongSetting(String),
     /// The state belongs to another machine.
-    #[error("{0}")]
     ForeignState(String),
     /// The state is an older copy of the one that served here.
-    #[error("{0}")]
     OlderState(String),
     /// The state or a mark is damaged, or another release wrote it.
-    #[error("{0}")]
     DamagedState(String),
     /// A worker ID was moved away by `snowbank state export`.
-    #[error("{0}")]
     ReleasedWorkerId(String),
     /// Another process has the state directory.
-    #[error("{0}")]
     StateInUse(String),
     /// The origin of a worker ID, such as an address of the machine, does not give one yet.
-    #[error("{0}")]
     NoWorkerIdYet(String),
     /// Another process has a worker ID, or keeps its lock from being used.
-    #[error("{0}")]
     WorkerIdHeld(String),
     /// An address is in use, not there yet, or its name cannot be resolved.
-    #[error("{0}")]
     AddressUnavailable(String),
     /// Storage is full or failing.
-    #[error("{0}")]
     StorageFailing(String),
     /// Files, memory or threads are short.
-    #[error("{0}")]
     ResourceShort(String),
     /// The clock is before an instant that it must be past.
-    #[error("{0}")]
     ClockBehind(String),
     /// The fleet's coordinator does not answer.
-    #[error("{0}")]
     CoordinatorSilent(String),
     /// Another daemon of the fleet holds a worker ID, or took it while this one ran.
-    #[error("{0}")]
     NumberHeld(String),
     /// A value at the coordinator cannot be read, or cannot be true.
-    #[error("{0}")]
     KeyUnreadable(String),
 }
 
