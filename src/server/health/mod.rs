@@ -2,7 +2,7 @@
 //!
 //! - `metrics`: counters, each written by one thread. `status`: all of them summed up for the operator.
 //! - `heartbeat`: checks that every thread makes progress.
-//! - `observer`: looks once a second, and logs changes of checks, and refusals.
+//! - `observer`: looks once a second, and logs changes of findings.
 //! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.
 //! - `rate_limited_log`: limits how often a repeated event is logged.
 

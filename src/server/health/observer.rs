@@ -1,18 +1,16 @@
-//! The observer looks at the daemon's status about once a second, and logs changes of findings and of readiness, and
-//! requests that are refused. It runs on the keeper's thread, which wakes up that often anyway.
+//! The observer looks at the daemon's status about once a second, and logs changes of findings and of readiness.
+//! It runs on the keeper's thread, which wakes up that often anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::rate_limited_log::{PERIOD as LOG_PERIOD, RateLimited};
-use crate::admin::{Effect, Finding, Severity, Status, seconds};
+use super::rate_limited_log::PERIOD as LOG_PERIOD;
+use crate::admin::{Effect, Finding, Severity, Status};
 use crate::clock::{BootMicros, Reading};
-use crate::config::Grouped;
 use crate::keeper;
 use crate::server::shared::common::Common;
-use snowbank_client::protocol::ErrorCode;
 
 /// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or less.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
@@ -24,17 +22,6 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
-/// The codes of refused requests. `unauthorized` and `too_busy` have log lines of their own, with the peers' addresses.
-/// `unsupported` is left out, because Redis libraries try commands when they connect.
-const REFUSALS: [ErrorCode; 7] = [
-    ErrorCode::Exhausted,
-    ErrorCode::ClockBehind,
-    ErrorCode::NoCeiling,
-    ErrorCode::ShuttingDown,
-    ErrorCode::UnknownSource,
-    ErrorCode::BadCount,
-    ErrorCode::Malformed,
-];
 /// The number of sources that a line names.
 const NAMED_MAX: usize = 3;
 
@@ -43,7 +30,6 @@ const NAMED_MAX: usize = 3;
 pub(crate) struct Observer {
     looked_at: Option<BootMicros>,
     changes: Changes,
-    refusals: Refusals,
 }
 
 impl Observer {
@@ -54,16 +40,7 @@ impl Observer {
             return;
         }
         self.looked_at = Some(reading.boot);
-        let (status, now) = (common.observe(), Instant::now());
-        self.refusals.line(&status, now).iter().for_each(|line| tracing::warn!("{line}"));
-        self.changes.lines(&status, now).iter().for_each(Line::log);
-    }
-
-    /// Logs the refusals that were not logged yet, when the daemon ends.
-    pub(crate) fn end(&mut self, common: &Common) {
-        if let Some(line) = self.refusals.rest(&common.status()) {
-            tracing::warn!("{line}");
-        }
+        self.changes.lines(&common.observe(), Instant::now()).iter().for_each(Line::log);
     }
 }
 
@@ -208,52 +185,6 @@ fn readiness_line(status: &Status) -> Line {
             let text = format!("not ready: /readyz answers 503, because of {first}{more}");
             Line(Level::Found(Effect::Refuses), text)
         }
-    }
-}
-
-/// The refusals that were logged.
-#[derive(Debug, Default)]
-struct Refusals {
-    /// By code.
-    logged: [u64; REFUSALS.len()],
-    /// The requests that were served. Requests that a stop refused are not among them.
-    served: u64,
-    uptime_s: f64,
-    lines: RateLimited,
-}
-
-impl Refusals {
-    /// Returns the line of the refusals since the last one, at most once a minute.
-    fn line(&mut self, status: &Status, now: Instant) -> Option<String> {
-        if self.lines.is_recent(now) {
-            return None;
-        }
-        let line = self.rest(status)?;
-        self.lines.count(now);
-        Some(line)
-    }
-
-    fn rest(&mut self, status: &Status) -> Option<String> {
-        let counts = REFUSALS.map(|code| status.errors.get(code.name()).copied().unwrap_or(0));
-        let served = status
-            .sources
-            .iter()
-            .map(|source| source.counts.requests.saturating_sub(source.counts.refused))
-            .sum();
-        let logged = std::mem::replace(&mut self.logged, counts);
-        let served = served - std::mem::replace(&mut self.served, served).min(served);
-        let over = seconds(status.uptime_s - std::mem::replace(&mut self.uptime_s, status.uptime_s));
-        let new = REFUSALS
-            .iter()
-            .zip(counts)
-            .zip(logged)
-            .map(|((code, now), then)| (code, now.saturating_sub(then)));
-        let new: Vec<_> = new.filter(|(_, count)| *count > 0).collect();
-        let all: u64 = new.iter().map(|(_, count)| count).sum();
-        let codes = new.iter().map(|(code, count)| format!("{} {}", code.name(), Grouped(*count)));
-        let codes = codes.collect::<Vec<_>>().join(", ");
-        let (refused, requests) = (Grouped(all), Grouped(served + all));
-        (all > 0).then(|| format!("refused {refused} of {requests} requests in the last {over}: {codes}"))
     }
 }
 

@@ -123,16 +123,13 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
         "{text}"
     );
     assert_eq!(said.code, Some(0), "ready");
-    for line in
-        ["requests in the last", "finding refusals of slow: refused ", "more worker IDs raise the rate"]
-    {
+    for line in ["finding refusals of slow: refused ", "more worker IDs raise the rate"] {
         daemon.assert_logs(line);
     }
     await_found(&daemon, 200, &[]);
     daemon.assert_logs("finding refusals of slow has ended");
     let said = daemon.log();
     assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
-    assert_eq!(said.matches("requests in the last").count(), 1, "at most once a minute: {said}");
 }
 
 #[test]

@@ -4,13 +4,12 @@ use crate::admin::healthy;
 /// A log that is written to once a second.
 struct Log {
     changes: Changes,
-    refusals: Refusals,
     now: Instant,
 }
 
 impl Log {
     fn new() -> Log {
-        Log { changes: Changes::default(), refusals: Refusals::default(), now: Instant::now() }
+        Log { changes: Changes::default(), now: Instant::now() }
     }
 
     /// The lines of a second in which the status is like this.
@@ -107,44 +106,4 @@ fn sources_that_fail_together_share_a_line() {
 fn a_stop_is_logged_elsewhere() {
     let mut log = Log::new();
     log.quiet_seconds(10, |status| status.draining = true);
-}
-
-#[test]
-fn refusals_are_logged_with_number_and_code_at_most_once_a_minute() {
-    let mut log = Log::new();
-    let mut lines = Vec::new();
-    let mut status = healthy();
-    status.sources[0].counts.requests = 0;
-    for second in 1..=130_u64 {
-        log.now += Duration::from_secs(1);
-        status.uptime_s = second as f64;
-        if (5..100).contains(&second) {
-            status.sources[0].counts.requests += 100;
-            status.sources[0].counts.refused += 31;
-            *status.errors.entry(String::from("exhausted")).or_default() += 30;
-            *status.errors.entry(String::from("no_ceiling")).or_default() += 1;
-            *status.errors.entry(String::from("bad_count")).or_default() += 1;
-        }
-        lines.extend(log.refusals.line(&status, log.now).map(|line| (second, line)));
-    }
-    let texts: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
-    assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [5, 65, 125]);
-    assert_eq!(
-        texts[0],
-        "refused 32 of 101 requests in the last 1.0 s: exhausted 30, no_ceiling 1, bad_count 1"
-    );
-    assert_eq!(
-        texts[1],
-        "refused 1,920 of 6,060 requests in the last 60 s: exhausted 1,800, no_ceiling 60, bad_count 60"
-    );
-    assert_eq!(
-        texts[2],
-        "refused 1,088 of 3,434 requests in the last 60 s: exhausted 1,020, no_ceiling 34, bad_count 34"
-    );
-    // A stop refuses requests before it looks at their source.
-    status.sources[0].counts.requests += 3;
-    status.uptime_s += 1.0;
-    status.errors.insert(String::from("shutting_down"), 500);
-    let last = "refused 500 of 503 requests in the last 6.0 s: shutting_down 500";
-    assert_eq!(log.refusals.rest(&status).as_deref(), Some(last));
 }
