@@ -6,32 +6,31 @@
 //! algorithm (GCRA), counted in IDs as sources count in positions: no rounding adds up, but for a part of an ID when the
 //! rate changes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 
-/// The cursor of a rate that another one replaces. No draw ever gets there.
-const CLOSED: u64 = u64::MAX;
-
 /// A rate, and the IDs drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
+/// Only requests of clients with a rate take its lock.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct Pace(Mutex<State>);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
     per_second: u32,
-    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait. [`CLOSED`]
-    /// once another rate replaces this one.
-    cursor: AtomicU64,
-    /// The rate that replaced this one at a reload, for all connections.
-    next: OnceLock<Arc<Pace>>,
+    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
+    cursor: u64,
 }
 
 /// IDs that a request may draw once it is their time.
 #[derive(Clone, Debug)]
 pub(crate) struct Reserved {
     pace: Arc<Pace>,
+    /// The rate at which they were reserved.
+    per_second: u32,
     /// Their number. It is lower than the request's only if the request accepts fewer.
     pub(crate) count: u64,
     /// The time from which they may be drawn.
@@ -52,53 +51,20 @@ pub struct TooFast {
 impl Pace {
     /// Creates a rate at which nothing was drawn yet.
     pub(crate) fn new(per_second: u32) -> Self {
-        Pace { per_second, cursor: AtomicU64::new(0), next: OnceLock::new() }
+        Pace(Mutex::new(State { per_second, cursor: 0 }))
     }
 
-    /// Returns the rate of a client whose rate may have changed since.
-    pub(super) fn newest(self: &Arc<Self>) -> &Arc<Pace> {
-        let mut newest = self;
-        while let Some(next) = newest.next.get() {
-            newest = next;
-        }
-        newest
+    /// Changes the rate. IDs drawn ahead delay the client for the same time as before, rounded up to an ID.
+    pub(super) fn set(&self, per_second: u32, now: BootMicros) {
+        let mut state = self.lock();
+        let ahead = state.cursor.saturating_sub(state.line(now));
+        // Rounded up: the line that it is added to is rounded down.
+        let ahead = (u128::from(ahead) * u128::from(per_second)).div_ceil(u128::from(state.per_second));
+        state.per_second = per_second;
+        state.cursor = state.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
     }
 
-    /// Returns the rate of a client that may have had another one before. [`supersede`](Self::supersede) then replaces that
-    /// one.
-    pub(super) fn follow(before: Option<&Arc<Pace>>, per_second: u32) -> Arc<Pace> {
-        let is_same = |before: &&Arc<Pace>| before.per_second == per_second;
-        before.filter(is_same).map_or_else(|| Arc::new(Pace::new(per_second)), Arc::clone)
-    }
-
-    /// Makes connections that still hold this rate follow `by`. IDs drawn ahead delay the client for the same time as before,
-    /// rounded up to an ID.
-    pub(super) fn supersede(self: &Arc<Self>, by: &Arc<Pace>, now: BootMicros) {
-        if Arc::ptr_eq(self, by) {
-            return;
-        }
-        // From here on nothing is drawn at the old rate, and at the new one only behind what was drawn ahead.
-        let cursor = self.cursor.swap(CLOSED, Ordering::Relaxed);
-        if cursor == CLOSED {
-            // Another reload has replaced it. Rates change one after the other.
-            return;
-        }
-        let ahead = cursor.saturating_sub(self.line(now));
-        // Rounded up: the line that it is added to was rounded down.
-        let ahead = (u128::from(ahead) * u128::from(by.per_second)).div_ceil(u128::from(self.per_second));
-        let (ahead, line) = (u64::try_from(ahead).unwrap_or(u64::MAX), by.line(now));
-        let add = |cursor: u64| Some(cursor.max(line).saturating_add(ahead));
-        let _ = by.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        let _ = self.next.set(Arc::clone(by));
-    }
-
-    /// Returns the rate, which is also the burst, in IDs.
-    pub(crate) fn per_second(&self) -> u32 {
-        self.per_second
-    }
-
-    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the newest rate. A `partial` request
-    /// accepts fewer.
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. A `partial` request accepts fewer.
     ///
     /// # Errors
     /// The rate does not allow them by then. Nothing is reserved.
@@ -109,34 +75,30 @@ impl Pace {
         count: u64,
         partial: bool,
     ) -> Result<Reserved, TooFast> {
-        let line = self.line(now);
-        let limit = self.line(due).saturating_add(u64::from(self.per_second));
-        let mut cursor = self.cursor.load(Ordering::Relaxed);
-        loop {
-            if cursor == CLOSED {
-                // The next rate is set within a few instructions.
-                return self.next.wait().reserve(now, due, count, partial);
-            }
-            let from = cursor.max(line);
-            let room = limit.saturating_sub(from);
-            let count = if partial { count.min(room.max(1)) } else { count };
-            let end = from.saturating_add(count);
-            if count > room {
-                // Even a client that has drawn nothing could not get this many.
-                let is_never = count > limit.saturating_sub(line);
-                let retry_after = (!is_never).then(|| self.time_of(end).since(due));
-                return Err(TooFast { per_second: self.per_second, retry_after });
-            }
-            match self.cursor.compare_exchange_weak(cursor, end, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => {
-                    let (pace, at) = (Arc::clone(self), self.time_of(end).max(now));
-                    return Ok(Reserved { pace, count, at, end });
-                }
-                Err(current) => cursor = current,
-            }
+        let mut state = self.lock();
+        let (line, per_second) = (state.line(now), state.per_second);
+        let limit = state.line(due).saturating_add(u64::from(per_second));
+        let from = state.cursor.max(line);
+        let room = limit.saturating_sub(from);
+        let count = if partial { count.min(room.max(1)) } else { count };
+        let end = from.saturating_add(count);
+        if count > room {
+            // Even a client that has drawn nothing could not get this many.
+            let is_never = count > limit.saturating_sub(line);
+            let retry_after = (!is_never).then(|| state.time_of(end).since(due));
+            return Err(TooFast { per_second, retry_after });
         }
+        state.cursor = end;
+        let at = state.time_of(end).max(now);
+        Ok(Reserved { pace: Arc::clone(self), per_second, count, at, end })
     }
 
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
     /// Returns the IDs that the rate has yielded by then since the boot.
     fn line(&self, at: BootMicros) -> u64 {
         let yielded = u128::from(at.0.max(0).unsigned_abs()) * u128::from(self.per_second) / SECOND_US;
@@ -152,15 +114,16 @@ impl Pace {
 }
 
 impl Reserved {
-    /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a rate that was replaced since,
+    /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a rate that has changed since,
     /// they count as drawn.
     pub(crate) fn give_back(&mut self, drawn: u64, now: BootMicros) {
+        let mut state = self.pace.lock();
         let unused = self.count.saturating_sub(drawn);
-        let from = (self.end - unused).max(self.pace.line(now));
-        let unused_yet = self.end.saturating_sub(from);
+        let from = (self.end - unused).max(state.line(now));
+        if state.per_second == self.per_second {
+            state.cursor = state.cursor.saturating_sub(self.end.saturating_sub(from));
+        }
         (self.count, self.end) = (self.count - unused, self.end - unused);
-        let lower = |cursor: u64| (cursor != CLOSED).then(|| cursor.saturating_sub(unused_yet));
-        let _ = self.pace.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
     }
 }
 
@@ -213,60 +176,34 @@ mod tests {
     fn another_rate_keeps_the_time_that_was_drawn_ahead() {
         let pace = Arc::new(Pace::new(1_000));
         pace.reserve(ms(START), ms(START), 500, false).expect("within the burst");
-        let faster = Pace::follow(Some(&pace), 10_000);
-        pace.supersede(&faster, ms(START));
-        assert!(faster.reserve(ms(START), ms(START), 5_001, false).is_err());
-        assert!(faster.reserve(ms(START), ms(START), 5_000, false).is_ok());
-        let again = Pace::follow(Some(&faster), 1_000);
-        faster.supersede(&again, ms(START + 1_000));
-        again.reserve(ms(START + 1_000), ms(START + 1_000), 1_000, false).expect("the whole burst");
-        assert!(Arc::ptr_eq(pace.newest(), &again));
+        pace.set(10_000, ms(START));
+        assert!(pace.reserve(ms(START), ms(START), 5_001, false).is_err());
+        assert!(pace.reserve(ms(START), ms(START), 5_000, false).is_ok());
+        pace.set(1_000, ms(START + 1_000));
+        pace.reserve(ms(START + 1_000), ms(START + 1_000), 1_000, false).expect("the whole burst");
     }
 
     #[test]
     fn what_was_drawn_at_one_rate_is_never_less_at_the_next() {
         for (old, new) in [(3, 2), (402, 68), (7, 500)] {
-            let (old, new) = (Arc::new(Pace::new(old)), Arc::new(Pace::new(new)));
-            old.reserve(ms(START), ms(START), 1, false).expect("within the burst");
-            old.supersede(&new, ms(START));
-            let left =
-                (0..1_000).take_while(|_| new.reserve(ms(START), ms(START), 1, false).is_ok()).count() as u32;
-            let bursts = 1.0 / f64::from(old.per_second) + f64::from(left) / f64::from(new.per_second);
-            assert!(bursts <= 1.0, "{left} IDs at {} after one at {}", new.per_second, old.per_second);
+            let pace = Arc::new(Pace::new(old));
+            pace.reserve(ms(START), ms(START), 1, false).expect("within the burst");
+            pace.set(new, ms(START));
+            let left = (0..1_000).take_while(|_| pace.reserve(ms(START), ms(START), 1, false).is_ok()).count()
+                as u32;
+            let bursts = 1.0 / f64::from(old) + f64::from(left) / f64::from(new);
+            assert!(bursts <= 1.0, "{left} IDs at {new} after one at {old}");
         }
     }
 
     #[test]
-    fn while_another_rate_replaces_one_nothing_is_drawn_uncounted() {
-        for _ in 0..1_000 {
-            let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
-            let draw =
-                || (0..).take_while(|_| old.newest().reserve(ms(START), ms(START), 1, false).is_ok()).count();
-            let drawn = std::thread::scope(|scope| {
-                let drawing = [scope.spawn(draw), scope.spawn(draw)];
-                old.supersede(&new, ms(START));
-                drawing.map(|drawing| drawing.join().expect("no panic")).into_iter().sum::<usize>()
-            });
-            assert_eq!(drawn, 1_000);
-        }
-    }
-
-    #[test]
-    fn what_is_drawn_at_a_rate_that_was_replaced_counts_for_the_next() {
-        let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
-        old.supersede(&new, ms(START));
-        old.reserve(ms(START), ms(START), 1_000, false).expect("a burst");
-        new.reserve(ms(START), ms(START), 1, false).expect_err("the burst was drawn");
-    }
-
-    #[test]
-    fn ids_given_back_at_a_rate_that_was_replaced_change_nothing() {
-        let (old, new) = (Arc::new(Pace::new(1_000)), Arc::new(Pace::new(1_000)));
-        let mut reserved = old.reserve(ms(START), ms(START), 600, false).expect("within the burst");
-        old.supersede(&new, ms(START));
+    fn ids_given_back_after_the_rate_has_changed_count_as_drawn() {
+        let pace = Arc::new(Pace::new(1_000));
+        let mut reserved = pace.reserve(ms(START), ms(START), 600, false).expect("within the burst");
+        pace.set(2_000, ms(START));
         reserved.give_back(0, ms(START));
-        assert!(old.reserve(ms(START), ms(START), 401, false).is_err());
-        assert!(old.reserve(ms(START), ms(START), 400, false).is_ok());
+        assert!(pace.reserve(ms(START), ms(START), 801, false).is_err());
+        assert!(pace.reserve(ms(START), ms(START), 800, false).is_ok());
     }
 
     #[derive(Clone, Debug)]

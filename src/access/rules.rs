@@ -18,7 +18,9 @@ pub struct Identity {
     /// A bit for each source that it may draw from, by index.
     sources: u64,
     has_all_sources: bool,
-    /// The rate of all its connections. `None`: no rate is set.
+    /// The IDs per second that it may draw. `None`: no rate is set.
+    pub rate: Option<u32>,
+    /// The IDs that all its connections have drawn at the rate, before and after a reload of it.
     pub(super) pace: Option<Arc<Pace>>,
     pub(crate) usage: Arc<Usage>,
     /// The JSON of its INFO reply.
@@ -29,7 +31,7 @@ const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
     /// Creates an identity. `before` is the identity that had this name before a reload. The new one takes over its counts,
-    /// and, once [`Rules::supersede`] is called, the IDs that it drew ahead.
+    /// and the IDs that it drew ahead. The rate changes once [`Rules::supersede`] is called.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
@@ -43,15 +45,11 @@ impl Identity {
         };
         let sources = sources.iter().enumerate().map(bit).fold(0, |sources, bit| sources | bit);
         let has_all_sources = settings.sources.is_none();
-        let old_pace = before.and_then(|before| before.pace.as_ref());
-        let pace = settings.rate.map(|per_second| Pace::follow(old_pace, per_second));
+        let rate = settings.rate;
+        let old_pace = before.and_then(|before| before.pace.clone());
+        let pace = rate.map(|per_second| old_pace.unwrap_or_else(|| Arc::new(Pace::new(per_second))));
         let usage = before.map_or_else(|| Arc::new(Usage::new(shards)), |before| Arc::clone(&before.usage));
-        Identity { name: settings.name.clone(), sources, has_all_sources, pace, usage, info_json }
-    }
-
-    /// Returns the IDs per second that it may draw. `None`: no rate is set.
-    pub fn per_second(&self) -> Option<u32> {
-        self.pace.as_ref().map(|pace| pace.per_second())
+        Identity { name: settings.name.clone(), sources, has_all_sources, rate, pace, usage, info_json }
     }
 
     /// Returns whether it may draw from every source at any rate.
@@ -95,12 +93,11 @@ impl Rules {
         rules
     }
 
-    /// Makes all connections follow these rates, also those on shards that still use the rules from `before`.
-    pub fn supersede(&self, before: &Rules, now: BootMicros) {
-        for (name, identity) in &self.identities {
-            let old = before.identities.get(name).and_then(|old| old.pace.as_ref());
-            if let Some((old, new)) = old.zip(identity.pace.as_ref()) {
-                old.supersede(new, now);
+    /// Makes all connections follow these rates, also those on shards that still use the rules from before.
+    pub fn supersede(&self, now: BootMicros) {
+        for identity in self.identities.values() {
+            if let Some((pace, rate)) = identity.pace.as_ref().zip(identity.rate) {
+                pace.set(rate, now);
             }
         }
     }
@@ -170,7 +167,7 @@ mod tests {
         let slow_shard = session(&before, 0);
         slow_shard.reserve(NOW, NOW, 600, false).expect("within the burst");
         let after = at_rate(100, &before);
-        after.supersede(&before, NOW);
+        after.supersede(NOW);
         let fast_shard = session(&after, 2);
         fast_shard.reserve(NOW, NOW, 41, false).expect_err("0.6 of the burst was drawn");
         fast_shard.reserve(NOW, NOW, 30, false).expect("0.3 of the burst");
@@ -178,7 +175,7 @@ mod tests {
         slow_shard.reserve(NOW, NOW, 10, false).expect("what is left");
         // A reload of something else keeps what was drawn.
         let same = at_rate(100, &after);
-        same.supersede(&after, NOW);
+        same.supersede(NOW);
         session(&same, 4).reserve(NOW, NOW, 1, false).expect_err("the whole burst was drawn");
     }
 }

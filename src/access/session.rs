@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustls::pki_types::CertificateDer;
 
-use super::pace::{Pace, Reserved, TooFast};
+use super::pace::{Reserved, TooFast};
 use super::rules::{Identity, Rules};
 use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
@@ -59,8 +59,6 @@ pub struct Session {
     needs_no_token: bool,
     /// The digest of the authorities that last trusted its certificate.
     trusted_by: u64,
-    /// True until [`newcomer`](Self::newcomer) has returned the identity that it was the first to have.
-    is_newcomer: bool,
     has_two_identities: bool,
     is_unlimited: bool,
 }
@@ -72,8 +70,6 @@ pub struct Permit {
     pub count: u64,
     /// The time from which it may draw them.
     pub at: BootMicros,
-    /// The rate that delays it, in IDs per second.
-    pub slowed_to: Option<u32>,
     reserved: Option<Reserved>,
 }
 
@@ -102,7 +98,6 @@ impl Session {
             revoked: None,
             needs_no_token: false,
             trusted_by,
-            is_newcomer: false,
             has_two_identities: false,
             is_unlimited: true,
         };
@@ -128,19 +123,13 @@ impl Session {
         let stays = self.identity.as_ref().is_some_and(is_same);
         if let Some(identity) = identity.filter(|_| !stays) {
             identity.usage.connections.fetch_add(1, Ordering::Relaxed);
-            self.is_newcomer = identity.usage.connected.fetch_add(1, Ordering::Relaxed) == 0;
+            identity.usage.connected.fetch_add(1, Ordering::Relaxed);
         }
         let old = std::mem::replace(&mut self.identity, identity.cloned());
         self.note_limits();
         if let Some(old) = old.filter(|_| !stays) {
             old.usage.connections.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-
-    /// Returns its identity once, if it is the first connection since the start that has it.
-    pub fn newcomer(&mut self) -> Option<&Identity> {
-        std::mem::take(&mut self.is_newcomer).then_some(())?;
-        self.identity.as_deref()
     }
 
     /// Returns whether it may draw from every source at any rate, so that nothing else needs a look.
@@ -161,13 +150,11 @@ impl Session {
         count: u64,
         partial: bool,
     ) -> Result<Permit, TooFast> {
-        let Some(pace) = self.identity.as_ref().and_then(|identity| identity.pace.as_ref()).map(Pace::newest)
-        else {
-            return Ok(Permit { count, at: now, slowed_to: None, reserved: None });
+        let Some(pace) = self.identity.as_ref().and_then(|identity| identity.pace.as_ref()) else {
+            return Ok(Permit { count, at: now, reserved: None });
         };
         let reserved = pace.reserve(now, due, count, partial)?;
-        let slowed_to = (reserved.at > now).then(|| pace.per_second());
-        Ok(Permit { count: reserved.count, at: reserved.at, slowed_to, reserved: Some(reserved) })
+        Ok(Permit { count: reserved.count, at: reserved.at, reserved: Some(reserved) })
     }
 
     /// Updates the value that [`is_unlimited`](Self::is_unlimited) returns.

@@ -103,11 +103,6 @@ fn a_named_token_draws_from_its_own_sources_only() {
     poll("the identity's last connection is gone", || {
         (sample(&scrape(&daemon), "snowbank_identity_connections{identity=\"billing\"}") == 0.0).then_some(())
     });
-    daemon.assert_logs("a source that it may not draw from");
-    let log = daemon.log();
-    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(lines("for the first time since the start"), 2, "{log}");
-    assert_eq!(lines("a source that it may not draw from"), 1, "{log}");
     assert_eq!(get(&daemon, "/status").json()["identities"][0]["denied"], 1);
 }
 
@@ -197,9 +192,6 @@ fn connections_of_an_identity_share_its_rate() {
     assert!((1..=1_000 * (asked.elapsed().as_secs() as usize + 2)).contains(&partial), "{partial}");
     let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     assert!(slowed >= 3.0, "{slowed}");
-    daemon.assert_logs("their identity has used up its rate");
-    let log = daemon.log();
-    assert_eq!(log.matches("their identity has used up its rate").count(), 1, "{log}");
     // A refusal by a client's own rate is no refusal of the source.
     assert_eq!(sample(&scrape(&daemon), "snowbank_refusals_total{source=\"fast\"}"), 0.0);
 }
@@ -259,10 +251,11 @@ fn a_stop_refuses_requests_that_wait_for_a_rate() {
         "limits.drain_timeout = \"1s\"\n{}{TWO_SOURCES}",
         identity("anonymous", "rate = 10")
     ));
-    let daemon = setup.start();
+    let daemon = setup.admin().start();
     let mut wire = daemon.connect();
     wire.send(&Ask::of(100).wait_ms(10_000).tag(4).bytes());
-    daemon.assert_logs("has used up its rate");
+    let slowed = "snowbank_identity_slowed_total{identity=\"anonymous\"}";
+    poll("it waits for its rate", || (sample(&scrape(&daemon), slowed) > 0.0).then_some(()));
     daemon.signal(Signal::TERM);
     wire.reply().assert_error(4, wire::SHUTTING_DOWN);
 }

@@ -96,7 +96,7 @@ impl Reloader {
         let access = rules(&settings, &secrets, &self.common.metrics.instance, &before.facts.access);
         let access = access.map_err(refused)?;
         // Nothing below fails, except when the daemon stops.
-        access.supersede(&before.facts.access, clock::os::boot());
+        access.supersede(clock::os::boot());
         let facts = Facts::new(&settings, info_json, access);
         let supplies = before.supplies.clone();
         let version = before.version + 1;

@@ -87,8 +87,7 @@ impl Turn<'_> {
     #[cold]
     fn allocate_limited<F: Copy>(&mut self, request: &Request<F>) -> Result<(), NotYet<F>> {
         let due = request.read_at.after(self.wait_of(&request.ask));
-        let permitted =
-            limits::permit(self.config, self.conditions.session, &request.ask, request.read_at, due);
+        let permitted = limits::permit(self.conditions.session, &request.ask, request.read_at, due);
         let (held, ask, at) = permitted.map_err(NotYet::Refused)?;
         let request = Request { ask, ..*request };
         if at > request.read_at {

@@ -1,5 +1,5 @@
-//! The authorization of a client, whatever its protocol: begins its session, logs its identity, and counts clients that did
-//! not authorize themselves.
+//! The authorization of a client, whatever its protocol: begins its session, and counts clients that did not authorize
+//! themselves.
 
 use std::time::Duration;
 
@@ -25,14 +25,6 @@ pub(super) fn begin(stream: &SocketStream, live_config: &LiveConfig, has_tokens:
 pub(super) async fn enter_pending(thread: &ThreadState) -> Pending {
     let places = pending::places_of(thread.live_config.borrow().limits.max_connections);
     thread.common.pending.tokens.enter(places).await
-}
-
-/// Logs the identity of a connection that is the first to have it.
-pub(super) fn log_newcomer(session: &mut Session, peer: impl FnOnce() -> String) {
-    if let Some(identity) = session.newcomer() {
-        let (identity, peer) = (&identity.name, peer());
-        tracing::info!(identity, peer, "an identity has connected, for the first time since the start");
-    }
 }
 
 /// Logs that a reload removed a client's token or certificate.

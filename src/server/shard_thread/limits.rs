@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
-use crate::server::shared::live_config::LiveConfig;
 
 /// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's rates.
 #[derive(Debug)]
@@ -39,54 +38,25 @@ impl Drop for Held {
 /// The reason why it gets none.
 #[cold]
 pub(super) fn permit(
-    live_config: &LiveConfig,
     session: &Session,
     ask: &Ask,
     now: BootMicros,
     due: BootMicros,
 ) -> Result<(Held, Ask, BootMicros), Reason> {
-    if let Some(identity) = session.identity() {
-        identity.usage.asked.fetch_add(1, Ordering::Relaxed);
-    }
+    let Some(usage) = session.identity().map(|identity| &identity.usage) else {
+        // A reload has revoked its client.
+        return Err(Reason::Denied);
+    };
+    usage.asked.fetch_add(1, Ordering::Relaxed);
     if !session.may_draw(ask.source) {
-        log_denied(live_config, session, ask.source);
+        usage.denied.fetch_add(1, Ordering::Relaxed);
         return Err(Reason::Denied);
     }
-    match session.reserve(now, due, ask.count, ask.partial) {
-        Ok(permit) => {
-            if permit.slowed_to.is_some() {
-                log_slowed(session);
-            }
-            let (ask, at) = (Ask { count: permit.count, ..*ask }, permit.at);
-            Ok((Held(Some(permit)), ask, at))
-        }
-        Err(too_fast) => {
-            log_slowed(session);
-            Err(Reason::TooFast(too_fast))
-        }
+    let permitted = session.reserve(now, due, ask.count, ask.partial);
+    if !permitted.as_ref().is_ok_and(|permit| permit.at == now) {
+        usage.slowed.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-fn log_denied(live_config: &LiveConfig, session: &Session, source: usize) {
-    let Some(identity) = session.identity() else { return };
-    if let Some(count) = identity.usage.denied.note(clock::os::boot()) {
-        tracing::warn!(
-            identity = identity.name,
-            source = live_config.source(source).name(),
-            count,
-            "an identity asked for IDs of a source that it may not draw from; see its sources in [[identities]]"
-        );
-    }
-}
-
-fn log_slowed(session: &Session) {
-    let Some(identity) = session.identity() else { return };
-    if let Some(count) = identity.usage.slowed.note(clock::os::boot()) {
-        tracing::warn!(
-            identity = identity.name,
-            rate = identity.per_second(),
-            count,
-            "requests wait or are refused: their identity has used up its rate"
-        );
-    }
+    let permit = permitted.map_err(Reason::TooFast)?;
+    let (ask, at) = (Ask { count: permit.count, ..*ask }, permit.at);
+    Ok((Held(Some(permit)), ask, at))
 }

@@ -29,7 +29,6 @@ use std::task::{Context, Poll};
 use self::exchange::Exchange;
 use self::pending::SHORT_READ_BYTES_MAX;
 use super::allocate::Parked;
-use super::authorization;
 use super::member::Member;
 use super::scheduler::Account;
 use crate::access::Session;
@@ -93,7 +92,6 @@ impl<F: FrontEnd> Connection<F> {
 
     /// Serves the connection to its end.
     pub(super) async fn serve(&mut self) {
-        authorization::log_newcomer(&mut self.session, || self.stream.peer());
         let authorized = if self.session.is_authorized() {
             Ok(TurnEnd::Done)
         } else {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
-use super::super::authorization;
 use super::super::scheduler::tls_cost;
 use super::super::thread_state::ThreadState;
 use super::super::turn::TurnState;
@@ -35,7 +34,6 @@ impl<F: FrontEnd> Connection<F> {
         self.exchange.unwritten.extend_from_slice(&state.output[written..]);
         state.output.clear();
         state.shard.top_up();
-        authorization::log_newcomer(&mut self.session, || self.stream.peer());
         let of_tls = tls_cost(self.stream.take_tls_read());
         thread.scheduler.end_turn(&mut self.account, self.exchange.turn_cost + of_tls);
     }
