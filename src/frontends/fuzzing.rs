@@ -1,8 +1,8 @@
 //! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
 use super::{
-    Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp,
-    Step, in_words, noeqd,
+    Ask, Conditions, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp, Step,
+    in_words, noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
@@ -63,7 +63,6 @@ fn serve<'a, F: FrontEnd>(
         session: &mut session,
         draining,
         wall: UnixMicros(1_000_000),
-        counts: &|_| Counts::default(),
         incr_connections: &IncrConnections::default(),
     };
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());

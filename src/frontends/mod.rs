@@ -18,13 +18,10 @@
 //! # Modules
 //!
 //! - `registry`: all that follows from a row.
-//! - `decimal`: IDs as digits.
-//! - `statistics`: the statistics of katsubushi.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
 
-mod decimal;
 mod facts;
 mod foreign;
 #[cfg(any(test, fuzzing))]
@@ -35,7 +32,6 @@ mod native;
 mod noeqd;
 mod registry;
 mod resp;
-mod statistics;
 mod words;
 
 pub use facts::Facts;
@@ -109,8 +105,6 @@ pub struct Conditions<'f> {
     pub draining: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
-    /// Counts connections and requests. Only statistics ask for it.
-    pub counts: &'f dyn CountsOf,
     /// Counts connections by the form of INCR's replies.
     pub incr_connections: &'f IncrConnections,
 }
@@ -128,33 +122,6 @@ impl Conditions<'_> {
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
     }
-}
-
-/// Knows the counts of each protocol.
-pub trait CountsOf {
-    /// Returns the counts of a protocol, for its clients that ask for statistics.
-    fn counts_of(&self, protocol: Protocol) -> Counts;
-}
-
-impl<F: Fn(Protocol) -> Counts> CountsOf for F {
-    fn counts_of(&self, protocol: Protocol) -> Counts {
-        self(protocol)
-    }
-}
-
-/// The counts of one protocol since the daemon's start.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// The time since the start.
-    pub uptime: Duration,
-    /// The connections that are open.
-    pub open: u64,
-    /// All connections that were accepted.
-    pub accepted: u64,
-    /// The requests for IDs that were answered, and all that got an error.
-    pub id_requests: u64,
-    /// The requests that got an error.
-    pub errors: u64,
 }
 
 /// The result of parsing the first message in a buffer.
@@ -182,6 +149,8 @@ pub enum Step<F> {
     Close {
         /// The error code, if the reply is an error.
         error: Option<ErrorCode>,
+        /// The reason for the log, if the message is an error of the peer.
+        reason: Option<String>,
     },
 }
 
@@ -232,9 +201,6 @@ pub trait FrontEnd {
     fn extra_cost_bytes(&self) -> usize {
         0
     }
-
-    /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
-    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String>;
 
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;

@@ -34,7 +34,6 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
             session: &mut session,
             draining: false,
             wall: UnixMicros(1),
-            counts: &|_| Counts::default(),
             incr_connections: &IncrConnections::default(),
         };
         let Step::Ids { ask, form, .. } = front.step(request, &mut conditions, &mut Vec::new()) else {

@@ -258,9 +258,6 @@ fn libmemcached() {
         let refused = refused.arg(&servers).args(["slow"; 200]).output().expect("it runs");
         let error = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
-        // libmemcached reads the version first, and takes one that begins with 0 for a failure.
-        let stats = output_of(Command::new("memcstat").arg(&servers));
-        assert!(stats.contains("get_hits: "), "{stats}");
         if let Some(is_clean) = is_clean {
             server = server.again(is_clean);
         }

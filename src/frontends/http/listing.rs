@@ -1,7 +1,6 @@
 //! IDs as the body of a reply, written piece by piece.
 
 use super::reply::{JSON, TEXT};
-use crate::frontends::decimal::Decimal;
 use snowbank_client::format::Codec;
 
 /// The form of a body that lists IDs.
@@ -57,7 +56,7 @@ impl Listing {
         let Some(codec) = &self.codec else {
             let quote: &[u8] = if self.is_json { b"\"" } else { b"" };
             out.extend_from_slice(quote);
-            out.extend_from_slice(Decimal::new(id).bytes());
+            out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
             return out.extend_from_slice(quote);
         };
         // IDs of a source have a text in each format that its codec was made for.

@@ -24,11 +24,10 @@ use std::time::Duration;
 use self::head::{Head, Parsed};
 use self::listing::Listing;
 use self::reply::Reply;
-use self::response::{Body, Response};
+use self::response::Body;
 use self::route::answer;
 use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
-use crate::access::Session;
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, is_local_name};
 use crate::config::Protocol;
 use snowbank_client::layout::UnixMicros;
@@ -101,8 +100,6 @@ pub struct Http {
     is_over: bool,
     /// The daemon stops.
     is_stopping: bool,
-    /// The reason for the log why the last request is rejected.
-    rejection: Option<String>,
 }
 
 impl Http {
@@ -136,12 +133,12 @@ impl Http {
             Answer::Ids(..) => {
                 let refusal = Reply::refusal(ErrorCode::ShuttingDown, 503, STOPPING, None);
                 self.reply(out, &refusal, head.method, form);
-                Step::Close { error: refusal.error }
+                Step::Close { error: refusal.error, reason: None }
             }
             Answer::Done(reply) => {
                 self.reply(out, &reply, head.method, form);
                 if reply.closes() {
-                    return Step::Close { error: reply.error };
+                    return Step::Close { error: reply.error, reason: reply.rejection };
                 }
                 Step::Answered { consumed: size, error: reply.error }
             }
@@ -149,7 +146,7 @@ impl Http {
     }
 
     /// Returns the refusal of a request by its client, whatever it asks for.
-    fn refusal(&mut self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
+    fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
         if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
         {
             return Some(Reply::refusal(ErrorCode::Malformed, 400, &text, None));
@@ -160,14 +157,13 @@ impl Http {
         if let Some((header, value)) = head.site.foreign_site() {
             return Some(Reply::foreign_site(header, value));
         }
-        let denial = show_token(head.token, conditions);
-        let denial = denial?;
+        let denial = show_token(head.token, conditions)?;
         // The description is for everybody. A wrong token is refused with every path.
         if head.path == route::OPENAPI_PATH && head.token.is_none() {
             return None;
         }
-        self.rejection = Some(denial.clone());
-        Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
+        let refusal = Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None);
+        Some(Reply { rejection: Some(denial), ..refusal })
     }
 
     /// Returns true if another request may follow the response. The last one before a stop says that none may, so that the
@@ -184,16 +180,14 @@ impl Http {
             Body::Whole(reply.body.as_bytes())
         };
         let keeps_connection = self.keeps_connection(form) && !reply.closes();
-        let response = Response::from_reply(reply, body);
-        response.encode(out, Form { keeps_connection, ..form });
+        reply.encode(out, body, Form { keeps_connection, ..form });
         self.is_over = !keeps_connection;
     }
 
     /// Refuses bytes that are no request, and closes the connection.
-    fn reject(&mut self, out: &mut Vec<u8>, status: u16, date: UnixMicros, reason: String) -> Step<Form> {
+    fn reject(out: &mut Vec<u8>, status: u16, date: UnixMicros, reason: String) -> Step<Form> {
         response::encode_status(out, status, date);
-        self.rejection = Some(reason);
-        Step::Close { error: Some(ErrorCode::Malformed) }
+        Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
     }
 }
 
@@ -240,7 +234,7 @@ impl FrontEnd for Http {
 
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         if self.is_over {
-            return Step::Close { error: None };
+            return Step::Close { error: None, reason: None };
         }
         match head::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
@@ -248,9 +242,9 @@ impl FrontEnd for Http {
             Parsed::TooLong => {
                 let reason =
                     format!("a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers");
-                self.reject(out, 431, conditions.wall, reason)
+                Http::reject(out, 431, conditions.wall, reason)
             }
-            Parsed::Bad => self.reject(out, 400, conditions.wall, foreign::describe(bytes, Protocol::Http)),
+            Parsed::Bad => Http::reject(out, 400, conditions.wall, foreign::describe(bytes, Protocol::Http)),
         }
     }
 
@@ -260,10 +254,6 @@ impl FrontEnd for Http {
 
     fn extra_cost_bytes(&self) -> usize {
         self.requests * Http::REQUEST_COST_BYTES
-    }
-
-    fn rejection(&self, _bytes: &[u8], _session: &Session) -> Option<String> {
-        self.rejection.clone()
     }
 
     /// Requests for IDs are not pipelined over HTTP.
@@ -283,7 +273,8 @@ impl FrontEnd for Http {
         let keeps_connection = self.keeps_connection(form) && (is_whole || form.takes_chunks);
         if ids.reply_count.is_some() {
             let body = if is_whole { Body::Whole(&body) } else { Body::InPieces };
-            Response::new(200, listing.content_type(), body).encode(out, Form { keeps_connection, ..form });
+            let reply = Reply::with_body(listing.content_type(), String::new());
+            reply.encode(out, body, Form { keeps_connection, ..form });
         }
         if !is_whole {
             response::encode_piece(out, &body, form.takes_chunks, !ids.more);
@@ -308,7 +299,7 @@ impl FrontEnd for Http {
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
     let form = Form { takes_chunks: true, keeps_connection: false, has_next: false, date: None };
-    Response::from_reply(&refusal, Body::Whole(refusal.body.as_bytes())).encode(out, form);
+    refusal.encode(out, Body::Whole(refusal.body.as_bytes()), form);
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(crate) struct Reply {
     pub(crate) retry_after: Option<Duration>,
     /// The methods that the path takes, if the request had another.
     pub(crate) allow: Option<&'static str>,
+    /// The reason for the log, if the connection closes for an error of the peer.
+    pub(super) rejection: Option<String>,
 }
 
 impl Reply {
@@ -35,7 +37,15 @@ impl Reply {
 
     /// Returns a reply with this body.
     pub(super) fn with_body(content_type: &'static str, body: String) -> Reply {
-        Reply { status: 200, content_type, body, error: None, retry_after: None, allow: None }
+        Reply {
+            status: 200,
+            content_type,
+            body,
+            error: None,
+            retry_after: None,
+            allow: None,
+            rejection: None,
+        }
     }
 
     /// Returns a refusal.
@@ -46,7 +56,7 @@ impl Reply {
         retry_after: Option<Duration>,
     ) -> Reply {
         let body = problem(code.name(), message, retry_after);
-        Reply { status, content_type: JSON, body, error: Some(code), retry_after, allow: None }
+        Reply { status, error: Some(code), retry_after, ..Reply::with_body(JSON, body) }
     }
 
     /// Returns the refusal of a host name that does not belong to a loopback address: a script of another site would read

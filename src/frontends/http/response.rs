@@ -19,29 +19,9 @@ pub(super) enum Body<'a> {
     InPieces,
 }
 
-/// A response, before its bytes.
-#[derive(Debug)]
-pub(super) struct Response<'a> {
-    status: u16,
-    content_type: &'static str,
-    body: Body<'a>,
-    retry_after: Option<Duration>,
-    allow: Option<&'static str>,
-}
-
-impl<'a> Response<'a> {
-    pub(super) fn new(status: u16, content_type: &'static str, body: Body<'a>) -> Self {
-        Response { status, content_type, body, retry_after: None, allow: None }
-    }
-
-    /// Returns the response of a reply, with its body or without.
-    pub(super) fn from_reply(reply: &Reply, body: Body<'a>) -> Self {
-        let Reply { status, content_type, retry_after, allow, .. } = *reply;
-        Response { status, content_type, body, retry_after, allow }
-    }
-
+impl Reply {
     /// Appends the head, and the body if it is whole. No cache may ever hand out an ID again.
-    pub(super) fn encode(&self, out: &mut Vec<u8>, form: Form) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>, body: Body<'_>, form: Form) {
         begin(out, self.status, form.date);
         put(out, format_args!("content-type: {}\r\n", self.content_type));
         out.extend_from_slice(b"cache-control: no-store\r\nx-content-type-options: nosniff\r\n");
@@ -61,7 +41,7 @@ impl<'a> Response<'a> {
             // HTTP/1.0 closes unless both sides say otherwise.
             out.extend_from_slice(b"connection: keep-alive\r\n");
         }
-        match self.body {
+        match body {
             Body::Whole(body) | Body::Left(body) => {
                 put(out, format_args!("content-length: {}\r\n\r\n", body.len()))
             }
@@ -71,7 +51,7 @@ impl<'a> Response<'a> {
             // The end of the connection ends the body.
             Body::InPieces => out.extend_from_slice(b"\r\n"),
         }
-        if let Body::Whole(body) = self.body {
+        if let Body::Whole(body) = body {
             out.extend_from_slice(body);
         }
     }
@@ -109,18 +89,7 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 }
 
 fn reason_of(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        421 => "Misdirected Request",
-        431 => "Request Header Fields Too Large",
-        503 => "Service Unavailable",
-        _ => "Internal Server Error",
-    }
+    hyper::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default()
 }
 
 /// Returns the whole seconds after which this time has passed, at least 1.

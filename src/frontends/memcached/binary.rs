@@ -1,10 +1,8 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
-use crate::config::Protocol;
-use crate::frontends::decimal::Decimal;
 use crate::frontends::words::{STOPPING, Words};
-use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
+use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
 use snowbank_client::protocol::ErrorCode;
 
 /// The first byte of a request.
@@ -19,7 +17,6 @@ const NOOP: u8 = 0x0a;
 const VERSION: u8 = 0x0b;
 const GETK: u8 = 0x0c;
 const GETKQ: u8 = 0x0d;
-const STAT: u8 = 0x10;
 const QUITQ: u8 = 0x17;
 
 /// The status of a reply.
@@ -77,13 +74,13 @@ impl Memcached {
         let header = Header::parse(header);
         if header.body_size > MESSAGE_BYTES_MAX - HEADER_SIZE {
             reply(out, header.echo, TOO_LARGE, b"", b"", b"too large");
-            return Step::Close { error: Some(ErrorCode::Malformed) };
+            return Step::Close { error: Some(ErrorCode::Malformed), reason: None };
         }
         let Some(body) = rest.get(..header.body_size) else { return Step::Incomplete };
         let consumed = HEADER_SIZE + header.body_size;
         match header.echo.opcode {
             GET | GETQ | GETK | GETKQ => self.get_one(&header, body, conditions, out),
-            _ => answer(&header, consumed, conditions, out),
+            _ => answer(&header, consumed, out),
         }
     }
 
@@ -101,7 +98,7 @@ impl Memcached {
         };
         if conditions.draining {
             reply(out, echo, BUSY, b"", b"", STOPPING.as_bytes());
-            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
+            return Step::Close { error: Some(ErrorCode::ShuttingDown), reason: None };
         }
         self.keys.set(key);
         self.next_ids(consumed, Form::Binary(echo), conditions.facts)
@@ -110,23 +107,16 @@ impl Memcached {
 
 /// Answers a packet that draws nothing.
 #[cold]
-fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+fn answer(header: &Header, consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
     let echo = header.echo;
     match echo.opcode {
         NOOP => reply(out, echo, DONE, b"", b"", b""),
         VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
-        STAT => {
-            for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-                reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());
-            }
-            // A packet without a name ends the list.
-            reply(out, echo, DONE, b"", b"", b"");
-        }
         QUIT | QUITQ => {
             if echo.opcode == QUIT {
                 reply(out, echo, DONE, b"", b"", b"");
             }
-            return Step::Close { error: None };
+            return Step::Close { error: None, reason: None };
         }
         _ => {
             reply(out, echo, UNKNOWN_COMMAND, b"", b"", b"Unknown command");
@@ -140,7 +130,7 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
 pub(super) fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], id: u64) {
     let key = if matches!(echo.opcode, GETK | GETKQ) { key } else { b"" };
     // Four bytes of flags, all 0.
-    reply(out, echo, DONE, &[0; 4], key, Decimal::new(id).bytes());
+    reply(out, echo, DONE, &[0; 4], key, itoa::Buffer::new().format(id).as_bytes());
 }
 
 /// Encodes a refusal. Quiet commands get it too.

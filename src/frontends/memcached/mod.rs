@@ -17,7 +17,6 @@ mod text;
 use self::keys::Keys;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, TokenExemption};
-use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
@@ -108,10 +107,6 @@ impl FrontEnd for Memcached {
 
     fn kept_bytes(&self) -> usize {
         self.keys.kept_bytes()
-    }
-
-    fn rejection(&self, bytes: &[u8], _session: &Session) -> Option<String> {
-        text::rejection(bytes)
     }
 
     fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {

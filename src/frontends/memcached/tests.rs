@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use super::*;
+use crate::access::Session;
 use crate::config::{Settings, SourceSettings};
 use crate::frontends::words::Refused;
-use crate::frontends::{Counts, IncrConnections, in_words};
+use crate::frontends::{IncrConnections, in_words};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::ErrorCode;
@@ -26,7 +27,6 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
         session,
         draining: false,
         wall,
-        counts: &|_| Counts::default(),
         incr_connections: &IncrConnections::default(),
     };
     let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
@@ -184,7 +184,6 @@ fn packets_are_answered_with_their_opaque_bytes() {
         session,
         draining: false,
         wall,
-        counts: &|_| Counts::default(),
         incr_connections: &IncrConnections::default(),
     };
     let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
@@ -198,7 +197,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
                 front.encode_ids(&mut out, form, &ids, &mut fastrand::Rng::with_seed(1));
             }
             Step::Answered { consumed, .. } => at += consumed,
-            Step::Close { error } => break assert_eq!(error, None),
+            Step::Close { error, .. } => break assert_eq!(error, None),
             Step::Incomplete => panic!("whole packets"),
         }
     }
@@ -229,7 +228,6 @@ fn packets_that_lie_are_refused() {
             session: &mut Session::new(&facts.access, 0, None),
             draining: false,
             wall: UnixMicros(1_000_000),
-            counts: &|_| Counts::default(),
             incr_connections: &IncrConnections::default(),
         };
         let mut out = Vec::new();

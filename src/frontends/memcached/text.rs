@@ -3,9 +3,8 @@
 use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
-use crate::frontends::decimal::Decimal;
 use crate::frontends::words::STOPPING;
-use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign, statistics};
+use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign};
 use snowbank_client::protocol::ErrorCode;
 
 /// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the
@@ -52,14 +51,14 @@ impl Memcached {
     ) -> Step<Form> {
         if let Some(reason) = rejection(bytes) {
             client_error(out, &reason);
-            return Step::Close { error: Some(ErrorCode::Malformed) };
+            return Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) };
         }
         let Some((line, consumed)) = line_of_bytes(bytes) else { return Step::Incomplete };
         let (command, rest) = command_of(line);
         if is_get(command) {
             return self.get(rest, consumed, conditions, out);
         }
-        answer(command, consumed, conditions, out)
+        answer(command, consumed, out)
     }
 
     fn get(
@@ -79,7 +78,7 @@ impl Memcached {
         if conditions.draining {
             let code = ErrorCode::ShuttingDown;
             server_error(out, &format!("{} {STOPPING}", code.name()));
-            return Step::Close { error: Some(code) };
+            return Step::Close { error: Some(code), reason: None };
         }
         self.keys.set(keys);
         self.next_ids(consumed, Form::Text, conditions.facts)
@@ -112,16 +111,11 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
 
 /// Answers a command that draws nothing.
 #[cold]
-fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+fn answer(command: &[u8], consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", MEMCACHED_VERSION);
-    } else if command.eq_ignore_ascii_case(b"stats") {
-        for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-            line(out, "STAT ", &format!("{name} {value}"));
-        }
-        end(out);
     } else if command.eq_ignore_ascii_case(b"quit") {
-        return Step::Close { error: None };
+        return Step::Close { error: None, reason: None };
     } else {
         out.extend_from_slice(b"ERROR\r\n");
         return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
@@ -132,7 +126,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
 /// Returns why the connection must be closed, if the client speaks another protocol or its line has no end.
 ///
 /// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they arrive.
-pub(super) fn rejection(bytes: &[u8]) -> Option<String> {
+fn rejection(bytes: &[u8]) -> Option<String> {
     let describe = |bytes: &[u8]| Some(foreign::describe(bytes, Protocol::Memcached));
     let first: Option<&[u8; 4]> = bytes.first_chunk().filter(|first| !first[..3].contains(&b'\n'));
     let is_command =
@@ -167,14 +161,14 @@ pub(super) fn demand(mut bytes: &[u8]) -> u64 {
 /// Encodes the value of one key.
 #[inline]
 pub(super) fn value(out: &mut Vec<u8>, key: &[u8], id: u64) {
-    let digits = Decimal::new(id);
-    let size = Decimal::new(digits.bytes().len() as u64);
+    let (mut digits, mut size) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let digits = digits.format(id);
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
     out.extend_from_slice(b" 0 ");
-    out.extend_from_slice(size.bytes());
+    out.extend_from_slice(size.format(digits.len()).as_bytes());
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(digits.bytes());
+    out.extend_from_slice(digits.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
-use crate::access::{NO_TOKEN, Session};
+use crate::access::NO_TOKEN;
 use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Unencodable};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -49,15 +49,23 @@ impl Conditions<'_> {
             && usize::from(next.source) < self.facts.sources.len()
     }
 
-    /// Answers requests that need no IDs: all but an [allowed](Self::allow) NEXT. Returns the error code, if the answer is
-    /// an error.
+    /// Answers requests that need no IDs: all but an [allowed](Self::allow) NEXT.
     // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
-    fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
+    fn answer(&mut self, request: Request<'_>, tag: u16, consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
         if let Some((code, message)) = self.refusal(&request) {
             reply::encode_error(out, tag, code, None, &message);
-            return Some(code);
+            let error = Some(code);
+            if !code.closes() {
+                return Step::Answered { consumed, error };
+            }
+            let reason = match request {
+                _ if code != ErrorCode::Unauthorized => None,
+                Request::Auth(_) => Some(self.session.rejection().to_owned()),
+                _ => Some(NO_TOKEN.to_owned()),
+            };
+            return Step::Close { error, reason };
         }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
@@ -66,7 +74,7 @@ impl Conditions<'_> {
             // Refused above, or passed to its source.
             Request::Next(_) => {}
         }
-        None
+        Step::Answered { consumed, error: None }
     }
 
     /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow. The
@@ -127,13 +135,14 @@ impl FrontEnd for Native {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
+                let reason = foreign::describe(bytes, Protocol::Native);
                 let message = if foreign::is_known(bytes, Protocol::Native) {
-                    foreign::describe(bytes, Protocol::Native)
+                    &reason
                 } else {
-                    format!("found frame length {length}, allowed 4 to 1024; the stream is lost")
+                    &format!("found frame length {length}, allowed 4 to 1024; the stream is lost")
                 };
-                reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
-                Step::Close { error: Some(ErrorCode::Malformed) }
+                reply::encode_error(out, 0, ErrorCode::Malformed, None, message);
+                Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
             }
             Parsed::Frame { content: Err(fault), tag, consumed } => {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
@@ -149,24 +158,8 @@ impl FrontEnd for Native {
                 }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
-                match conditions.answer(request, tag, out) {
-                    error @ Some(code) if code.closes() => Step::Close { error },
-                    error => Step::Answered { consumed, error },
-                }
+                conditions.answer(request, tag, consumed, out)
             }
-        }
-    }
-
-    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
-        match request::parse(bytes) {
-            Parsed::BadLength(_) => Some(foreign::describe(bytes, Protocol::Native)),
-            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(session.rejection().to_owned()),
-            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. }
-                if !session.is_authorized() =>
-            {
-                Some(String::from(NO_TOKEN))
-            }
-            _ => None,
         }
     }
 

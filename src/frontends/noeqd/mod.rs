@@ -6,7 +6,7 @@ pub(super) mod settings;
 
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
-use crate::access::{NO_TOKEN, Session};
+use crate::access::NO_TOKEN;
 use crate::config::Protocol;
 use snowbank_client::protocol::ErrorCode;
 
@@ -23,6 +23,10 @@ pub(super) const ABOUT: About = About {
     refuse_connection: |_, _| {},
 };
 
+/// The reason for the log of a request for nothing.
+const NO_COUNT: &str =
+    "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file";
+
 /// The protocol on one connection.
 #[derive(Debug)]
 pub struct Noeqd {
@@ -37,11 +41,15 @@ impl Noeqd {
         let (size, rest) = match bytes {
             [] | [0] => return Step::Incomplete,
             [0, size, rest @ ..] => (usize::from(*size), rest),
-            _ => return Step::Close { error: Some(ErrorCode::Unauthorized) },
+            _ => {
+                let reason = foreign_reason(bytes).unwrap_or_else(|| NO_TOKEN.to_owned());
+                return Step::Close { error: Some(ErrorCode::Unauthorized), reason: Some(reason) };
+            }
         };
         let Some(token) = rest.get(..size) else { return Step::Incomplete };
         if conditions.session.show_token(token, &conditions.facts.access).is_err() {
-            return Step::Close { error: Some(ErrorCode::Unauthorized) };
+            let reason = Some(conditions.session.rejection().to_owned());
+            return Step::Close { error: Some(ErrorCode::Unauthorized), reason };
         }
         Step::Answered { consumed: 2 + size, error: None }
     }
@@ -58,6 +66,11 @@ pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     first.filter(is_word).is_some_and(|first| foreign::is_known(first, Protocol::Noeqd))
 }
 
+/// Returns the reason for the log if these are the first bytes of another protocol's client.
+fn foreign_reason(bytes: &[u8]) -> Option<String> {
+    is_foreign(bytes).then(|| foreign::describe(bytes, Protocol::Noeqd))
+}
+
 impl FrontEnd for Noeqd {
     const PROTOCOL: Protocol = Protocol::Noeqd;
 
@@ -71,7 +84,7 @@ impl FrontEnd for Noeqd {
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
         let facts = conditions.facts;
         if self.was_refused {
-            return Step::Close { error: None };
+            return Step::Close { error: None, reason: None };
         }
         if !conditions.session.is_authorized() {
             let step = Self::shake_hands(bytes, conditions);
@@ -80,14 +93,15 @@ impl FrontEnd for Noeqd {
         }
         let Some(&count) = bytes.first() else { return Step::Incomplete };
         if !self.has_begun && is_foreign(bytes) {
-            return Step::Close { error: Some(ErrorCode::Malformed) };
+            return Step::Close { error: Some(ErrorCode::Malformed), reason: foreign_reason(bytes) };
         }
         self.has_begun = true;
         if conditions.draining {
-            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
+            return Step::Close { error: Some(ErrorCode::ShuttingDown), reason: None };
         }
         if count == 0 || u32::from(count) > facts.max_count {
-            return Step::Close { error: Some(ErrorCode::BadCount) };
+            let reason = (count == 0).then(|| String::from(NO_COUNT));
+            return Step::Close { error: Some(ErrorCode::BadCount), reason };
         }
         let ask = Ask { source: 0, count: count.into(), wait: None, partial: false };
         Step::Ids { consumed: 1, ask, form: () }
@@ -95,20 +109,6 @@ impl FrontEnd for Noeqd {
 
     fn has_kept_requests(&self) -> bool {
         self.was_refused
-    }
-
-    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
-        if !self.has_begun && is_foreign(bytes) {
-            return Some(foreign::describe(bytes, Protocol::Noeqd));
-        }
-        match bytes {
-            [first, ..] if *first > 0 && !session.is_authorized() => Some(NO_TOKEN.to_owned()),
-            _ if !session.is_authorized() => Some(session.rejection().to_owned()),
-            [0, ..] => Some(String::from(
-                "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file",
-            )),
-            _ => None,
-        }
     }
 
     fn demand(&self, bytes: &[u8], source: usize, _facts: &Facts) -> u64 {

@@ -120,17 +120,6 @@ pub(super) fn is_foreign(command: &[u8]) -> bool {
     foreign::is_known(command, Protocol::Resp)
 }
 
-/// Returns the reason for the log if a request that closed the connection is a rejection.
-pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8], session: &Session) -> Option<String> {
-    let name = Name::new(arguments.first()?);
-    match name.get() {
-        b"quit" => None,
-        b"auth" | b"hello" => Some(session.rejection().to_owned()),
-        _ if is_foreign(bytes) => Some(foreign::describe(bytes, Protocol::Resp)),
-        _ => None,
-    }
-}
-
 impl Resp {
     /// Answers any request.
     #[cold]
@@ -152,7 +141,7 @@ impl Resp {
             b"auth" => return auth(operands, conditions, out),
             b"quit" => {
                 encode::simple(out, "OK");
-                return Reply::Last(None);
+                return Reply::Last { error: None, reason: None };
             }
             b"reset" => {
                 // Redis keeps the library's name, too.
@@ -197,7 +186,11 @@ impl Resp {
             b"exec" => return self.exec(out),
             b"discard" => return self.discard(out),
             b"client" => return self.client(operands, out),
-            b"command" => return self.command(operands, out),
+            // No client needs to know the arities.
+            b"command" => match operands.first() {
+                Some(docs) if docs.eq_ignore_ascii_case(b"docs") => encode::map(out, self.version, 0),
+                _ => encode::array(out, 0),
+            },
             b"config" => return self.config(operands, out),
             b"select" => match parse::number(operands[0]) {
                 Some(0) => encode::simple(out, "OK"),
@@ -213,21 +206,6 @@ impl Resp {
             }
             // The only command that is left: INFO.
             _ => encode::verbatim(out, self.version, &conditions.facts.redis_info),
-        }
-        None
-    }
-
-    /// Answers COMMAND, COMMAND COUNT and COMMAND DOCS.
-    fn command(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
-        let Some(subcommand) = operands.first() else {
-            encode::array(out, COMMANDS.len() as u64);
-            COMMANDS.iter().for_each(|&(name, fewest, most)| describe_command(out, name, fewest, most));
-            return None;
-        };
-        match Name::new(subcommand).get() {
-            b"count" => encode::integer(out, COMMANDS.len() as u64),
-            b"docs" => encode::map(out, self.version, 0),
-            _ => return refuse_subcommand(out, subcommand),
         }
         None
     }
@@ -255,15 +233,15 @@ impl Resp {
 fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
     let token = operands.last().copied().unwrap_or_default();
     if conditions.session.show_token(token, &conditions.facts.access).is_err() {
-        return refuse_token(out);
+        return refuse_token(conditions.session, out);
     }
     encode::simple(out, "OK");
     Reply::Encoded(None)
 }
 
-fn refuse_token(out: &mut Vec<u8>) -> Reply {
+fn refuse_token(session: &Session, out: &mut Vec<u8>) -> Reply {
     encode::error(out, WRONGPASS);
-    Reply::Last(Some(ErrorCode::Unauthorized))
+    Reply::Last { error: Some(ErrorCode::Unauthorized), reason: Some(session.rejection().to_owned()) }
 }
 
 fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
@@ -274,20 +252,6 @@ fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
 fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
     encode::error(out, &format!("ERR unknown subcommand '{}'", shown(found)));
     Some(ErrorCode::Unsupported)
-}
-
-/// Encodes an entry of COMMAND: name, arity, flags, and which arguments are keys.
-fn describe_command(out: &mut Vec<u8>, name: &str, fewest: usize, most: usize) {
-    encode::array(out, 6);
-    encode::bulk(out, name.as_bytes());
-    let arity = fewest as i64 + 1;
-    encode::signed(out, if most == fewest { arity } else { -arity });
-    encode::array(out, 1);
-    encode::simple(out, "fast");
-    let keys = i64::from(matches!(name, "incr" | "incrby"));
-    for _ in 0..3 {
-        encode::signed(out, keys);
-    }
 }
 
 /// Returns the text of INFO, from the JSON of Snowbank's own. ioredis waits until `loading` is 0.

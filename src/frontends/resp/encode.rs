@@ -1,7 +1,6 @@
 //! The encoder of replies, in both versions of the protocol.
 
 use super::IdForm;
-use crate::frontends::decimal::Decimal;
 use snowbank_client::protocol::one_line;
 
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
@@ -23,7 +22,7 @@ pub(super) fn error(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
-    out.extend_from_slice(Decimal::new(number).line(b':'));
+    header(out, b':', number);
 }
 
 pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
@@ -34,25 +33,22 @@ pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Encodes numbers as bulk strings.
 pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
-    let mut digits = Decimal::new(0);
-    ids.for_each(|id| {
-        digits.set(id);
-        header(out, b'$', digits.bytes().len() as u64);
-        out.extend_from_slice(digits.ended());
-    });
+    for id in ids {
+        bulk(out, itoa::Buffer::new().format(id).as_bytes());
+    }
 }
 
 /// Encodes a reply of INCR for each ID.
 #[inline]
 pub(super) fn replies(out: &mut Vec<u8>, form: IdForm, ids: impl Iterator<Item = u64>) {
-    if form == IdForm::String {
-        return bulk_numbers(out, ids);
+    match form {
+        IdForm::String => bulk_numbers(out, ids),
+        IdForm::Integer => {
+            for id in ids {
+                header(out, b':', id);
+            }
+        }
     }
-    let mut digits = Decimal::new(0);
-    ids.for_each(|id| {
-        digits.set(id);
-        digits.append_line(b':', out);
-    });
 }
 
 pub(super) fn array(out: &mut Vec<u8>, items: u64) {
@@ -78,11 +74,6 @@ pub(super) fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Encodes an integer that may be negative.
-pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
-    line(out, b':', number.to_string().as_bytes());
-}
-
 pub(super) fn null(out: &mut Vec<u8>, version: Version) {
     out.extend_from_slice(match version {
         Version::Two => b"$-1\r\n",
@@ -91,7 +82,7 @@ pub(super) fn null(out: &mut Vec<u8>, version: Version) {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, number: u64) {
-    out.extend_from_slice(Decimal::new(number).line(kind));
+    line(out, kind, itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {

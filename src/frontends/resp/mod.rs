@@ -20,7 +20,6 @@ use self::parse::{Arguments, Fault, Parsed};
 use self::transaction::{Executing, Transaction};
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
-use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -86,7 +85,11 @@ enum Reply {
     /// The request asks for IDs.
     Ids(Ask, Form),
     /// The last reply is encoded.
-    Last(Option<ErrorCode>),
+    Last {
+        error: Option<ErrorCode>,
+        /// The reason for the log, if the request is an error of the peer.
+        reason: Option<String>,
+    },
 }
 
 impl Resp {
@@ -123,13 +126,9 @@ impl FrontEnd for Resp {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
             Parsed::Incomplete => Step::Incomplete,
-            Parsed::Bad(fault) => {
-                encode::error(out, &format!("ERR {}", describe(fault, bytes)));
-                Step::Close { error: Some(ErrorCode::Malformed) }
-            }
+            Parsed::Bad(fault) => reject(out, describe(fault, bytes)),
             Parsed::Request(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
-                encode::error(out, &format!("ERR {}", foreign::describe(&bytes[..size], Protocol::Resp)));
-                Step::Close { error: Some(ErrorCode::Malformed) }
+                reject(out, foreign::describe(&bytes[..size], Protocol::Resp))
             }
             Parsed::Request(consumed) => {
                 self.last_size = consumed as u32;
@@ -154,15 +153,6 @@ impl FrontEnd for Resp {
     /// Requests of an EXEC were read in earlier turns. They cost as much as others.
     fn extra_cost_bytes(&self) -> usize {
         self.executed_bytes
-    }
-
-    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
-        let mut arguments = Arguments::NONE;
-        match parse::parse(bytes, &mut arguments) {
-            Parsed::Bad(fault) => Some(describe(fault, bytes)),
-            Parsed::Request(size) => commands::rejection(arguments.get(), &bytes[..size], session),
-            Parsed::Incomplete => None,
-        }
     }
 
     fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
@@ -228,8 +218,15 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     match reply {
         Reply::Ids(ask, form) => Step::Ids { consumed, ask, form },
         Reply::Encoded(error) => Step::Answered { consumed, error },
-        Reply::Last(error) => Step::Close { error },
+        Reply::Last { error, reason } => Step::Close { error, reason },
     }
+}
+
+/// Refuses bytes that are no request, and closes the connection.
+#[cold]
+fn reject(out: &mut Vec<u8>, reason: String) -> Step<Form> {
+    encode::error(out, &format!("ERR {reason}"));
+    Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
 }
 
 /// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.

@@ -3,7 +3,7 @@
 //! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost no more than a plain
 //! addition; nothing is contended, and a reader on another thread sees numbers that are a moment old.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
@@ -12,7 +12,7 @@ use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent, SourceCounte
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
-use crate::frontends::{Counts, CountsOf, IncrConnections};
+use crate::frontends::IncrConnections;
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -213,8 +213,8 @@ impl Timing {
 /// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptorCounters {
-    /// Connections handed to a shard, by protocol.
-    pub(crate) accepted: [Counter; PROTOCOLS],
+    /// Connections handed to a shard.
+    pub(crate) accepted: Counter,
     /// Connections refused with `too_busy`.
     pub(crate) refused: Counter,
 }
@@ -290,22 +290,6 @@ impl Metrics {
     /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held for moments.
     pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl CountsOf for Metrics {
-    fn counts_of(&self, protocol: Protocol) -> Counts {
-        let sum = |of: fn(&ProtocolCounters) -> &Counter| {
-            self.shards.iter().map(|shard| of(&shard.protocols[protocol as usize]).get()).sum::<u64>()
-        };
-        let requests = sum(|counters| &counters.requests);
-        Counts {
-            uptime: clock::os::boot().since(self.started.boot),
-            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
-            accepted: self.acceptors.accepted[protocol as usize].get(),
-            id_requests: requests.saturating_sub(sum(|counters| &counters.other)),
-            errors: sum(|counters| &counters.errors),
-        }
     }
 }
 

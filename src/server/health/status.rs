@@ -16,7 +16,6 @@ use crate::admin::{
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
-use crate::counter::Counter;
 use crate::fleet::{Counted, rules};
 use crate::frontends::IdForm;
 use crate::numbering::{Numbering, TicketCounter};
@@ -111,7 +110,7 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
+            accepted: metrics.acceptors.accepted.get(),
             refused: metrics.acceptors.refused.get(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
@@ -216,13 +215,13 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
         let ids = ids.map(|(index, supply)| (supply.source.name().to_owned(), usage.ids(index)));
         IdentityStatus {
             name: identity.name.clone(),
-            rate: identity.per_second(),
+            rate: identity.rate,
             connections: usage.connections(),
             connected: usage.connected(),
             ids: ids.filter(|(_, ids)| *ids > 0).collect(),
             requests: usage.asked.load(Ordering::Relaxed),
-            denied: usage.denied.count(),
-            slowed: usage.slowed.count(),
+            denied: usage.denied.load(Ordering::Relaxed),
+            slowed: usage.slowed.load(Ordering::Relaxed),
             last_minute: LimitedMinute::default(),
         }
     };

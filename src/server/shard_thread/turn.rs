@@ -69,7 +69,6 @@ impl<'t> Turn<'t> {
             session,
             draining: false,
             wall: now.wall,
-            counts: metrics,
             incr_connections: &metrics.incr_connections,
         };
         Turn { thread, config, state, conditions, now }

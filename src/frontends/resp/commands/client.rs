@@ -69,7 +69,7 @@ impl Resp {
         }
         let access = &conditions.facts.access;
         if shown_token.is_some_and(|token| conditions.session.show_token(token, access).is_err()) {
-            return refuse_token(out);
+            return refuse_token(conditions.session, out);
         }
         self.version = version;
         self.greet(out);

@@ -89,13 +89,12 @@ impl<F: FrontEnd> Exchange<F> {
                         Err(parked) => break TurnEnd::Parked(parked),
                     }
                 }
-                Step::Close { error } => {
+                Step::Close { error, reason } => {
                     if error.is_some() || turn.state.output.len() > answered {
                         turn.thread.counters.note_other(F::PROTOCOL, error);
                     }
-                    let end = self.close(turn, peer, &bytes[at..], error);
                     at = bytes.len();
-                    break end;
+                    break close(turn, peer, error, reason);
                 }
             }
         };
@@ -299,29 +298,27 @@ impl<F: FrontEnd> Exchange<F> {
         }
         is_one_too_many
     }
+}
 
-    /// Logs the message at the start of `bytes`, which closes the connection, if it is an error of
-    /// the peer. Returns the end of the last turn.
-    #[cold]
-    fn close(
-        &self,
-        turn: &Turn<'_>,
-        peer: &SocketStream,
-        bytes: &[u8],
-        error: Option<ErrorCode>,
-    ) -> TurnEnd<F> {
-        let is_unauthorized = error == Some(ErrorCode::Unauthorized);
-        match self.front.rejection(bytes, turn.conditions.session) {
-            Some(reason) if is_unauthorized => {
-                rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
-            }
-            Some(reason) => rejections::log(peer.peer(), &reason),
-            None => {}
+/// Logs the reason why a message closes the connection, if it is an error of the peer. Returns the end of the last turn.
+#[cold]
+fn close<F: FrontEnd>(
+    turn: &Turn<'_>,
+    peer: &SocketStream,
+    error: Option<ErrorCode>,
+    reason: Option<String>,
+) -> TurnEnd<F> {
+    let is_unauthorized = error == Some(ErrorCode::Unauthorized);
+    match reason {
+        Some(reason) if is_unauthorized => {
+            rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
         }
-        if is_unauthorized {
-            turn.thread.counters.unauthorized_refusals.add(1);
-            return TurnEnd::Unauthorized;
-        }
-        TurnEnd::Close
+        Some(reason) => rejections::log(peer.peer(), &reason),
+        None => {}
     }
+    if is_unauthorized {
+        turn.thread.counters.unauthorized_refusals.add(1);
+        return TurnEnd::Unauthorized;
+    }
+    TurnEnd::Close
 }
