@@ -29,7 +29,7 @@ pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 /// The kernel's log, opened at the start. Later announcements are noticed.
 #[derive(Debug)]
 pub(crate) struct KernelLog {
-    /// Where it is: standard input, or the device.
+    /// Its name: standard input, or the device.
     place: &'static str,
     log: io::Result<OwnedFd>,
     /// The number of the last announcement before it was opened, if that was looked for.
