@@ -115,6 +115,13 @@ def until(client: Client, wanted: int) -> None:
         time.sleep(0.05)
 
 
+def until_served_by(client: Client, endpoint: str) -> None:
+    deadline = time.monotonic() + 20
+    while client.batch(1).endpoint != endpoint:
+        assert time.monotonic() < deadline, client.endpoint_errors()
+        time.sleep(0.01)
+
+
 def test_turns_leave_the_sick_and_take_them_back(
     fleet: dict[str, Daemon], resolver: Resolver
 ) -> None:
@@ -204,10 +211,20 @@ def test_prefer_first_looks_an_earlier_name_up(
     with Client(addresses, **PATIENT, prefer_first=True) as client:
         assert client.batch(1).endpoint == addresses[1]
         resolver.hosts = ["127.0.0.1"]
-        deadline = time.monotonic() + 20
-        while client.batch(1).endpoint != addresses[0]:
-            assert time.monotonic() < deadline, client.endpoint_errors()
-            time.sleep(0.01)
+        until_served_by(client, addresses[0])
+
+
+def test_prefer_first_uses_an_earlier_name_at_its_new_address(
+    fleet: dict[str, Daemon], resolver: Resolver
+) -> None:
+    resolver.hosts = ["127.0.0.2"]
+    addresses = [address_of(fleet), fleet["127.0.0.1"].address]
+    with Client(addresses, **PATIENT, prefer_first=True) as client:
+        assert client.batch(1).endpoint == addresses[0]
+        fleet["127.0.0.2"].end()
+        assert client.batch(1).endpoint == addresses[1]
+        resolver.hosts = ["127.0.0.3"]
+        until_served_by(client, addresses[0])
 
 
 def test_back_off_grows_to_its_limit_and_varies() -> None:
