@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// unixPathBytesMax is the longest path of a Unix socket: sun_path of Linux without its closing zero.
+	// unixPathBytesMax is the longest path of a Unix socket: sun_path of Linux without its closing
+	// zero.
 	unixPathBytesMax = 107
 	// hostBytesMax is the longest host name (RFC 1035, section 2.3.4, without the closing dot).
 	hostBytesMax = 253

@@ -5,10 +5,12 @@ import (
 	"time"
 )
 
-// goAlarmStep bounds how long a goAlarm trusts Go's timers, which stand still while the machine sleeps.
+// goAlarmStep bounds how long a goAlarm trusts Go's timers, which stand still while the machine
+// sleeps.
 const goAlarmStep = 50 * time.Millisecond
 
-// goAlarm is an alarm for systems without timers that go on in sleep: it looks at the clock in small steps.
+// goAlarm is an alarm for systems without timers that go on in sleep: it looks at the clock in
+// small steps.
 type goAlarm struct {
 	clock clock
 	ring  func()

@@ -2,7 +2,8 @@ package snowbank
 
 import "testing"
 
-// BenchmarkNext draws IDs from the buffer, with a daemon in this process. bench has those with a real daemon and a Redis.
+// BenchmarkNext draws IDs from the buffer, with a daemon in this process. bench has those with a
+// real daemon and a Redis.
 func BenchmarkNext(b *testing.B) {
 	daemon := startFake(b, "127.0.0.1:0")
 	client := newClient(b, Options{Endpoints: []string{daemon.address}})

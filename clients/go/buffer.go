@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// firstFetch is the size of the first fetch. The demand is not known yet, and IDs of a scarce layout are worth
-	// something.
+	// firstFetch is the size of the first fetch. The demand is not known yet, and IDs of a scarce
+	// layout are worth something.
 	firstFetch = 16
 	// growth is the most by which one fetch may exceed the one before it.
 	growth = 4
-	// lastingPart is the part of the maximum age that a batch should last, so that few of its IDs get too old.
+	// lastingPart is the part of the maximum age that a batch should last, so that few of its IDs
+	// get too old.
 	lastingPart = 4
-	// gathering is the time that a daemon may take to gather a batch. Then it sends a part, so that a caller without IDs
-	// gets some soon.
+	// gathering is the time that a daemon may take to gather a batch. Then it sends a part, so that
+	// a caller without IDs gets some soon.
 	gathering = 10 * time.Millisecond
 
 	// emptied is more than any stock holds. Adding to it one by one never overflows.
@@ -48,7 +49,7 @@ func (s *stock) empty() int64 {
 
 // buffer hands out the IDs of one source one at a time.
 //
-//	Next ─▶ current stock ─▶ next stock ◀─ fetch (a goroutine), one at a time, started when half of the current one is used
+//	Next ─▶ current stock ─▶ next stock ◀─ fetch (a goroutine), once half of the current is used
 type buffer struct {
 	source *Source
 	// current is never nil. An empty stock stands for none.
@@ -63,7 +64,8 @@ type buffer struct {
 	maxBatch int
 	// waiting counts the callers without an ID.
 	waiting int
-	// highest is the highest ID of the newest stock, and highestEndpoint where it is from. Lower IDs of it are not usable.
+	// highest is the highest ID of the newest stock, and highestEndpoint where it is from. Lower
+	// IDs of it are not usable.
 	highest         int64
 	highestEndpoint string
 	alarm           alarm
@@ -137,8 +139,8 @@ func (b *buffer) countWaiting(change int) {
 	b.waiting += change
 }
 
-// restock makes the next stock the current one if that is empty. Without one it returns the fetch to wait for, and true if
-// it began now.
+// restock makes the next stock the current one if that is empty. Without one it returns the fetch
+// to wait for, and true if it began now.
 func (b *buffer) restock() (under *fetch, isNew bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -59,7 +59,8 @@ func TestOldIDsAreDropped(t *testing.T) {
 	eventually(t, "the IDs left in the buffer are dropped", func() bool { return draw(t, client) > first+firstFetch })
 }
 
-// TestSleepOfTheMachineMakesIDsOld lets the machine sleep with IDs in the buffer, and with a request in flight.
+// TestSleepOfTheMachineMakesIDsOld lets the machine sleep with IDs in the buffer, and with a
+// request in flight.
 func TestSleepOfTheMachineMakesIDsOld(t *testing.T) {
 	daemon := startFake(t, "127.0.0.1:0")
 	clock := newFakeClock()
@@ -92,7 +93,8 @@ func draw(t *testing.T, client *Client) int64 {
 	return id
 }
 
-// TestEachIDIsTakenOnce takes a large stock apart by several goroutines, with no network that would slow them down.
+// TestEachIDIsTakenOnce takes a large stock apart by several goroutines, with no network that would
+// slow them down.
 func TestEachIDIsTakenOnce(t *testing.T) {
 	const count = 1_000_000
 	client := newClient(t, Options{Endpoints: []string{"127.0.0.1:1"}})

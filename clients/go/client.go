@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Client is a handle to one daemon, or to several. It is safe for use by many goroutines, which share its connections.
-// The first call connects.
+// Client is a handle to one daemon, or to several. It is safe for use by many goroutines, which
+// share its connections. The first call connects.
 type Client struct {
 	options Options
 	pool    *pool
@@ -39,17 +39,20 @@ func New(options Options) (*Client, error) {
 	return c, nil
 }
 
-// Next returns one ID of the default source: at once from a buffer, which is refilled ahead, or with the next reply if the
-// buffer is empty. IDs increase while they come from one daemon. No ID is older than Options.MaxAge.
+// Next returns one ID of the default source: at once from a buffer, which is refilled ahead, or
+// with the next reply if the buffer is empty. IDs increase while they come from one daemon. No ID
+// is older than Options.MaxAge.
 func (c *Client) Next(ctx context.Context) (int64, error) { return c.main.Next(ctx) }
 
-// Batch fetches count IDs of the default source in one round trip. They increase, and nobody else has them.
+// Batch fetches count IDs of the default source in one round trip. They increase, and nobody else
+// has them.
 func (c *Client) Batch(ctx context.Context, count int, options ...BatchOption) ([]int64, error) {
 	return c.main.Batch(ctx, count, options...)
 }
 
-// Source returns the source of that name, and the default source for "". Its index is looked up on each daemon. A name that a daemon does not have is
-// noticed by the first call, which returns a NoSourceError.
+// Source returns the source of that name, and the default source for "". Its index is looked up on
+// each daemon. A name that a daemon does not have is noticed by the first call, which returns a
+// NoSourceError.
 func (c *Client) Source(name string) *Source {
 	if name == "" {
 		return c.main
@@ -68,15 +71,16 @@ func (c *Client) Info(ctx context.Context) (*Info, error) {
 	return answer.info, err
 }
 
-// EndpointErrors returns the error of each address that failed when it was last tried. A wrong port shows here while
-// another endpoint serves.
+// EndpointErrors returns the error of each address that failed when it was last tried. A wrong port
+// shows here while another endpoint serves.
 func (c *Client) EndpointErrors() []error {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
 	return c.pool.failures()
 }
 
-// Close ends the client. IDs left in buffers are skipped. Calls in flight and later ones return ErrClosed.
+// Close ends the client. IDs left in buffers are skipped. Calls in flight and later ones return
+// ErrClosed.
 func (c *Client) Close() error {
 	c.pool.close()
 	for _, source := range c.allSources() {
@@ -179,8 +183,8 @@ func Partial() BatchOption {
 	}
 }
 
-// MaxWait sets how long the daemon may wait for IDs that its layout does not allow yet. Without it the daemon's default
-// applies: 1 s, or two ticks if longer. With 0 the daemon answers at once.
+// MaxWait sets how long the daemon may wait for IDs that its layout does not allow yet. Without it
+// the daemon's default applies: 1 s, or two ticks if longer. With 0 the daemon answers at once.
 func MaxWait(limit time.Duration) BatchOption {
 	return func(next *nextRequest) error {
 		if limit < 0 {
@@ -199,8 +203,8 @@ type tries struct {
 	exhausted map[string]*RefusedError
 }
 
-// do sends a call until it is answered, and tries again where that may help, before its deadline. Retries are safe: the IDs
-// of a lost reply are skipped, and nobody gets them.
+// do sends a call until it is answered, and tries again where that may help, before its deadline.
+// Retries are safe: the IDs of a lost reply are skipped, and nobody gets them.
 func (c *Client) do(parent context.Context, wanted request) (answer, error) {
 	ctx, cancel := context.WithTimeout(parent, c.options.Timeout)
 	defer cancel()

@@ -15,7 +15,8 @@ const (
 	timerNonblocking = syscall.O_NONBLOCK | syscall.O_CLOEXEC
 )
 
-// bootClock is CLOCK_BOOTTIME. Go's own clock, CLOCK_MONOTONIC, stands still while the machine sleeps.
+// bootClock is CLOCK_BOOTTIME. Go's own clock, CLOCK_MONOTONIC, stands still while the machine
+// sleeps.
 type bootClock struct{}
 
 func (bootClock) now() time.Duration {
@@ -27,8 +28,8 @@ func (bootClock) now() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// newAlarm uses a timer of the kernel, which rings as soon as the machine wakes up. Without one, as where no file can be
-// opened, it uses Go's.
+// newAlarm uses a timer of the kernel, which rings as soon as the machine wakes up. Without one, as
+// where no file can be opened, it uses Go's.
 func (bootClock) newAlarm(ring func()) alarm {
 	fd, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, clockBoottime, timerNonblocking, 0)
 	if errno != 0 {

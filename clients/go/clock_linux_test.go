@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestAlarmRunsInSleep asks the kernel which clock the alarm uses. No test can let the machine sleep.
+// TestAlarmRunsInSleep asks the kernel which clock the alarm uses. No test can let the machine
+// sleep.
 func TestAlarmRunsInSleep(t *testing.T) {
 	alarm, isOfKernel := bootClock{}.newAlarm(func() {}).(*bootAlarm)
 	if !isOfKernel {

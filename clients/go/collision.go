@@ -7,17 +7,19 @@ import (
 )
 
 const (
-	// confirmation is the time before the first look, and between two looks while daemons collide. A daemon that
-	// restarts, or that passes its worker IDs on, can look like two for a moment, so a collision counts when two looks in
-	// a row find it.
+	// confirmation is the time before the first look, and between two looks while daemons collide.
+	// A daemon that restarts, or that passes its worker IDs on, can look like two for a moment, so
+	// a collision counts when two looks in a row find it.
 	confirmation = time.Second
-	// checkPause is the time between two looks while a daemon does not answer, and the shortest between two checks.
+	// checkPause is the time between two looks while a daemon does not answer, and the shortest
+	// between two checks.
 	checkPause = 60 * time.Second
 )
 
-// startCheck compares the daemons' worker IDs in the background, unless that is in progress. Two daemons with the same ones
-// hand out the same IDs. A daemon refuses a worker ID that another one of its machine has. Containers and machines do not
-// see each other's locks, but a client sees all of its endpoints. The lock must be held.
+// startCheck compares the daemons' worker IDs in the background, unless that is in progress. Two
+// daemons with the same ones hand out the same IDs. A daemon refuses a worker ID that another one
+// of its machine has. Containers and machines do not see each other's locks, but a client sees all
+// of its endpoints. The lock must be held.
 func (p *pool) startCheck() {
 	if len(p.targets) < 2 || p.isChecking {
 		return
@@ -81,7 +83,8 @@ type collision struct {
 	layout     string
 }
 
-// look asks each daemon for INFO, on connections that are open at the same time. It returns true if one did not answer.
+// look asks each daemon for INFO, on connections that are open at the same time. It returns true if
+// one did not answer.
 func (p *pool) look() (found *collision, isSilent bool) {
 	p.mu.Lock()
 	targets := append([]*target(nil), p.targets...)

@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// This file plays the cases of clients/conformance, which every client runs. Its README describes the steps.
+// This file plays the cases of clients/conformance, which every client runs. Its README describes
+// the steps.
 
 // unmetNeeds are the needs that Go cannot meet: a Go process does not fork.
 var unmetNeeds = map[string]bool{"fork": true}

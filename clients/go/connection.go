@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// inFlightMax is the most requests that are sent ahead of their replies. A daemon reads some 500 in a turn.
+	// inFlightMax is the most requests that are sent ahead of their replies. A daemon reads some
+	// 500 in a turn.
 	inFlightMax = 1_024
-	// greetingTag is the tag of the greeting, and of frames that answer no request. Calls count from 1.
+	// greetingTag is the tag of the greeting, and of frames that answer no request. Calls count
+	// from 1.
 	greetingTag = 0
 )
 
@@ -26,15 +28,16 @@ const (
 type request struct {
 	kind byte
 	next nextRequest
-	// source is the name of the source. Its index on the daemon replaces next.source. "" takes next.source.
+	// source is the name of the source. Its index on the daemon replaces next.source. "" takes
+	// next.source.
 	source string
 }
 
 // call is one try of a request.
 type call struct {
 	request
-	// movesOnBy is the call's deadline if another endpoint is left to ask, and else zero. The client leaves a daemon
-	// whose next IDs come only after it.
+	// movesOnBy is the call's deadline if another endpoint is left to ask, and else zero. The
+	// client leaves a daemon whose next IDs come only after it.
 	movesOnBy time.Time
 	// answer has room for the one answer, so that nobody waits for a caller that gave up.
 	answer chan answer
@@ -60,8 +63,8 @@ type flight struct {
 	sentAt time.Time
 	// sentAtBoot is sentAt by the machine's clock, which counts its sleep.
 	sentAtBoot time.Duration
-	// readBy is the time from which the request's wait counts at the latest. The daemon may read a request only when
-	// it has answered the earlier ones.
+	// readBy is the time from which the request's wait counts at the latest. The daemon may read a
+	// request only when it has answered the earlier ones.
 	readBy time.Time
 	// progressAt is the time of the reply's latest frame that came while the caller still waited.
 	progressAt time.Time
@@ -79,9 +82,10 @@ func (f *flight) stallsAt(limit time.Duration) time.Time {
 	return at.Add(limit)
 }
 
-// connection is a connection after its greeting. Replies come in the order of the requests, so the calls in flight form a
-// queue. A caller that gave up leaves its entry there: its reply is read and dropped. A frame that is not the reply due
-// next ends the connection, because later frames could belong to any call.
+// connection is a connection after its greeting. Replies come in the order of the requests, so the
+// calls in flight form a queue. A caller that gave up leaves its entry there: its reply is read and
+// dropped. A frame that is not the reply due next ends the connection, because later frames could
+// belong to any call.
 //
 // A goroutine reads and another one writes, until the connection ends.
 type connection struct {
@@ -108,7 +112,8 @@ type connection struct {
 	hasAnswered bool
 }
 
-// errSendAgain is returned by send if the connection takes no calls any more. The pool knows that by then.
+// errSendAgain is returned by send if the connection takes no calls any more. The pool knows that
+// by then.
 var errSendAgain = errors.New("the connection takes no calls any more")
 
 // send puts a call in flight.
@@ -177,7 +182,8 @@ func (c *connection) encode(call *call) error {
 	return nil
 }
 
-// armStall lets the reader wake up when the oldest request counts as stalled. The lock must be held.
+// armStall lets the reader wake up when the oldest request counts as stalled. The lock must be
+// held.
 func (c *connection) armStall() {
 	var at time.Time
 	if len(c.inFlight) > 0 {
@@ -251,7 +257,8 @@ func (c *connection) checkStall() error {
 	return nil
 }
 
-// takeFrames hands every whole frame to the call that it answers. It returns why the connection must end, if it must.
+// takeFrames hands every whole frame to the call that it answers. It returns why the connection
+// must end, if it must.
 func (c *connection) takeFrames() *ending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -333,7 +340,8 @@ func addInfo(json []byte, f *frame) (joined []byte, isDone bool, problem string)
 	return append(json, f.body...), !f.more(), ""
 }
 
-// popFront takes the oldest call out of flight. The daemon may read the next one now. The lock must be held.
+// popFront takes the oldest call out of flight. The daemon may read the next one now. The lock must
+// be held.
 func (c *connection) popFront() {
 	c.inFlight[0] = nil
 	c.inFlight = c.inFlight[1:]
@@ -347,8 +355,9 @@ func (c *connection) popFront() {
 	<-c.slots
 }
 
-// refuseFront answers the oldest call with the daemon's refusal, which may also end the connection. The pool knows that
-// before the caller does, so that its next try goes elsewhere. The lock must be held.
+// refuseFront answers the oldest call with the daemon's refusal, which may also end the connection.
+// The pool knows that before the caller does, so that its next try goes elsewhere. The lock must be
+// held.
 func (c *connection) refuseFront(refused *RefusedError) *ending {
 	// A single daemon whose clock or ceiling fails keeps its connection: there is no better one.
 	if refused.Code.closes() || refused.Code.isStateOfDaemon() && c.pool.hasOthers() {
@@ -411,7 +420,8 @@ func (c *connection) lost(reason string, cause error) *EndpointError {
 	return &EndpointError{Endpoint: c.target.label, Kind: ErrLost, Reason: reason, cause: cause}
 }
 
-// describe returns the reason of an error of the network in words, without the addresses that the caller names.
+// describe returns the reason of an error of the network in words, without the addresses that the
+// caller names.
 func describe(err error) string {
 	var errno syscall.Errno
 	var name *net.DNSError

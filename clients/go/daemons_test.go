@@ -100,8 +100,8 @@ func (r *recorder) add(took time.Duration, ids ...int64) int64 {
 	return 0
 }
 
-// TestDaemonKilledInBetween numbers rows from two daemons. The one that serves is killed, comes back, and the other one is
-// killed.
+// TestDaemonKilledInBetween numbers rows from two daemons. The one that serves is killed, comes
+// back, and the other one is killed.
 func TestDaemonKilledInBetween(t *testing.T) {
 	daemons := []*realDaemon{startDaemon(t, 1), startDaemon(t, 2)}
 	client, err := New(Options{Endpoints: []string{daemons[0].address, daemons[1].address}, Timeout: 20 * time.Second})

@@ -33,7 +33,8 @@ func realEnvironment() *environment {
 	return &environment{clock: bootClock{}, lookup: net.DefaultResolver.LookupHost}
 }
 
-// dice makes random numbers that differ from process to process, which the package's own source of Go 1.19 does not.
+// dice makes random numbers that differ from process to process, which the package's own source of
+// Go 1.19 does not.
 type dice struct {
 	mu     sync.Mutex
 	source *rand.Rand

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Code is the code of a daemon's refusal. It is an error itself, so that errors.Is(err, ErrExhausted) tells whether a
-// daemon refused with it. A later daemon may send codes above the known ones.
+// Code is the code of a daemon's refusal. It is an error itself, so that errors.Is(err,
+// ErrExhausted) tells whether a daemon refused with it. A later daemon may send codes above the
+// known ones.
 type Code uint16
 
 // The codes of version 1 of the protocol.
@@ -37,7 +38,8 @@ func (c Code) Error() string {
 	return fmt.Sprintf("code %d", uint16(c))
 }
 
-// isStateOfDaemon returns true if the refusal is about that daemon, so that another one may serve the request.
+// isStateOfDaemon returns true if the refusal is about that daemon, so that another one may serve
+// the request.
 func (c Code) isStateOfDaemon() bool {
 	return c == ErrClockBehind || c == ErrNoCeiling || c == ErrShuttingDown || c == ErrTooBusy
 }
@@ -51,8 +53,8 @@ func (c Code) closes() bool {
 type RefusedError struct {
 	Endpoint string
 	Code     Code
-	// RetryAfter is the time after which the same call may succeed, and 0 if the daemon named none. With ErrExhausted,
-	// 0 means never within this wait: ask for fewer IDs, or allow a longer wait.
+	// RetryAfter is the time after which the same call may succeed, and 0 if the daemon named none.
+	// With ErrExhausted, 0 means never within this wait: ask for fewer IDs, or allow a longer wait.
 	RetryAfter time.Duration
 	// Message is the daemon's line for a person, without control characters.
 	Message string
@@ -80,7 +82,8 @@ func (e *RefusedError) Is(target error) bool {
 var (
 	// ErrUnreachable: the endpoint cannot be looked up or connected to, or does not greet in time.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrLost: the connection ended before the reply. The IDs of that reply are skipped, and nobody gets them.
+	// ErrLost: the connection ended before the reply. The IDs of that reply are skipped, and nobody
+	// gets them.
 	ErrLost = errors.New("connection lost")
 	// ErrProtocol: the server there is no Snowbank daemon, or has a defect.
 	ErrProtocol = errors.New("not Snowbank's protocol")
@@ -117,7 +120,8 @@ func (e *EndpointError) Is(target error) bool { return target == e.Kind }
 // Unwrap returns the system's error, such as an x509.HostnameError, or nil.
 func (e *EndpointError) Unwrap() error { return e.cause }
 
-// EndpointsError is the failures of several endpoints, in their order. errors.Is and errors.As look at each.
+// EndpointsError is the failures of several endpoints, in their order. errors.Is and errors.As look
+// at each.
 type EndpointsError struct {
 	Errors []error
 }
@@ -151,13 +155,15 @@ func (e *EndpointsError) As(target any) bool {
 	return false
 }
 
-// DeadlineError is returned if a call's deadline passed. errors.Is finds context.DeadlineExceeded in it.
+// DeadlineError is returned if a call's deadline passed. errors.Is finds context.DeadlineExceeded
+// in it.
 type DeadlineError struct {
 	// Allowed is the time that the call had.
 	Allowed time.Duration
 	// Endpoint is the daemon that the client was connected to, and empty if there was none.
 	Endpoint string
-	// Last is the error of the last try, or without a connection those of all endpoints. It may be nil.
+	// Last is the error of the last try, or without a connection those of all endpoints. It may be
+	// nil.
 	Last error
 }
 
@@ -207,8 +213,9 @@ func (e *NoSourceError) Error() string {
 // Is returns true for ErrUnknownSource, the code that a daemon would refuse with.
 func (e *NoSourceError) Is(target error) bool { return target == ErrUnknownSource }
 
-// WentBackError is returned once by Next if the IDs of an endpoint stay below those that Next has returned. The next
-// call goes on from the lower IDs. No ID is returned twice, but their order begins again.
+// WentBackError is returned once by Next if the IDs of an endpoint stay below those that Next has
+// returned. The next call goes on from the lower IDs. No ID is returned twice, but their order
+// begins again.
 type WentBackError struct {
 	Endpoint string
 	// Highest is the highest ID so far, and Found the highest of the last reply.
@@ -221,8 +228,8 @@ func (e *WentBackError) Error() string {
 		"the next call goes on from there", e.Endpoint, e.Found, e.Highest)
 }
 
-// SameWorkerIDsError is returned if two endpoints are daemons that hand out the same IDs. Calls fail until one of them
-// has other worker IDs.
+// SameWorkerIDsError is returned if two endpoints are daemons that hand out the same IDs. Calls
+// fail until one of them has other worker IDs.
 type SameWorkerIDsError struct {
 	One, Other string
 	WorkerID   uint64
@@ -257,7 +264,8 @@ func optionError(option, format string, arguments ...any) *OptionError {
 	return &OptionError{Option: option, Problem: fmt.Sprintf(format, arguments...)}
 }
 
-// isRetried returns true if the client tries a call again after this error, on another endpoint if it has one.
+// isRetried returns true if the client tries a call again after this error, on another endpoint if
+// it has one.
 func isRetried(err error) bool {
 	var refused *RefusedError
 	if errors.As(err, &refused) {
@@ -285,7 +293,8 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// isExhaustedBeyond returns true if the daemon has no IDs before the deadline. Another one may have some.
+// isExhaustedBeyond returns true if the daemon has no IDs before the deadline. Another one may have
+// some.
 func isExhaustedBeyond(err error, deadline time.Time) bool {
 	wait := retryAfter(err)
 	return errors.Is(err, ErrExhausted) && wait > 0 && wait > time.Until(deadline)

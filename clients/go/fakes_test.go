@@ -33,7 +33,8 @@ func (c *fakeClock) now() time.Duration {
 	return bootClock{}.now() + c.slept
 }
 
-// advance lets the machine sleep. Alarms that are due ring before it returns, as on a machine that wakes up.
+// advance lets the machine sleep. Alarms that are due ring before it returns, as on a machine that
+// wakes up.
 func (c *fakeClock) advance(time time.Duration) {
 	c.mu.Lock()
 	c.slept += time
@@ -235,7 +236,8 @@ func (d *fakeDaemon) owns(id int64) bool {
 	return id/fakeStep == d.lastID/fakeStep
 }
 
-// newClient makes a client that is closed at the end of the test. A limit that is not set is one that a busy machine keeps.
+// newClient makes a client that is closed at the end of the test. A limit that is not set is one
+// that a busy machine keeps.
 func newClient(t testing.TB, options Options) *Client {
 	t.Helper()
 	for _, limit := range []*time.Duration{&options.Timeout, &options.ConnectTimeout, &options.AnswerTimeout, &options.MaxAge} {

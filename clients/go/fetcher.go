@@ -10,10 +10,12 @@ const (
 	// pauseMin and pauseMax bound the pause between two requests after replies without a usable ID.
 	pauseMin = time.Millisecond
 	pauseMax = 64 * time.Millisecond
-	// lowerFor is the time for which a fetch asks again if its IDs are lower, or half of its timeout if that is shorter.
-	// It exceeds any common burst window: within one, a part of a daemon that is behind catches up.
+	// lowerFor is the time for which a fetch asks again if its IDs are lower, or half of its
+	// timeout if that is shorter. It exceeds any common burst window: within one, a part of a
+	// daemon that is behind catches up.
 	lowerFor = time.Second
-	// retryCount is the size of a request that follows lower IDs. All of them may be lower again, and be skipped.
+	// retryCount is the size of a request that follows lower IDs. All of them may be lower again,
+	// and be skipped.
 	retryCount = 16
 )
 

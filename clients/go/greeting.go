@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// probe is the body of the PING that every connection begins with. A server of HTTP waits for the end of a line before it
-// answers. The line ends in this body make it answer at once, and the client can name it.
+// probe is the body of the PING that every connection begins with. A server of HTTP waits for the
+// end of a line before it answers. The line ends in this body make it answer at once, and the
+// client can name it.
 const probe = "\r\n\r\n"
 
 // open connects to a target and greets its daemon. The context bounds everything.
@@ -53,7 +54,8 @@ func (p *pool) open(ctx context.Context, t *target) (*connection, error) {
 	return c, nil
 }
 
-// dial opens the socket. TCP_NODELAY is Go's default: without it the kernel may hold a small request back.
+// dial opens the socket. TCP_NODELAY is Go's default: without it the kernel may hold a small
+// request back.
 func dial(ctx context.Context, t *target) (net.Conn, error) {
 	if t.endpoint.path != "" {
 		// Go takes a leading @ for a name outside of the file system.
@@ -78,8 +80,8 @@ func (p *pool) tlsConfig(t *target) *tls.Config {
 	return config
 }
 
-// closeWhenDone closes a socket when the context ends. The function that it returns ends that, and returns false if the
-// socket is closed.
+// closeWhenDone closes a socket when the context ends. The function that it returns ends that, and
+// returns false if the socket is closed.
 func closeWhenDone(ctx context.Context, socket net.Conn) (stop func() bool) {
 	stopped, finished := make(chan struct{}), make(chan bool)
 	go func() {
@@ -116,7 +118,8 @@ func (c *connection) greet(ctx context.Context) error {
 	if token != "" {
 		hello = appendBody(hello, kindAuth, greetingTag, token)
 	}
-	// A daemon that is too busy answers before it reads, and closes. Its answer counts more than the failed write.
+	// A daemon that is too busy answers before it reads, and closes. Its answer counts more than
+	// the failed write.
 	_, sendError := c.socket.Write(appendBody(hello, kindInfo, greetingTag, ""))
 	awaited := greeting{awaitsPong: true, awaitsOK: token != ""}
 	for {
@@ -150,7 +153,8 @@ type greeting struct {
 	json                 []byte
 }
 
-// takeGreeting takes the frames of the greeting that have arrived. It returns true once it is complete.
+// takeGreeting takes the frames of the greeting that have arrived. It returns true once it is
+// complete.
 func (c *connection) takeGreeting(g *greeting) (bool, error) {
 	for {
 		f, isWhole, problem := c.input.next()

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Info is a daemon's answer to INFO. Only MaxCount and Sources are always set, and of a source Index and Name. What a
-// daemon does not send, or sends in an unexpected form, is zero.
+// Info is a daemon's answer to INFO. Only MaxCount and Sources are always set, and of a source
+// Index and Name. What a daemon does not send, or sends in an unexpected form, is zero.
 type Info struct {
 	// Version is the daemon's own version.
 	Version string
-	// Instance changes with each start of a daemon. Two addresses with the same one lead to one daemon.
+	// Instance changes with each start of a daemon. Two addresses with the same one lead to one
+	// daemon.
 	Instance string
 	// MaxCount is the most IDs of one request.
 	MaxCount uint32
@@ -68,7 +69,8 @@ func parseInfo(text []byte) (*Info, string) {
 	return info, ""
 }
 
-// read decodes one key. It returns false, and leaves into as it was, if the key is missing or of another form.
+// read decodes one key. It returns false, and leaves into as it was, if the key is missing or of
+// another form.
 func read[T any](keys map[string]json.RawMessage, key string, into *T) bool {
 	raw, exists := keys[key]
 	if !exists || string(raw) == "null" {
@@ -101,8 +103,8 @@ func (i *Info) sourceNames() []string {
 	return names
 }
 
-// defaultWait returns the longest time that a daemon holds a request that names no wait: 1 s, or two ticks of the source
-// if they are longer.
+// defaultWait returns the longest time that a daemon holds a request that names no wait: 1 s, or
+// two ticks of the source if they are longer.
 func (i *Info) defaultWait(index uint16) time.Duration {
 	for _, source := range i.Sources {
 		if source.Index != index {
@@ -117,8 +119,8 @@ func (i *Info) defaultWait(index uint16) time.Duration {
 	return time.Second
 }
 
-// sharedWorkerID finds a worker ID that two daemons have of one layout: both hand out the same IDs. Daemons that do not
-// tell who they are, and two addresses of one daemon, share none.
+// sharedWorkerID finds a worker ID that two daemons have of one layout: both hand out the same IDs.
+// Daemons that do not tell who they are, and two addresses of one daemon, share none.
 func sharedWorkerID(one, other *Info) (workerID uint64, layout string, isShared bool) {
 	if one.Instance == "" || other.Instance == "" || one.Instance == other.Instance {
 		return 0, "", false

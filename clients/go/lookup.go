@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// lookupPause is the shortest time between two lookups of the names. Calls do not wait for them.
+	// lookupPause is the shortest time between two lookups of the names. Calls do not wait for
+	// them.
 	lookupPause = time.Second
 	// turnsLookupPause is the time after which a client that takes turns looks for new addresses.
 	turnsLookupPause = 30 * time.Second
@@ -21,7 +22,8 @@ type lookup struct {
 	lastStarted time.Time
 }
 
-// lookUpAgain looks up all names in the background, unless that was done a moment ago. The lock must be held.
+// lookUpAgain looks up all names in the background, unless that was done a moment ago. The lock
+// must be held.
 func (p *pool) lookUpAgain(pause time.Duration) {
 	if !p.lookup.isNeeded || p.lookup.isRunning || time.Since(p.lookup.lastStarted) < pause {
 		return
@@ -62,8 +64,8 @@ func (p *pool) lookUp(ctx context.Context, endpoint *address) error {
 	return nil
 }
 
-// setAddresses gives an endpoint these addresses. Those that it had keep their place, health and connection. It returns
-// the connections to addresses that the name no longer has.
+// setAddresses gives an endpoint these addresses. Those that it had keep their place, health and
+// connection. It returns the connections to addresses that the name no longer has.
 func (p *pool) setAddresses(endpoint *address, ips []string) (gone []*connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

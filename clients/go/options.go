@@ -29,43 +29,49 @@ func (Token) Format(state fmt.State, _ rune) { fmt.Fprint(state, "(secret)") }
 
 // Options are the options of a Client. The zero value of each but Endpoints is its default.
 type Options struct {
-	// Endpoints are the daemons, in the order in which they are tried: "host:port", "[IPv6]:port", "tls:host:port" or "unix:/path".
-	// A name may have several addresses. The client looks it up again when a connection fails, and takes the addresses
-	// of one name in random order, so that clients spread over them.
+	// Endpoints are the daemons, in the order in which they are tried: "host:port", "[IPv6]:port",
+	// "tls:host:port" or "unix:/path". A name may have several addresses. The client looks it up
+	// again when a connection fails, and takes the addresses of one name in random order, so that
+	// clients spread over them.
 	Endpoints []string
 
-	// Token is for daemons that require one: 1 to 512 bytes. TokenFile is a file with the token in its one line. The
-	// client reads it for each connection, so that a token can be changed while the client runs.
+	// Token is for daemons that require one: 1 to 512 bytes. TokenFile is a file with the token in
+	// its one line. The client reads it for each connection, so that a token can be changed while
+	// the client runs.
 	Token     Token
 	TokenFile string
 
-	// TLS is for "tls:" endpoints. nil trusts the system's authorities and has no certificate. Without a ServerName the
-	// host of the endpoint counts.
+	// TLS is for "tls:" endpoints. nil trusts the system's authorities and has no certificate.
+	// Without a ServerName the host of the endpoint counts.
 	TLS *tls.Config
 
-	// Timeout is the deadline of a call (5 s), if its context does not end earlier. It covers the queue, name lookup,
-	// connecting, the daemon's wait, and all tries.
+	// Timeout is the deadline of a call (5 s), if its context does not end earlier. It covers the
+	// queue, name lookup, connecting, the daemon's wait, and all tries.
 	Timeout time.Duration
-	// ConnectTimeout is the time for one address to connect and to greet, before the client tries the next (2 s).
+	// ConnectTimeout is the time for one address to connect and to greet, before the client tries
+	// the next (2 s).
 	ConnectTimeout time.Duration
-	// AnswerTimeout is the time for a connected daemon to answer, beyond the wait that the request allows (1 s). A
-	// daemon that takes longer counts as stalled, and the client tries the next one.
+	// AnswerTimeout is the time for a connected daemon to answer, beyond the wait that the request
+	// allows (1 s). A daemon that takes longer counts as stalled, and the client tries the next
+	// one.
 	AnswerTimeout time.Duration
-	// MinBackoff and MaxBackoff bound the time for which a failed address is left alone: a random time up to
-	// MinBackoff (50 ms) after its first failure. The limit doubles with each further failure, up to MaxBackoff (5 s).
+	// MinBackoff and MaxBackoff bound the time for which a failed address is left alone: a random
+	// time up to MinBackoff (50 ms) after its first failure. The limit doubles with each further
+	// failure, up to MaxBackoff (5 s).
 	MinBackoff, MaxBackoff time.Duration
 
-	// TakeTurns makes requests use all addresses in turn, each with a connection of its own, as clients of a pair of
-	// ticket servers do. The IDs of successive calls do not increase then. By default the client stays with one daemon
-	// while that serves.
+	// TakeTurns makes requests use all addresses in turn, each with a connection of its own, as
+	// clients of a pair of ticket servers do. The IDs of successive calls do not increase then. By
+	// default the client stays with one daemon while that serves.
 	TakeTurns bool
 
-	// PreferFirst says that Endpoints are in order of preference for good, the nearest first. The client goes back to an
-	// earlier one that serves again, and takes the addresses of a name in the resolver's order. By default it stays with
-	// the daemon that serves it.
+	// PreferFirst says that Endpoints are in order of preference for good, the nearest first. The
+	// client goes back to an earlier one that serves again, and takes the addresses of a name in
+	// the resolver's order. By default it stays with the daemon that serves it.
 	PreferFirst bool
 
-	// MaxBatch is the most IDs that Next fetches at once (10,000). Fetches start small and follow the demand.
+	// MaxBatch is the most IDs that Next fetches at once (10,000). Fetches start small and follow
+	// the demand.
 	MaxBatch int
 	// MaxAge is how long an ID may wait in the buffer of Next (1 s), also while the machine sleeps.
 	MaxAge time.Duration
@@ -128,8 +134,8 @@ func (o *Options) checkToken() error {
 	return err
 }
 
-// takeToken takes the token out of the options. Somebody who prints a client prints its options, and the methods of Token
-// do not reach into its unexported fields.
+// takeToken takes the token out of the options. Somebody who prints a client prints its options,
+// and the methods of Token do not reach into its unexported fields.
 func (o *Options) takeToken() (read func() (string, error)) {
 	with := *o
 	o.Token = ""

@@ -14,12 +14,13 @@ import (
 
 const (
 	moduleVersion = "v0.1.0"
-	// debianSQLite is where Debian's golang-github-mattn-go-sqlite3-dev puts a driver for database/sql.
+	// debianSQLite is where Debian's golang-github-mattn-go-sqlite3-dev puts a driver for
+	// database/sql.
 	debianSQLite = "/usr/share/gocode/src/github.com/mattn/go-sqlite3"
 )
 
-// TestReadmeFromAPackedModule packs the module as it is published, uses it in an empty module, and runs the program of the
-// README with two daemons, of which one is killed.
+// TestReadmeFromAPackedModule packs the module as it is published, uses it in an empty module, and
+// runs the program of the README with two daemons, of which one is killed.
 func TestReadmeFromAPackedModule(t *testing.T) {
 	if _, err := os.Stat(debianSQLite); err != nil {
 		skipOrFail(t, "there is no driver for database/sql; install Debian's golang-github-mattn-go-sqlite3-dev")
@@ -87,7 +88,8 @@ func readmeProgram(t *testing.T) string {
 	return program
 }
 
-// packModule makes a directory that the go command takes for a module proxy, with this module as a zip file.
+// packModule makes a directory that the go command takes for a module proxy, with this module as a
+// zip file.
 func packModule(t *testing.T) (modulePath, directory string) {
 	t.Helper()
 	directory = t.TempDir()

@@ -10,7 +10,8 @@ import (
 // target is one address of an endpoint, with its health.
 type target struct {
 	endpoint *address
-	// ip is the address to dial, and empty for a name that was not looked up yet. A Unix socket has none.
+	// ip is the address to dial, and empty for a name that was not looked up yet. A Unix socket has
+	// none.
 	ip string
 	// label names the target in errors.
 	label string
@@ -32,7 +33,8 @@ type target struct {
 // attempt is a connection being made.
 type attempt struct {
 	done chan struct{}
-	// isReturn is true if another target serves meanwhile. No call waits for it while there is one to try.
+	// isReturn is true if another target serves meanwhile. No call waits for it while there is one
+	// to try.
 	isReturn bool
 	// final is an error that would repeat for every call.
 	final error
@@ -127,7 +129,8 @@ func (p *pool) connect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// check returns the error of every call while the client is closed, or two endpoints hand out the same IDs.
+// check returns the error of every call while the client is closed, or two endpoints hand out the
+// same IDs.
 func (p *pool) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +145,8 @@ func (p *pool) refusal() error {
 	return p.collision
 }
 
-// choose returns the connection for the next call, or else the target to connect to. The lock must be held.
+// choose returns the connection for the next call, or else the target to connect to. The lock must
+// be held.
 func (p *pool) choose() (*connection, *target) {
 	if p.options.TakeTurns {
 		return p.chooseInTurn()
@@ -161,7 +165,8 @@ func (p *pool) choose() (*connection, *target) {
 	return nil, p.soonest()
 }
 
-// attemptEarlier connects to the endpoints before the one that serves, in the background. The lock must be held.
+// attemptEarlier connects to the endpoints before the one that serves, in the background. The lock
+// must be held.
 func (p *pool) attemptEarlier() {
 	now := time.Now()
 	for _, t := range p.earlierThan(p.targets[p.current]) {
@@ -181,8 +186,8 @@ func (p *pool) earlierThan(t *target) []*target {
 	return nil
 }
 
-// chooseInTurn goes round the targets. A target that has failed is connected again in the background, so that calls do
-// not wait for it while another one serves.
+// chooseInTurn goes round the targets. A target that has failed is connected again in the
+// background, so that calls do not wait for it while another one serves.
 func (p *pool) chooseInTurn() (*connection, *target) {
 	p.lookUpAgain(turnsLookupPause)
 	now := time.Now()
@@ -204,9 +209,9 @@ func (p *pool) chooseInTurn() (*connection, *target) {
 	return t.connection, t
 }
 
-// soonest returns the target that may be tried soonest. Of several it prefers those that are not exhausted, then those
-// that have not failed, and of these the current one or the next in the circle. With PreferFirst the circle begins with
-// the first. The lock must be held.
+// soonest returns the target that may be tried soonest. Of several it prefers those that are not
+// exhausted, then those that have not failed, and of these the current one or the next in the
+// circle. With PreferFirst the circle begins with the first. The lock must be held.
 func (p *pool) soonest() *target {
 	now := time.Now()
 	first := p.current
@@ -242,7 +247,8 @@ func isSooner(one, other, now time.Time) bool {
 	return other.After(now) && one.Before(other)
 }
 
-// attempt connects to a target in the background, unless that is in progress. The lock must be held.
+// attempt connects to a target in the background, unless that is in progress. The lock must be
+// held.
 func (p *pool) attempt(t *target) *attempt {
 	if t.attempt == nil {
 		t.attempt = &attempt{done: make(chan struct{})}
@@ -292,8 +298,8 @@ func (p *pool) serve(t *target, c *connection) {
 	p.startCheck()
 }
 
-// goOver lets the target at that index serve. The connection that it replaces answers its calls in flight. The lock must
-// be held.
+// goOver lets the target at that index serve. The connection that it replaces answers its calls in
+// flight. The lock must be held.
 func (p *pool) goOver(at int) {
 	left := p.current
 	if left < at && p.targets[left].connection != nil {
@@ -320,8 +326,8 @@ func (p *pool) finish(t *target, under *attempt, err error) {
 	close(under.done)
 }
 
-// final returns the error of the waiting calls, if no further try can help them. A server of another protocol does not
-// keep the client from the other endpoints. The lock must be held.
+// final returns the error of the waiting calls, if no further try can help them. A server of
+// another protocol does not keep the client from the other endpoints. The lock must be held.
 func (p *pool) final(err error) error {
 	if p.context.Err() != nil {
 		return ErrClosed
@@ -341,7 +347,8 @@ func (p *pool) final(err error) error {
 	return joinErrors(failures)
 }
 
-// ended notes that a connection has ended, and why. It is called once for each, under the connection's lock.
+// ended notes that a connection has ended, and why. It is called once for each, under the
+// connection's lock.
 func (p *pool) ended(c *connection, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -349,7 +356,8 @@ func (p *pool) ended(c *connection, err error) {
 	if t.connection == c {
 		t.connection = nil
 	}
-	// Without this condition the pause would not grow for a daemon that greets and then fails every call.
+	// Without this condition the pause would not grow for a daemon that greets and then fails every
+	// call.
 	if c.hasAnswered {
 		t.failures = 0
 	}
@@ -364,8 +372,8 @@ func (p *pool) ended(c *connection, err error) {
 	p.eject(t, asked)
 }
 
-// eject leaves a target alone for its back-off, plus the time that it asked for. That time counts up to MaxBackoff,
-// because a restart can bring the daemon back earlier. The lock must be held.
+// eject leaves a target alone for its back-off, plus the time that it asked for. That time counts
+// up to MaxBackoff, because a restart can bring the daemon back earlier. The lock must be held.
 func (p *pool) eject(t *target, asked time.Duration) {
 	t.failures++
 	if asked > p.options.MaxBackoff {
@@ -379,8 +387,9 @@ func (p *pool) eject(t *target, asked time.Duration) {
 	p.lookUpAgain(lookupPause)
 }
 
-// backoff returns a random pause after that many failures in a row. Its limit is MinBackoff, doubled for each failure
-// but the first. The randomness spreads the clients of a daemon that comes back.
+// backoff returns a random pause after that many failures in a row. Its limit is MinBackoff,
+// doubled for each failure but the first. The randomness spreads the clients of a daemon that comes
+// back.
 func (p *pool) backoff(failures int) time.Duration {
 	limit := p.options.MinBackoff
 	for ; failures > 1 && limit < p.options.MaxBackoff; failures-- {
@@ -392,9 +401,9 @@ func (p *pool) backoff(failures int) time.Duration {
 	return p.dice.upTo(limit)
 }
 
-// preferOthers leaves a daemon that has no IDs in time for one call. It may have some for the next call, so with no other
-// daemon left it is tried after a short pause. The connection takes no further
-// calls; its lock must be held.
+// preferOthers leaves a daemon that has no IDs in time for one call. It may have some for the next
+// call, so with no other daemon left it is tried after a short pause. The connection takes no
+// further calls; its lock must be held.
 func (p *pool) preferOthers(c *connection, refused *RefusedError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -440,7 +449,8 @@ func (p *pool) setStage(t *target, stage string) {
 	t.stage = stage
 }
 
-// failures returns the error of each target that has failed since it last greeted. The lock must be held.
+// failures returns the error of each target that has failed since it last greeted. The lock must be
+// held.
 func (p *pool) failures() []error {
 	var failures []error
 	for _, t := range p.targets {
@@ -451,7 +461,8 @@ func (p *pool) failures() []error {
 	return failures
 }
 
-// deadlinePassed returns the error of a call that has reached its deadline. last is the error of its last try.
+// deadlinePassed returns the error of a call that has reached its deadline. last is the error of
+// its last try.
 func (p *pool) deadlinePassed(allowed time.Duration, last error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

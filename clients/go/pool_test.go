@@ -221,7 +221,8 @@ func TestEqualWorkerIDsStopEveryCall(t *testing.T) {
 	})
 }
 
-// TestOneLookIsNoCollision lets a daemon have another one's worker ID at the first look alone, as in a restart.
+// TestOneLookIsNoCollision lets a daemon have another one's worker ID at the first look alone, as
+// in a restart.
 func TestOneLookIsNoCollision(t *testing.T) {
 	daemons := []*fakeDaemon{startFake(t, "127.0.0.1:0"), startFake(t, "127.0.0.1:0")}
 	daemons[1].set(func(d *fakeDaemon) { d.workers, d.laterWorkers = daemons[0].workers, "4" })

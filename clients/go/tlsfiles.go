@@ -6,9 +6,10 @@ import (
 	"os"
 )
 
-// TLSFiles returns the TLS options of files in PEM: the authorities to trust, and the client's own certificate with its
-// key. Each may be "". Without caFile the system's authorities count. The certificate is read again for each connection, so
-// that it can be renewed while the client runs. An OptionError says which file is missing or does not fit.
+// TLSFiles returns the TLS options of files in PEM: the authorities to trust, and the client's own
+// certificate with its key. Each may be "". Without caFile the system's authorities count. The
+// certificate is read again for each connection, so that it can be renewed while the client runs.
+// An OptionError says which file is missing or does not fit.
 func TLSFiles(caFile, certFile, keyFile string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {

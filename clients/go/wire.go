@@ -24,7 +24,8 @@ const (
 	flagPartial  = 0x02
 	flagMore     = 0x01
 
-	// headSize is the size of a frame before its body. The length counts what follows the length field.
+	// headSize is the size of a frame before its body. The length counts what follows the length
+	// field.
 	headSize       = 8
 	lengthSize     = 4
 	lengthMin      = 4
@@ -141,13 +142,15 @@ func (f *frame) refusal(endpoint string) *RefusedError {
 // readSize is the free space for a read. A longer frame takes several reads.
 const readSize = 16 << 10
 
-// input holds the bytes that have arrived and are not taken yet. A read that times out loses none of them.
+// input holds the bytes that have arrived and are not taken yet. A read that times out loses none
+// of them.
 type input struct {
 	buffer     []byte
 	start, end int
 }
 
-// space returns room for the next read. It moves the bytes that are left, so earlier frames are no longer valid.
+// space returns room for the next read. It moves the bytes that are left, so earlier frames are no
+// longer valid.
 func (in *input) space() []byte {
 	left := in.buffer[in.start:in.end]
 	if cap(in.buffer)-in.end < readSize/4 || len(left) == 0 {
@@ -159,7 +162,8 @@ func (in *input) space() []byte {
 	return in.buffer[in.end:cap(in.buffer)]
 }
 
-// next returns the first whole frame. It returns false if more bytes must arrive, and what is wrong with a frame.
+// next returns the first whole frame. It returns false if more bytes must arrive, and what is wrong
+// with a frame.
 func (in *input) next() (f frame, isWhole bool, problem string) {
 	arrived := in.buffer[in.start:in.end]
 	if len(arrived) < lengthSize {
@@ -188,7 +192,8 @@ type idCollector struct {
 	last uint64
 }
 
-// add takes the next frame. It returns true once the reply is complete, or what breaks the protocol.
+// add takes the next frame. It returns true once the reply is complete, or what breaks the
+// protocol.
 func (c *idCollector) add(f *frame) (isDone bool, problem string) {
 	isRuns := f.kind == kindRuns && !c.asked.explicit
 	if !isRuns && f.kind != kindList || c.kind != 0 && c.kind != f.kind {

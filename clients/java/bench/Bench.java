@@ -10,7 +10,10 @@ import snowbank.client.Ids;
 import snowbank.client.IdsOptions;
 import snowbank.client.SnowbankClient;
 
-/** Measures an ID with the client, and with a Redis over a bare socket. {@code clients/bench} runs it. */
+/**
+ * Measures an ID with the client, and with a Redis over a bare socket. {@code clients/bench} runs
+ * it.
+ */
 public class Bench {
     private static final int ROUNDS = 7;
     private static final int STRETCHES = 500;

@@ -1,4 +1,6 @@
-/** Measures an ID with the client, and with ioredis. `clients/bench` runs it after `npm run build`. */
+/**
+ * Measures an ID with the client, and with ioredis. `clients/bench` runs it after `npm run build`.
+ */
 
 import { createRequire } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";

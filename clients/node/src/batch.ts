@@ -34,7 +34,9 @@ export class Batch implements Iterable<bigint> {
     return Array.from(this, String);
   }
 
-  /** Makes `JSON.stringify` write the IDs as strings. As numbers they would lose their last digits. */
+  /**
+   * Makes `JSON.stringify` write the IDs as strings. As numbers they would lose their last digits.
+   */
   toJSON(): string[] {
     return this.toStrings();
   }

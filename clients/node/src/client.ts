@@ -53,8 +53,8 @@ export class Client {
   #closed: SnowbankError | undefined;
 
   /**
-   * Creates a client of the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port` or
-   * `unix:PATH`. A host name may stand for several daemons. The first call connects.
+   * Creates a client of the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port`
+   * or `unix:PATH`. A host name may stand for several daemons. The first call connects.
    *
    * @throws {SnowbankError} `bad_argument` for an address or option that is not allowed.
    */

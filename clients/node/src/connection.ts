@@ -72,7 +72,9 @@ export interface ConnectionOptions {
   token: Buffer | undefined;
   connectTimeoutMs: number;
   answerTimeoutMs: number;
-  /** False if this endpoint is the only one: a daemon in a bad state is kept, as there is no better. */
+  /**
+   * False if this endpoint is the only one: a daemon in a bad state is kept, as there is no better.
+   */
   hasOthers: () => boolean;
   /** Called once when a connection that has greeted ends by itself. */
   onEnd: (connection: Connection, error: SnowbankError) => void;

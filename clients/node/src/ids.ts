@@ -77,9 +77,9 @@ interface Waiter {
  * A buffer that hands out IDs one at a time. Waiting calls are served in their order. IDs increase
  * while they come from one endpoint.
  *
- * No ID is handed out later than `maxAgeMs` after it was requested. The age counts by the wall clock
- * for each ID, because that goes on while the machine sleeps, and by the monotonic clock with a timer
- * and every 256 IDs. A wall clock that is set back beyond the request drops the buffer.
+ * No ID is handed out later than `maxAgeMs` after it was requested. The age counts by the wall
+ * clock for each ID, because that goes on while the machine sleeps, and by the monotonic clock with
+ * a timer and every 256 IDs. A wall clock that is set back beyond the request drops the buffer.
  */
 export class Ids {
   readonly #client: Client;
@@ -94,7 +94,9 @@ export class Ids {
   /** The wall clock's readings between which the slice is usable. */
   #usableFrom = 0;
   #usableUntil = 0;
-  /** Ends the slice's use when its stock is too old, in case the wall clock stands or was set back. */
+  /**
+   * Ends the slice's use when its stock is too old, in case the wall clock stands or was set back.
+   */
   #ageTimer: NodeJS.Timeout | undefined;
   #current: Stock | undefined;
   #next: Stock | undefined;
@@ -343,7 +345,9 @@ export class Ids {
     }
   }
 
-  /** Returns how long to wait for IDs. The request allowed a short wait; the deadline may be longer. */
+  /**
+   * Returns how long to wait for IDs. The request allowed a short wait; the deadline may be longer.
+   */
   #waitIfExhausted(error: unknown, deadline: Deadline): number {
     const { code, retryAfterMs = Number.POSITIVE_INFINITY } = error as Partial<SnowbankError>;
     if (code !== "exhausted" || retryAfterMs >= deadline.leftMs) {

@@ -58,7 +58,9 @@ function isCount(value: unknown): boolean {
   return Number.isInteger(value) && (value as number) >= 0;
 }
 
-/** The longest time that a daemon holds a request without a wait of its own, or two ticks if longer. */
+/**
+ * The longest time that a daemon holds a request without a wait of its own, or two ticks if longer.
+ */
 const DEFAULT_WAIT_MS = 1000;
 
 /** Returns how long the daemon may hold a request of that source that leaves the wait to it. */

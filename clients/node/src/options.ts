@@ -23,8 +23,8 @@ export interface ClientOptions {
   /** Makes calls take turns over all endpoints, each with a connection of its own (false). */
   takeTurns?: boolean | undefined;
   /**
-   * Says that the addresses are in order of preference, the nearest daemon first. The client goes back
-   * to an earlier one that serves again. By default it stays where it is (false).
+   * Says that the addresses are in order of preference, the nearest daemon first. The client goes
+   * back to an earlier one that serves again. By default it stays where it is (false).
    */
   preferFirst?: boolean | undefined;
 }

@@ -115,7 +115,9 @@ export class Pool {
     return () => this.#waiting.delete(waiter);
   };
 
-  /** Returns the next target that serves, or has not failed yet. Tries the failed ones meanwhile. */
+  /**
+   * Returns the next target that serves, or has not failed yet. Tries the failed ones meanwhile.
+   */
   #nextInTurn(): Target {
     const now = performance.now();
     for (const endpoint of this.#settings.endpoints) {
@@ -390,7 +392,9 @@ export class Pool {
     }
   }
 
-  /** Looks a name up, and gives each of its addresses a target. Keeps the old ones if that fails. */
+  /**
+   * Looks a name up, and gives each of its addresses a target. Keeps the old ones if that fails.
+   */
   async lookUp(endpoint: Endpoint): Promise<void> {
     this.#lookedUp.set(endpoint, performance.now());
     try {

@@ -1,4 +1,6 @@
-/** The requests of calls: how each is encoded, and how its reply's frames are joined and checked. */
+/**
+ * The requests of calls: how each is encoded, and how its reply's frames are joined and checked.
+ */
 
 import { plain, SnowbankError } from "./errors.js";
 import { defaultWaitMs, type Info, parseInfo, type SourceInfo } from "./info.js";

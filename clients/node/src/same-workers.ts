@@ -1,6 +1,7 @@
 /**
- * The check that no two endpoints are daemons with the same worker IDs: they would hand out the same
- * IDs. Containers and machines do not see each other's locks, but a client sees all its endpoints.
+ * The check that no two endpoints are daemons with the same worker IDs: they would hand out the
+ * same IDs. Containers and machines do not see each other's locks, but a client sees all its
+ * endpoints.
  */
 
 import { performance } from "node:perf_hooks";
@@ -9,8 +10,8 @@ import { type Info, sharedWorkerId } from "./info.js";
 import type { Pool, Target } from "./pool.js";
 
 /**
- * The time before the first look, and between two looks while daemons collide, in ms. A client with a
- * shorter life costs the other endpoints nothing. A daemon that restarts can look like two for a
+ * The time before the first look, and between two looks while daemons collide, in ms. A client with
+ * a shorter life costs the other endpoints nothing. A daemon that restarts can look like two for a
  * moment, so a collision counts when two looks in a row find it.
  */
 const CONFIRMATION_MS = 1000;

@@ -9,7 +9,9 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "../dist/index.js";
 
-/** The program that plays the daemons of a case. `clients/node/test` builds it if this is not set. */
+/**
+ * The program that plays the daemons of a case. `clients/node/test` builds it if this is not set.
+ */
 const program = process.env.SNOWBANK_CONFORMANCE;
 const skip = program ? false : "no $SNOWBANK_CONFORMANCE";
 

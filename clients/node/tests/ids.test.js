@@ -152,7 +152,9 @@ test("an answer that arrived while the program blocked the event loop still coun
   assert.equal((await called).length, 1);
 });
 
-/** Runs a program with a client of that address. Returns its output, once it has ended by itself. */
+/**
+ * Runs a program with a client of that address. Returns its output, once it has ended by itself.
+ */
 async function runProgram(address, timeoutMs, body) {
   const index = new URL("../dist/index.js", import.meta.url);
   const program = `import { Client } from ${JSON.stringify(index.href)};

@@ -1,4 +1,7 @@
-/** The package as users get it: packed, installed into an empty folder, and README's program run there. */
+/**
+ * The package as users get it: packed, installed into an empty folder, and README's program run
+ * there.
+ */
 
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";

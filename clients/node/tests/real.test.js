@@ -63,8 +63,8 @@ test("a buffer goes on while a daemon is killed, and no ID comes twice", {
 });
 
 /**
- * Draws IDs for a thread or a process, in batches and one by one, and hands them out as strings. Calls `begun` after a
- * quarter of them.
+ * Draws IDs for a thread or a process, in batches and one by one, and hands them out as strings.
+ * Calls `begun` after a quarter of them.
  */
 async function drawIn(addresses, begun) {
   const client = new Client(addresses, { timeoutMs: 30_000 });

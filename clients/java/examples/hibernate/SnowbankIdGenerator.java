@@ -3,8 +3,8 @@ import org.hibernate.engine.spi.SharedSessionContractImplementor;
 import org.hibernate.id.IdentifierGenerator;
 
 /**
- * Numbers Hibernate's entities. Hibernate makes one generator for each entity, so they share a supplier, which the
- * application sets before it builds the session factory:
+ * Numbers Hibernate's entities. Hibernate makes one generator for each entity, so they share a
+ * supplier, which the application sets before it builds the session factory:
  *
  * <pre>{@code
  * SnowbankIdGenerator.use(client);

@@ -3,7 +3,10 @@ import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import snowbank.client.SnowbankClient;
 
-/** Numbers rows from two daemons: {@code java NumberRows JDBC-URL ROWS ADDRESS…}. A BIGINT column holds an ID. */
+/**
+ * Numbers rows from two daemons: {@code java NumberRows JDBC-URL ROWS ADDRESS…}. A BIGINT column
+ * holds an ID.
+ */
 public class NumberRows {
     public static void main(String[] arguments) throws Exception {
         int rows = Integer.parseInt(arguments[1]);

@@ -5,7 +5,10 @@ import org.hibernate.SessionFactory;
 import org.hibernate.cfg.Configuration;
 import snowbank.client.SnowbankClient;
 
-/** Saves entities that the example's generator numbers. The mapping is in XML, which needs no annotations. */
+/**
+ * Saves entities that the example's generator numbers. The mapping is in XML, which needs no
+ * annotations.
+ */
 public class Orders {
     private static final String MAPPING = """
         <?xml version="1.0"?>

@@ -6,13 +6,17 @@ import java.nio.file.Path;
 import java.util.regex.Pattern;
 
 /**
- * Where a daemon listens: {@code host:port}, {@code [IPv6]:port}, {@code tls:host:port} or {@code unix:/path}.
+ * Where a daemon listens: {@code host:port}, {@code [IPv6]:port}, {@code tls:host:port} or {@code
+ * unix:/path}.
  *
  * @param host the host without brackets, or null for a Unix socket
  * @param path the path of a Unix socket, or null
  */
 record Address(String host, int port, boolean isTls, Path path) {
-    /** The longest path of a Unix socket: {@code sun_path} of Linux holds 108 bytes with its closing zero. */
+    /**
+     * The longest path of a Unix socket: {@code sun_path} of Linux holds 108 bytes with its closing
+     * zero.
+     */
     private static final int MAX_PATH_BYTES = 107;
 
     /** The longest host name (RFC 1035, section 2.3.4, without the closing dot). */

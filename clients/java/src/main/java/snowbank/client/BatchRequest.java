@@ -50,8 +50,9 @@ public final class BatchRequest {
     }
 
     /**
-     * Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this call's deadline.
-     * Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon answers at once.
+     * Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this
+     * call's deadline. Without it the daemon's default applies: 1 s, or two ticks if longer. With
+     * zero the daemon answers at once.
      */
     public BatchRequest maxWait(Duration limit) {
         if (limit.isNegative()) {

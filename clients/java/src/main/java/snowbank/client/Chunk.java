@@ -25,7 +25,10 @@ final class Chunk {
     private final long bornWallMillis;
     private final long maxAgeNanos;
     private volatile boolean isExpired;
-    /** The places taken. It passes the size when threads find nothing left, and 64 bits never run over. */
+    /**
+     * The places taken. It passes the size when threads find nothing left, and 64 bits never run
+     * over.
+     */
     private volatile long taken;
     /** The time of the first draw, or 0. */
     volatile long openedAtNanos;

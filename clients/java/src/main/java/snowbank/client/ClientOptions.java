@@ -13,7 +13,8 @@ import java.util.List;
  * The endpoints of a client, and its limits. A client copies its options when it is made.
  *
  * <pre>{@code
- * var options = ClientOptions.to("ids-1:7660", "ids-2:7660").tokenFile(Path.of("/run/secrets/snowbank"));
+ * var options = ClientOptions.to("ids-1:7660", "ids-2:7660");
+ * options.tokenFile(Path.of("/run/secrets/snowbank"));
  * try (var client = new SnowbankClient(options)) { … }
  * }</pre>
  *
@@ -39,7 +40,8 @@ public final class ClientOptions {
 
     /**
      * Creates options for the daemons at these addresses: {@code host:port}, {@code [IPv6]:port},
-     * {@code tls:host:port} or {@code unix:/path}. A host name may have many addresses, one for each daemon.
+     * {@code tls:host:port} or {@code unix:/path}. A host name may have many addresses, one for
+     * each daemon.
      *
      * <p>The client uses the first one while it serves, and moves on to the next after a failure.
      */
@@ -77,7 +79,10 @@ public final class ClientOptions {
         return copy;
     }
 
-    /** Sets the token for daemons that require one: 1 to 512 bytes, on one line. No message shows it. */
+    /**
+     * Sets the token for daemons that require one: 1 to 512 bytes, on one line. No message shows
+     * it.
+     */
     public ClientOptions token(String token) {
         byte[] bytes = token.getBytes(StandardCharsets.UTF_8);
         if (token.chars().anyMatch(c -> c == '\n' || c == '\r')) {
@@ -108,25 +113,37 @@ public final class ClientOptions {
         }
     }
 
-    /** Trusts only the authorities in this file (PEM) on {@code tls:} endpoints, instead of those of Java. */
+    /**
+     * Trusts only the authorities in this file (PEM) on {@code tls:} endpoints, instead of those of
+     * Java.
+     */
     public ClientOptions tlsCa(Path file) {
         tls = new TlsFiles(file, tls.certificate(), tls.key(), tls.serverName());
         return this;
     }
 
-    /** Sets the client's own certificate, with those that lead to its authority's, and its key (PEM, PKCS #8). */
+    /**
+     * Sets the client's own certificate, with those that lead to its authority's, and its key (PEM,
+     * PKCS #8).
+     */
     public ClientOptions tlsCertificate(Path certificate, Path key) {
         tls = new TlsFiles(tls.ca(), certificate, key, tls.serverName());
         return this;
     }
 
-    /** Sets the name that the daemon's certificate must have. The default is the host of the address. */
+    /**
+     * Sets the name that the daemon's certificate must have. The default is the host of the
+     * address.
+     */
     public ClientOptions tlsServerName(String name) {
         tls = new TlsFiles(tls.ca(), tls.certificate(), tls.key(), name);
         return this;
     }
 
-    /** Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and every retry. */
+    /**
+     * Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and
+     * every retry.
+     */
     public ClientOptions timeout(Duration timeout) {
         this.timeout = positive("timeout", timeout);
         return this;
@@ -139,8 +156,8 @@ public final class ClientOptions {
     }
 
     /**
-     * Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). A daemon that
-     * takes longer counts as stalled, and the client tries the next one.
+     * Sets the time for a connected daemon to answer, beyond the wait that the request allows (1
+     * s). A daemon that takes longer counts as stalled, and the client tries the next one.
      */
     public ClientOptions answerTimeout(Duration timeout) {
         answerTimeout = positive("answerTimeout", timeout);
@@ -148,8 +165,8 @@ public final class ClientOptions {
     }
 
     /**
-     * Sets how long the client leaves a failed daemon alone: a random time up to {@code min} (50 ms), a limit that
-     * doubles with each further failure up to {@code max} (5 s).
+     * Sets how long the client leaves a failed daemon alone: a random time up to {@code min} (50
+     * ms), a limit that doubles with each further failure up to {@code max} (5 s).
      */
     public ClientOptions backoff(Duration min, Duration max) {
         positive("the first back-off", min);
@@ -162,7 +179,10 @@ public final class ClientOptions {
         return this;
     }
 
-    /** Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its deadline. */
+    /**
+     * Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its
+     * deadline.
+     */
     public ClientOptions maxQueued(int calls) {
         if (calls < 1 || calls > 1 << 20) {
             throw new IllegalArgumentException("maxQueued is " + calls + "; 1 to " + (1 << 20) + " are allowed");
@@ -172,8 +192,9 @@ public final class ClientOptions {
     }
 
     /**
-     * Makes calls take turns over the daemons, each with a connection of its own. A call whose daemon fails goes to
-     * the next one, and a daemon that returns gets its turns back. IDs of successive calls no longer increase.
+     * Makes calls take turns over the daemons, each with a connection of its own. A call whose
+     * daemon fails goes to the next one, and a daemon that returns gets its turns back. IDs of
+     * successive calls no longer increase.
      */
     public ClientOptions takeTurns(boolean takeTurns) {
         this.takeTurns = takeTurns;
@@ -181,9 +202,9 @@ public final class ClientOptions {
     }
 
     /**
-     * Says that the addresses are in order of preference, the nearest daemon first. The client goes back to an earlier
-     * one that serves again, and takes the addresses of a name in the resolver's order. By default it stays with the
-     * daemon that serves it.
+     * Says that the addresses are in order of preference, the nearest daemon first. The client goes
+     * back to an earlier one that serves again, and takes the addresses of a name in the resolver's
+     * order. By default it stays with the daemon that serves it.
      */
     public ClientOptions preferFirst(boolean preferFirst) {
         this.preferFirst = preferFirst;

@@ -16,9 +16,9 @@ import snowbank.client.Fleet.Target;
 import snowbank.client.Frame.BadFrameException;
 
 /**
- * One connection: connecting, greeting, and bytes in and out. One thread owns it, which is none of the application's:
- * an interrupt of a thread in socket I/O would close the socket for everybody. {@link #wakeUp} alone may be called
- * from any thread.
+ * One connection: connecting, greeting, and bytes in and out. One thread owns it, which is none of
+ * the application's: an interrupt of a thread in socket I/O would close the socket for everybody.
+ * {@link #wakeUp} alone may be called from any thread.
  */
 final class Connection implements AutoCloseable {
     /** The tag of the greeting, and of frames that answer no request. */
@@ -28,8 +28,9 @@ final class Connection implements AutoCloseable {
     static final int MAX_IN_FLIGHT = 1_024;
 
     /**
-     * The body of the PING that every connection begins with. Servers of HTTP wait for the end of a line before they
-     * answer. The line ends make them answer at once, so that the client can name them.
+     * The body of the PING that every connection begins with. Servers of HTTP wait for the end of a
+     * line before they answer. The line ends make them answer at once, so that the client can name
+     * them.
      */
     private static final byte[] PROBE = {'\r', '\n', '\r', '\n'};
 
@@ -86,7 +87,8 @@ final class Connection implements AutoCloseable {
         } catch (IOException error) {
             throw unreachable(describe(error), error);
         } catch (IllegalArgumentException error) {
-            // A TLS file became unreadable, or an address has a zone that this machine does not know.
+            // A TLS file became unreadable, or an address has a zone that this machine does not
+            // know.
             throw unreachable(error.getMessage() == null ? error.toString() : error.getMessage(), error);
         } catch (BadFrameException error) {
             throw SnowbankException.protocol(endpoint, error.getMessage());
@@ -150,7 +152,8 @@ final class Connection implements AutoCloseable {
                 }
             }
             if (size < 0) {
-                // A daemon that is too busy answers before it reads. Its answer counts more than a failed write.
+                // A daemon that is too busy answers before it reads. Its answer counts more than a
+                // failed write.
                 throw SnowbankException.lost(endpoint, failedWrite == null
                     ? "it closed the connection before its greeting" : describe(failedWrite));
             }
@@ -179,7 +182,10 @@ final class Connection implements AutoCloseable {
         await(left);
     }
 
-    /** Waits until bytes can be read, or written if some are left, or {@link #wakeUp}, or the time is over. */
+    /**
+     * Waits until bytes can be read, or written if some are left, or {@link #wakeUp}, or the time
+     * is over.
+     */
     void await(long nanos) throws IOException {
         if (transport != null) {
             key.interestOps(transport.awaitsRoom(out)
@@ -190,7 +196,9 @@ final class Connection implements AutoCloseable {
         selector.selectedKeys().clear();
     }
 
-    /** Reads what has arrived and there is room for. Returns 0 if nothing has, and -1 at the end. */
+    /**
+     * Reads what has arrived and there is room for. Returns 0 if nothing has, and -1 at the end.
+     */
     int read() throws IOException {
         in.compact();
         try {

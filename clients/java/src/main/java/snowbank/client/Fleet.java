@@ -20,9 +20,9 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The daemons behind the endpoints. A name that resolves to many addresses is many daemons, and is looked up again
- * when a connection is made and the last look is old. Java itself remembers an answer for 30 s
- * ({@code networkaddress.cache.ttl}).
+ * The daemons behind the endpoints. A name that resolves to many addresses is many daemons, and is
+ * looked up again when a connection is made and the last look is old. Java itself remembers an
+ * answer for 30 s ({@code networkaddress.cache.ttl}).
  */
 final class Fleet {
     /** The shortest time between two look-ups of a name. */
@@ -71,7 +71,10 @@ final class Fleet {
         this.keepsOrder = options.preferFirst;
     }
 
-    /** Returns every known daemon, in the endpoints' order, and a target without address for an unknown name. */
+    /**
+     * Returns every known daemon, in the endpoints' order, and a target without address for an
+     * unknown name.
+     */
     List<Target> targets() {
         List<Target> targets = new ArrayList<>();
         lock.lock();
@@ -158,7 +161,10 @@ final class Fleet {
         return targets;
     }
 
-    /** Gives each client an order of its own, the same at each look-up, so that clients spread over the daemons. */
+    /**
+     * Gives each client an order of its own, the same at each look-up, so that clients spread over
+     * the daemons.
+     */
     private void spread(List<InetAddress> addresses) {
         Class<?> first = addresses.get(0).getClass();
         addresses.sort((one, other) -> one.getHostAddress().compareTo(other.getHostAddress()));

@@ -55,7 +55,8 @@ record Frame(int kind, int flags, int tag, ByteBuffer body) {
     }
 
     /**
-     * Takes the first frame from a buffer that is being read, or returns null if it is not complete.
+     * Takes the first frame from a buffer that is being read, or returns null if it is not
+     * complete.
      *
      * @throws BadFrameException if the bytes are no frame of a daemon
      */

@@ -6,9 +6,9 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Which sources hand out the same IDs, whatever the names of their fields: those with the same parts below the time,
- * the same tick, and epochs less than a year apart. Constants count as node fields that hold one value. Sources of
- * other shapes are not compared.
+ * Which sources hand out the same IDs, whatever the names of their fields: those with the same
+ * parts below the time, the same tick, and epochs less than a year apart. Constants count as node
+ * fields that hold one value. Sources of other shapes are not compared.
  *
  * @param parts the merged parts, most significant first, such as {@code node=1024}
  * @param numbers the node fields and constants of each worker ID, as one number
@@ -35,7 +35,10 @@ record IdSpace(List<String> parts, long tickMs, long epochMs, List<Long> numbers
         return null;
     }
 
-    /** Returns the ID space of a source, or null if it is none of time, or has a form of a later version. */
+    /**
+     * Returns the ID space of a source, or null if it is none of time, or has a form of a later
+     * version.
+     */
     static IdSpace of(Info.Source source) {
         if (source.layout() == null || source.workerIds() == null) {
             return null;
@@ -126,7 +129,10 @@ record IdSpace(List<String> parts, long tickMs, long epochMs, List<Long> numbers
         return new Field(kind, kind == 't' ? 0 : values(parts[1]), constant);
     }
 
-    /** Returns the number of values of a size: {@code 12} bits, {@code 3d} decimal digits, or {@code =1000}. */
+    /**
+     * Returns the number of values of a size: {@code 12} bits, {@code 3d} decimal digits, or {@code
+     * =1000}.
+     */
     private static long values(String size) {
         if (size.startsWith("=")) {
             return Long.parseLong(size.substring(1));

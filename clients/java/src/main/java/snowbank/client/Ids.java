@@ -9,26 +9,33 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 
 /**
- * A buffer that hands out IDs one at a time, to any number of threads, and is refilled ahead once it is half used.
+ * A buffer that hands out IDs one at a time, to any number of threads, and is refilled ahead once
+ * it is half used.
  *
  * <ul>
- *   <li><b>Increasing</b>: the IDs that a thread draws increase while they come from one endpoint, over reconnects too.
- *       From another endpoint they follow the clock of its daemon. If the IDs of an endpoint go back and stay below,
- *       {@link #next} throws {@link SnowbankException.Reason#WENT_BACK} once, and goes on from the lower IDs.
- *   <li><b>Not old</b>: IDs older than {@code maxAge} are dropped. The age counts by the wall clock or by
- *       {@link System#nanoTime}, whichever says more, because Java has no monotonic clock that runs while the machine
- *       sleeps. Every 16th draw reads the clocks, and so does a timer every 25 ms or more often. So that is how late an
- *       ID may be dropped.
+ *   <li><b>Increasing</b>: the IDs that a thread draws increase while they come from one endpoint,
+ *       over reconnects too. From another endpoint they follow the clock of its daemon. If the IDs
+ *       of an endpoint go back and stay below, {@link #next} throws
+ *       {@link SnowbankException.Reason#WENT_BACK} once, and goes on from the lower IDs.
+ *   <li><b>Not old</b>: IDs older than {@code maxAge} are dropped. The age counts by the wall clock
+ *       or by {@link System#nanoTime}, whichever says more, because Java has no monotonic clock
+ *       that runs while the machine sleeps. Every 16th draw reads the clocks, and so does a timer every
+ *       25 ms or more often. So that is how late an ID may be dropped.
  * </ul>
  */
 public final class Ids implements LongSupplier {
-    /** The IDs of the first refill. The demand is not known yet, and IDs of a scarce layout are worth something. */
+    /**
+     * The IDs of the first refill. The demand is not known yet, and IDs of a scarce layout are
+     * worth something.
+     */
     private static final int FIRST_FETCH = 16;
 
     /** The most by which one refill may exceed the one before it. */
     private static final int GROWTH = 4;
 
-    /** The part of the maximum age that a refill should last, so that few of its IDs get too old. */
+    /**
+     * The part of the maximum age that a refill should last, so that few of its IDs get too old.
+     */
     private static final int LASTING_PART = 4;
 
     private static final long MAX_TICK_NANOS = TimeUnit.MILLISECONDS.toNanos(25);
@@ -47,7 +54,9 @@ public final class Ids implements LongSupplier {
     private int fetchCount;
     private int maxBatch;
     private boolean isTicking;
-    /** The endpoint and the highest ID of the newest refill. The refill's thread alone uses them. */
+    /**
+     * The endpoint and the highest ID of the newest refill. The refill's thread alone uses them.
+     */
     private volatile String highestFrom;
     private volatile long highest;
 
@@ -62,9 +71,11 @@ public final class Ids implements LongSupplier {
     }
 
     /**
-     * Returns an ID that no other caller has: at once from the buffer, or with the next reply if that is empty.
+     * Returns an ID that no other caller has: at once from the buffer, or with the next reply if
+     * that is empty.
      *
-     * @throws SnowbankException if the buffer is empty and the refill failed; the next call tries again
+     * @throws SnowbankException if the buffer is empty and the refill failed; the next call tries
+     *     again
      * @throws IllegalStateException if the client is closed
      */
     public long next() {
@@ -85,7 +96,10 @@ public final class Ids implements LongSupplier {
         return next();
     }
 
-    /** Reads the clocks, and starts a refill if it is time for one. Returns false if the chunk is too old. */
+    /**
+     * Reads the clocks, and starts a refill if it is time for one. Returns false if the chunk is
+     * too old.
+     */
     private boolean check(Chunk chunk, long at) {
         if (chunk.expireIfOld(shared.options.clock)) {
             return false;
@@ -104,7 +118,10 @@ public final class Ids implements LongSupplier {
         return true;
     }
 
-    /** Returns how many IDs to fetch next. At the pace of this chunk they last for a part of the maximum age. */
+    /**
+     * Returns how many IDs to fetch next. At the pace of this chunk they last for a part of the
+     * maximum age.
+     */
     private int wanted(Chunk chunk, long used) {
         double paceNanos = Math.max(1, System.nanoTime() - chunk.openedAtNanos) / (double) Math.max(1, used);
         double lasting = options.maxAge.toNanos() / (double) LASTING_PART / paceNanos;
@@ -132,7 +149,10 @@ public final class Ids implements LongSupplier {
         }
     }
 
-    /** Makes a chunk with IDs the current one, and returns null. Without one it returns the refill to wait for. */
+    /**
+     * Makes a chunk with IDs the current one, and returns null. Without one it returns the refill
+     * to wait for.
+     */
     private CompletableFuture<Void> refillUnlessStocked() {
         lock.lock();
         try {

@@ -18,7 +18,10 @@ public final class IdsOptions {
         this.timeout = timeout;
     }
 
-    /** Returns options for the default source, refills of up to 10,000 IDs, and no ID older than a second. */
+    /**
+     * Returns options for the default source, refills of up to 10,000 IDs, and no ID older than a
+     * second.
+     */
     public static IdsOptions defaults() {
         return new IdsOptions(null, 10_000, Duration.ofSeconds(1), null);
     }
@@ -29,8 +32,8 @@ public final class IdsOptions {
     }
 
     /**
-     * Sets the most IDs that one refill asks for (10,000). Refills start small and follow the demand. The buffer holds
-     * at most two of them.
+     * Sets the most IDs that one refill asks for (10,000). Refills start small and follow the
+     * demand. The buffer holds at most two of them.
      */
     public IdsOptions maxBatch(int count) {
         if (count < 1) {

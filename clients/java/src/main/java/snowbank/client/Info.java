@@ -27,7 +27,8 @@ public record Info(String version, String instance, long maxCount, List<Source> 
     private static final long PROTOCOL = 1;
 
     /**
-     * Reads the JSON of an INFO reply. A key of an unexpected form, as a later daemon may send it, reads as missing.
+     * Reads the JSON of an INFO reply. A key of an unexpected form, as a later daemon may send it,
+     * reads as missing.
      *
      * @throws IllegalArgumentException if a required key is missing, or the protocol is another one
      */

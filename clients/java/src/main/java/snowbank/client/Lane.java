@@ -14,8 +14,8 @@ import snowbank.client.Session.End;
 import snowbank.client.Session.EndKind;
 
 /**
- * One connection at a time, and the thread that owns it. It connects when a call needs it, stays with a daemon that
- * serves, and moves on after a failure.
+ * One connection at a time, and the thread that owns it. It connects when a call needs it, stays
+ * with a daemon that serves, and moves on after a failure.
  */
 final class Lane implements Session.Lead {
     private static final long IDLE_NANOS = TimeUnit.HOURS.toNanos(1);
@@ -37,7 +37,10 @@ final class Lane implements Session.Lead {
     private List<Target> targets = List.of();
     /** The daemon in use, or the last one. */
     private Target current;
-    /** The daemon that failed last, until one serves: others come first, however short its back-off is. */
+    /**
+     * The daemon that failed last, until one serves: others come first, however short its back-off
+     * is.
+     */
     private Target failed;
     /** A connection to a daemon that this lane prefers, while another one serves. */
     private Homecoming homecoming;
@@ -99,7 +102,10 @@ final class Lane implements Session.Lead {
         }
     }
 
-    /** Serves calls. A defect fails the waiting ones, and does not end the thread that later ones need. */
+    /**
+     * Serves calls. A defect fails the waiting ones, and does not end the thread that later ones
+     * need.
+     */
     private void connectAndServeOrFail() throws InterruptedException {
         try {
             connectAndServe();
@@ -129,7 +135,9 @@ final class Lane implements Session.Lead {
         serve(target, info);
     }
 
-    /** Serves calls on the open connection until it ends, and on those that follow without a pause. */
+    /**
+     * Serves calls on the open connection until it ends, and on those that follow without a pause.
+     */
     private void serve(Target target, Info info) {
         Target served = target;
         Info greeting = info;
@@ -142,7 +150,8 @@ final class Lane implements Session.Lead {
             Session session = new Session(connection, greeting, calls, shared.options.answerTimeout, this);
             End end = session.serve();
             isServing = false;
-            // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
+            // Without this condition, the pause would not grow for a daemon that greets and then
+            // fails every call.
             if (session.hasAnswered()) {
                 healthOf(served).failures = 0;
             }
@@ -186,9 +195,10 @@ final class Lane implements Session.Lead {
     }
 
     /**
-     * Returns the daemon that may be tried soonest. Of several it prefers those that are not exhausted, and of these
-     * the next in the circle: after the one that failed, or from the lane's own or current one on. Where the first is
-     * preferred, the circle begins with it, and the one that failed comes last.
+     * Returns the daemon that may be tried soonest. Of several it prefers those that are not
+     * exhausted, and of these the next in the circle: after the one that failed, or from the lane's
+     * own or current one on. Where the first is preferred, the circle begins with it, and the one
+     * that failed comes last.
      */
     private Target pick() {
         refreshTargets();
@@ -248,7 +258,10 @@ final class Lane implements Session.Lead {
         return health.computeIfAbsent(target, unknown -> new Health());
     }
 
-    /** Leaves a daemon alone for its back-off, plus the time that it asked for, up to the longest back-off. */
+    /**
+     * Leaves a daemon alone for its back-off, plus the time that it asked for, up to the longest
+     * back-off.
+     */
     private void rest(Target target, Duration asked) {
         Health itsHealth = healthOf(target);
         itsHealth.failures++;
@@ -256,7 +269,10 @@ final class Lane implements Session.Lead {
         itsHealth.notBefore = System.nanoTime() + atMostMaxBackoff(asked) + backoffNanos(itsHealth.failures);
     }
 
-    /** Tries the other daemons before one that has no IDs in time for one call. It may have some for the next. */
+    /**
+     * Tries the other daemons before one that has no IDs in time for one call. It may have some for
+     * the next.
+     */
     private void preferOthers(Target target, Duration asked) {
         Health itsHealth = healthOf(target);
         itsHealth.notBefore = System.nanoTime() + backoffNanos(1);

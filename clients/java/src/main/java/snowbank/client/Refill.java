@@ -4,9 +4,15 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 
-/** One refill of a buffer: it asks until there is at least one ID above the last ones of that endpoint. */
+/**
+ * One refill of a buffer: it asks until there is at least one ID above the last ones of that
+ * endpoint.
+ */
 final class Refill {
-    /** The time that a daemon may take to gather the IDs. Then it sends a part, so that a waiting caller gets some. */
+    /**
+     * The time that a daemon may take to gather the IDs. Then it sends a part, so that a waiting
+     * caller gets some.
+     */
     private static final int GATHERING_MS = 10;
 
     /** The pause after the first batch without a usable ID. It doubles up to the second. */
@@ -16,7 +22,10 @@ final class Refill {
     /** How long a refill asks again if its IDs are lower: longer than any common burst window. */
     private static final long LOWER_FOR_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-    /** The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and be skipped. */
+    /**
+     * The most IDs of a request that follows a batch of lower IDs. All of them may be lower again,
+     * and be skipped.
+     */
     private static final int RETRY_COUNT = 16;
 
     private final SnowbankClient client;
@@ -85,7 +94,10 @@ final class Refill {
         }
     }
 
-    /** Returns the IDs above the last ones of that endpoint. A reconnect can come to a shard that is behind. */
+    /**
+     * Returns the IDs above the last ones of that endpoint. A reconnect can come to a shard that is
+     * behind.
+     */
     private long[] usable(Batch batch) {
         long[] ids = batch.toArray();
         if (!batch.endpoint().equals(highestFrom)) {

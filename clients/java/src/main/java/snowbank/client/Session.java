@@ -6,8 +6,9 @@ import java.util.ArrayDeque;
 import snowbank.client.Frame.BadFrameException;
 
 /**
- * The calls in flight on a connection after its greeting. Replies come in the order of the requests; the tag proves
- * that both sides count alike. A caller that gave up leaves its entry, whose reply is read and dropped.
+ * The calls in flight on a connection after its greeting. Replies come in the order of the
+ * requests; the tag proves that both sides count alike. A caller that gave up leaves its entry,
+ * whose reply is read and dropped.
  */
 final class Session {
     /** Why a connection ended. */
@@ -16,7 +17,10 @@ final class Session {
         FAILED,
         /** The daemon serves no client for now. */
         RESTING,
-        /** The daemon has no IDs in time for one call, which asks another. It still answers the calls in flight. */
+        /**
+         * The daemon has no IDs in time for one call, which asks another. It still answers the
+         * calls in flight.
+         */
         EXHAUSTED,
         /** The lane left for another daemon, or is closing. */
         LEFT
@@ -28,7 +32,10 @@ final class Session {
         final int tag;
         final Call<?> call;
         final long waitNanos;
-        /** The time from which the daemon's wait counts: it may read a request only when earlier ones are answered. */
+        /**
+         * The time from which the daemon's wait counts: it may read a request only when earlier
+         * ones are answered.
+         */
         long readBy;
         long progressAt;
         boolean hasBegun;
@@ -85,7 +92,10 @@ final class Session {
         return hasAnswered;
     }
 
-    /** Serves calls until the connection ends. Then the calls in flight fail, unless the daemon still answers them. */
+    /**
+     * Serves calls until the connection ends. Then the calls in flight fail, unless the daemon
+     * still answers them.
+     */
     End serve() {
         End end = null;
         while (end == null) {
@@ -97,7 +107,10 @@ final class Session {
         return end;
     }
 
-    /** Takes the replies to the calls in flight, and no further calls, then closes. A stall ends it at the latest. */
+    /**
+     * Takes the replies to the calls in flight, and no further calls, then closes. A stall ends it
+     * at the latest.
+     */
     void finish() {
         isFinishing = true;
         while (!inFlight.isEmpty()) {

@@ -23,8 +23,8 @@ final class Shared {
     final ClientOptions options;
     final Fleet fleet;
     /**
-     * Threads for work that blocks: one look-up for each name, one look for each daemon, one refill for each buffer.
-     * They end when idle.
+     * Threads for work that blocks: one look-up for each name, one look for each daemon, one refill
+     * for each buffer. They end when idle.
      */
     final ThreadPoolExecutor background;
     /** The thread that marks buffered IDs as too old. It works while there are some. */

@@ -15,8 +15,8 @@ import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 
 /**
- * A client of one Snowbank daemon, or of several of which one is used at a time. Make one for the whole application:
- * any number of threads, virtual ones too, may use it.
+ * A client of one Snowbank daemon, or of several of which one is used at a time. Make one for the
+ * whole application: any number of threads, virtual ones too, may use it.
  *
  * <pre>{@code
  * try (var client = new SnowbankClient("127.0.0.1:7660", "ids-2:7660")) {
@@ -25,11 +25,12 @@ import java.util.function.Supplier;
  * }
  * }</pre>
  *
- * <p>Every call has one deadline over connecting and all tries. A call throws {@link SnowbankException} if it fails,
- * {@link IllegalArgumentException} for a bad argument, and {@link IllegalStateException} after {@link #close}.
+ * <p>Every call has one deadline over connecting and all tries. A call throws {@link
+ * SnowbankException} if it fails, {@link IllegalArgumentException} for a bad argument, and {@link
+ * IllegalStateException} after {@link #close}.
  *
- * <p>The threads of the application never touch a socket: they wait for a thread of the client's own. So an interrupt
- * ends the call of that thread alone, and a virtual thread is never pinned.
+ * <p>The threads of the application never touch a socket: they wait for a thread of the client's
+ * own. So an interrupt ends the call of that thread alone, and a virtual thread is never pinned.
  *
  * <pre>
  *   batch() ─┐                          ┌─ Connection: connects, greets, moves bytes
@@ -71,7 +72,10 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         ids = new Ids(this, shared, IdsOptions.defaults());
     }
 
-    /** Returns an ID of the default source that no other caller has, from a buffer that is refilled ahead. */
+    /**
+     * Returns an ID of the default source that no other caller has, from a buffer that is refilled
+     * ahead.
+     */
     public long next() {
         return ids.next();
     }
@@ -109,7 +113,10 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         return call(lane(), Deadline.after(shared.options.timeout), Call.Ping::new);
     }
 
-    /** Returns why each daemon failed that has failed since it last served: a wrong port shows while others serve. */
+    /**
+     * Returns why each daemon failed that has failed since it last served: a wrong port shows while
+     * others serve.
+     */
     public List<SnowbankException> endpointErrors() {
         return shared.failures();
     }
@@ -135,7 +142,9 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         return call(lane(), deadline, () -> new Call.Ids(request));
     }
 
-    /** Returns the connection of the next call. A client that takes turns has one for each daemon. */
+    /**
+     * Returns the connection of the next call. A client that takes turns has one for each daemon.
+     */
     private Lane lane() {
         if (!shared.options.takeTurns) {
             return lanes.get(0);
@@ -192,7 +201,8 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
                 throw error.here();
             }
             long pause = pauseNanos(error, daemons, tries);
-            // The refusal with its time to wait helps the caller more than an error about the deadline.
+            // The refusal with its time to wait helps the caller more than an error about the
+            // deadline.
             if (deadline.leftNanos() <= pause) {
                 throw error.reason() == SnowbankException.Reason.REFUSED
                     ? error.here() : lane.passed(deadline, error);
@@ -203,8 +213,9 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
     }
 
     /**
-     * Returns the pause before the next try. With several daemons the lane moves on by itself. A single daemon that
-     * refuses because of its state keeps its connection, and is asked again after the time that it named.
+     * Returns the pause before the next try. With several daemons the lane moves on by itself. A
+     * single daemon that refuses because of its state keeps its connection, and is asked again
+     * after the time that it named.
      */
     private long pauseNanos(SnowbankException error, int daemons, int tries) {
         if (error.reason() != SnowbankException.Reason.REFUSED || daemons > 1) {

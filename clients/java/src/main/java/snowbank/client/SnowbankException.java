@@ -5,7 +5,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * A call failed. The message says what was found and what to do. It is thrown after the client's own retries.
+ * A call failed. The message says what was found and what to do. It is thrown after the client's
+ * own retries.
  *
  * <p>Mistakes of the caller are {@link IllegalArgumentException}, and calls on a closed client
  * {@link IllegalStateException}.
@@ -27,9 +28,15 @@ public final class SnowbankException extends RuntimeException {
         PROTOCOL,
         /** The daemon has no source of that name. */
         NO_SUCH_SOURCE,
-        /** The IDs of an endpoint went back and stayed below those handed out. The next call goes on from there. */
+        /**
+         * The IDs of an endpoint went back and stayed below those handed out. The next call goes on
+         * from there.
+         */
         WENT_BACK,
-        /** Two endpoints are daemons that hand out the same IDs. Calls fail until their worker IDs differ. */
+        /**
+         * Two endpoints are daemons that hand out the same IDs. Calls fail until their worker IDs
+         * differ.
+         */
         SAME_WORKER_IDS,
         /** The calling thread was interrupted. Its interrupt flag is still set. */
         INTERRUPTED
@@ -101,7 +108,9 @@ public final class SnowbankException extends RuntimeException {
         return retryAfter == null ? Duration.ZERO : retryAfter;
     }
 
-    /** Returns true if another try may help: the failure is one of this daemon, and of this moment. */
+    /**
+     * Returns true if another try may help: the failure is one of this daemon, and of this moment.
+     */
     boolean isRetried() {
         return switch (reason) {
             case LOST, UNREACHABLE -> true;
@@ -110,7 +119,9 @@ public final class SnowbankException extends RuntimeException {
         };
     }
 
-    /** Returns true if the refusal is about the state of that daemon, so that another one may serve. */
+    /**
+     * Returns true if the refusal is about the state of that daemon, so that another one may serve.
+     */
     boolean isStateOfDaemon() {
         return code >= Code.CLOCK_BEHIND && code <= Code.TOO_BUSY;
     }
@@ -175,7 +186,10 @@ public final class SnowbankException extends RuntimeException {
             null);
     }
 
-    /** Returns the error of a call whose deadline passed. {@code last} says why its last try failed, or is null. */
+    /**
+     * Returns the error of a call whose deadline passed. {@code last} says why its last try failed,
+     * or is null.
+     */
     static SnowbankException deadline(Deadline deadline, String endpoint, SnowbankException last) {
         String message = "no answer" + (endpoint == null ? "" : " from " + endpoint) + " within "
             + Text.time(deadline.allowed) + (last == null ? "" : "; last: " + last.getMessage());

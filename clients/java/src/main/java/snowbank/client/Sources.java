@@ -44,7 +44,9 @@ final class Sources {
         return index;
     }
 
-    /** Returns how long the daemon holds a request that names no wait: 1 s, or two ticks if longer. */
+    /**
+     * Returns how long the daemon holds a request that names no wait: 1 s, or two ticks if longer.
+     */
     long defaultWaitNanos(int index) {
         return longWaitsMs.getOrDefault(index, DEFAULT_WAIT_MS) * 1_000_000L;
     }

@@ -35,13 +35,14 @@ import javax.net.ssl.TrustManager;
 import javax.net.ssl.TrustManagerFactory;
 
 /**
- * The authorities that a client trusts, and its own certificate (PEM). Each connection reads the files again, so that
- * certificates can be renewed while the client runs.
+ * The authorities that a client trusts, and its own certificate (PEM). Each connection reads the
+ * files again, so that certificates can be renewed while the client runs.
  *
  * @param ca the authorities, or null for those of the Java installation
  * @param certificate the client's certificate, or null
  * @param key its private key, or null
- * @param serverName the name that the server's certificate must have, or null for the host of the address
+ * @param serverName the name that the server's certificate must have, or null for the host of the
+ *     address
  */
 record TlsFiles(Path ca, Path certificate, Path key, String serverName) {
     static final TlsFiles SYSTEM = new TlsFiles(null, null, null, null);
@@ -117,8 +118,8 @@ record TlsFiles(Path ca, Path certificate, Path key, String serverName) {
     }
 
     /**
-     * Shows the client's certificate whatever authorities the server names. Java's own choice shows none if the
-     * names differ, and then the server can only say that it got none.
+     * Shows the client's certificate whatever authorities the server names. Java's own choice shows
+     * none if the names differ, and then the server can only say that it got none.
      */
     private static final class AlwaysShown extends javax.net.ssl.X509ExtendedKeyManager {
         private final javax.net.ssl.X509ExtendedKeyManager keys;

@@ -12,7 +12,9 @@ interface Transport {
     /** Writes what the other side takes now. */
     void write(ByteBuffer from) throws IOException;
 
-    /** Returns true if bytes wait for room in the socket. {@code from} is what {@link #write} left. */
+    /**
+     * Returns true if bytes wait for room in the socket. {@code from} is what {@link #write} left.
+     */
     boolean awaitsRoom(ByteBuffer from);
 
     /** Says goodbye, without waiting. */

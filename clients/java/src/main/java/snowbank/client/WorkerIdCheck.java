@@ -12,18 +12,22 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import snowbank.client.Fleet.Target;
 
 /**
- * The check that no two endpoints are daemons with the same worker IDs: they would hand out the same IDs. A daemon
- * refuses a worker ID that another daemon of its machine has. Containers and machines do not see each other's locks,
- * but a client sees all of its endpoints.
+ * The check that no two endpoints are daemons with the same worker IDs: they would hand out the
+ * same IDs. A daemon refuses a worker ID that another daemon of its machine has. Containers and
+ * machines do not see each other's locks, but a client sees all of its endpoints.
  */
 final class WorkerIdCheck {
     /**
-     * The time before the first look, and between two looks while daemons collide. A daemon that restarts can look
-     * like two for a moment, so a collision counts when two looks in a row find it.
+     * The time before the first look, and between two looks while daemons collide. A daemon that
+     * restarts can look like two for a moment, so a collision counts when two looks in a row find
+     * it.
      */
     private static final long CONFIRMATION_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-    /** The time between two looks while a daemon does not answer, and the shortest between the starts of two checks. */
+    /**
+     * The time between two looks while a daemon does not answer, and the shortest between the
+     * starts of two checks.
+     */
     private static final long REPETITION_NANOS = TimeUnit.SECONDS.toNanos(60);
 
     /** Two daemons that can hand out the same ID. */
@@ -42,7 +46,10 @@ final class WorkerIdCheck {
         this.shared = shared;
     }
 
-    /** Starts a check in the background, unless one is running. It waits if one was started a moment ago. */
+    /**
+     * Starts a check in the background, unless one is running. It waits if one was started a moment
+     * ago.
+     */
     void start() {
         if (shared.fleet.targets().size() > 1 && isRunning.compareAndSet(false, true)) {
             long wait = Math.max(0, beganAt + REPETITION_NANOS - System.nanoTime());

@@ -23,7 +23,9 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** One case of clients/conformance: the scripted daemons, and the steps that its README describes. */
+/**
+ * One case of clients/conformance: the scripted daemons, and the steps that its README describes.
+ */
 final class ConformancePlay implements AutoCloseable {
     private static final long WAIT_SECONDS = 25;
     private static final Duration REPEAT_PAUSE = Duration.ofMillis(50);
@@ -148,7 +150,9 @@ final class ConformancePlay implements AutoCloseable {
         }
     }
 
-    /** Waits until the buffer's timer has looked, which takes 25 ms on a machine that is not busy. */
+    /**
+     * Waits until the buffer's timer has looked, which takes 25 ms on a machine that is not busy.
+     */
     private void awaitTimer() throws InterruptedException {
         long enough = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(500);
         while (buffer.isStocked() && System.nanoTime() - enough < 0) {

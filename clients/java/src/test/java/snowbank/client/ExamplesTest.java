@@ -40,7 +40,9 @@ class ExamplesTest {
         }
     }
 
-    /** A reader copies two blocks of README, and has rows from two daemons with a kill in between. */
+    /**
+     * A reader copies two blocks of README, and has rows from two daemons with a kill in between.
+     */
     @Test
     void readmeNumbersRowsThroughAKill() throws Exception {
         String readme = Files.readString(Programs.module().resolve("README.md"));

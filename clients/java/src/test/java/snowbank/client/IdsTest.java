@@ -134,7 +134,10 @@ class IdsTest {
         }
     }
 
-    /** Before Java 24, a virtual thread that waits inside {@code synchronized} holds on to its carrier. */
+    /**
+     * Before Java 24, a virtual thread that waits inside {@code synchronized} holds on to its
+     * carrier.
+     */
     @Test
     void noCodeIsSynchronized() throws IOException {
         Path sources = Programs.module().resolve("src/main/java/snowbank/client");

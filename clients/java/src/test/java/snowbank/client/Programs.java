@@ -11,7 +11,10 @@ import org.junit.jupiter.api.Assumptions;
 final class Programs {
     private Programs() {}
 
-    /** Returns the daemon: the environment variable SNOWBANK_DAEMON, or what {@code cargo build} makes. */
+    /**
+     * Returns the daemon: the environment variable SNOWBANK_DAEMON, or what {@code cargo build}
+     * makes.
+     */
     static Path snowbank() {
         return find("SNOWBANK_DAEMON", "snowbank", List.of("--bin", "snowbank"));
     }
@@ -43,7 +46,9 @@ final class Programs {
         Assumptions.assumeTrue(isThere, "skipped: " + missing);
     }
 
-    /** Returns the root of the project: the folder above this one that has the daemon's Cargo.toml. */
+    /**
+     * Returns the root of the project: the folder above this one that has the daemon's Cargo.toml.
+     */
     static Path root() {
         return module().getParent().getParent();
     }
