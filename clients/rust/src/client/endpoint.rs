@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -93,60 +94,60 @@ async fn connect_patiently(
     if let Some(dialed) = super::simulation::dial(endpoint, turn) {
         return dialed.await;
     }
-    match endpoint {
-        Address::Tcp { host, port } => {
-            let (stream, chosen) = connect_tcp(host, *port, deadline, turn).await?;
-            let (reader, writer) = stream.into_split();
-            Ok((Streams::plain(reader, writer), chosen))
-        }
-        Address::Tls { host, port } => connect_tls(host, *port, tls, deadline, turn).await,
-        #[cfg(unix)]
-        Address::Unix(path) => {
-            let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-            Ok((Streams::plain(reader, writer), Chosen { ip: None, turn }))
-        }
-        #[cfg(not(unix))]
-        Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
+    let (host, port) = match endpoint {
+        Address::Tcp { host, port } | Address::Tls { host, port } => (host, *port),
+        Address::Unix(path) => return connect_unix(path, turn).await,
+    };
+    let addresses = look_up(host, port).await?;
+    let (stream, chosen) = connect_any(&addresses, deadline, turn).await?;
+    if endpoint.is_tls() {
+        return Ok((encrypt(stream, host, tls, deadline).await?, chosen));
     }
+    let (reader, writer) = stream.into_split();
+    Ok((Streams::plain(reader, writer), chosen))
 }
 
+#[cfg(unix)]
+async fn connect_unix(path: &Path, turn: usize) -> io::Result<(Streams, Chosen)> {
+    let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
+    Ok((Streams::plain(reader, writer), Chosen { ip: None, turn }))
+}
+
+#[cfg(not(unix))]
+async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, Chosen)> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
+}
+
+/// Makes the TLS handshake.
 #[cfg(feature = "tls")]
-async fn connect_tls(
-    host: &str,
-    port: u16,
-    tls: &TlsChoice,
-    deadline: Instant,
-    turn: usize,
-) -> io::Result<(Streams, Chosen)> {
+async fn encrypt(stream: TcpStream, host: &str, tls: &TlsChoice, deadline: Instant) -> io::Result<Streams> {
     let files = tls.clone();
     // The disk may be slow, and other tasks share this thread.
     let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
     let connector = connector.map_err(io::Error::other)?;
-    let (stream, chosen) = connect_tcp(host, port, deadline, turn).await?;
+    let handshake = connector.connect(host, stream);
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
-    let stream =
-        timeout_at(deadline, connector.connect(host, stream)).await.map_err(|_| timed_out(silent))??;
+    let stream = timeout_at(deadline, handshake).await.map_err(|_| timed_out(silent))??;
     let (reader, writer) = tokio::io::split(stream);
     let writer = Writer { inner: Box::new(writer), encrypts: true, holds: false };
-    Ok((Streams { reader: Box::new(reader), writer }, chosen))
+    Ok(Streams { reader: Box::new(reader), writer })
 }
 
 #[cfg(not(feature = "tls"))]
-async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Instant, _: usize) -> io::Result<(Streams, Chosen)> {
+async fn encrypt(_: TcpStream, _: &str, _: &TlsChoice, _: Instant) -> io::Result<Streams> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "built without TLS: enable the cargo feature `tls` of snowbank-client",
     ))
 }
 
-async fn connect_tcp(
-    host: &str,
-    port: u16,
-    deadline: Instant,
-    turn: usize,
-) -> io::Result<(TcpStream, Chosen)> {
-    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-    connect_any(&addresses, deadline, turn).await
+/// Looks a name up, for each connection again: a daemon may come back at another address.
+async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    #[cfg(test)]
+    if let Some(addresses) = super::simulation::look_up(host, port) {
+        return Ok(addresses);
+    }
+    Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
 /// Connects to the first address that accepts, beginning with that of number `turn`. Each gets an equal share of the

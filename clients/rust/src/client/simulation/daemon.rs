@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -10,7 +10,10 @@ use super::world::{Mode, Wire, World};
 use crate::protocol::{ErrorCode, Parsed, Request, reply, request};
 
 /// Serves a connection until either side ends it.
-pub(super) async fn serve(wire: Wire, index: usize, mut life: watch::Receiver<u32>, stream: DuplexStream) {
+pub(super) async fn serve<S>(wire: Wire, index: usize, mut life: watch::Receiver<u32>, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     tokio::select! {
         biased;
         _ = life.changed() => {}
@@ -18,7 +21,7 @@ pub(super) async fn serve(wire: Wire, index: usize, mut life: watch::Receiver<u3
     }
 }
 
-async fn converse(wire: &Wire, index: usize, mut stream: DuplexStream) {
+async fn converse(wire: &Wire, index: usize, mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut input = Vec::new();
     while let Ok(size) = stream.read_buf(&mut input).await
         && size > 0

@@ -5,6 +5,7 @@
 
 mod app;
 mod daemon;
+mod names;
 mod world;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::client::age::sleep_machine;
 use crate::client::{Client, ClientOptions, Error, IdsOptions};
 use crate::protocol::ErrorCode;
 use app::{App, TIMEOUT};
+pub(in crate::client) use names::look_up;
 pub(in crate::client) use world::dial;
 use world::{Mode, PER_MS, Wire, World};
 

@@ -86,6 +86,13 @@ pub(super) enum Mode {
 impl Wire {
     /// Lays a wire with that many daemons at each address, for this thread.
     pub(super) fn lay(seed: u64, daemons: &[usize]) -> Self {
+        let wire = Self::new(seed, daemons);
+        WIRE.set(Some(wire.clone()));
+        wire
+    }
+
+    /// Creates that many daemons at each address, which no client of this thread finds by itself.
+    pub(super) fn new(seed: u64, daemons: &[usize]) -> Self {
         fastrand::seed(seed);
         let mut world = World {
             rng: fastrand::Rng::with_seed(seed),
@@ -100,9 +107,7 @@ impl Wire {
         for (address, count) in daemons.iter().enumerate() {
             (0..*count).for_each(|_| world.add(address));
         }
-        let wire = Self { world: Arc::new(Mutex::new(world)) };
-        WIRE.set(Some(wire.clone()));
-        wire
+        Self { world: Arc::new(Mutex::new(world)) }
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
