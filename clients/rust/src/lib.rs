@@ -67,8 +67,8 @@ pub mod tls;
 #[cfg(feature = "tls")]
 pub use client::TlsFiles;
 pub use client::{
-    BadEndpoint, Batch, BatchCall, BatchIntoIter, BatchIter, Client, ClientOptions, Endpoint, Error, Ids,
-    IdsOptions, NextId, Refusal, Runs, SharedIds, SourceChoice, blocking,
+    BadEndpoint, Batch, BatchCall, BatchIter, Client, ClientOptions, Endpoint, Error, Ids, IdsOptions,
+    NextId, Refusal, SharedIds, SourceChoice, blocking,
 };
 #[doc(inline)]
 pub use snowbank_id::{format, layout};

@@ -1,14 +1,15 @@
 //! A call for a batch, before the application awaits it.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
 use super::batch::Batch;
-use super::call::{Call, Deadline};
+use super::call::Deadline;
 use super::error::Error;
+use super::exchange::Exchange;
 use super::options::{SourceChoice, check_time};
+use crate::protocol::collect::IdCollector;
 use crate::protocol::{Next, Wait};
 
 /// A call for a batch of IDs. Set its options, then await it.
@@ -37,7 +38,7 @@ impl<'a> BatchCall<'a> {
             max_wait: None,
             explicit: false,
             partial: false,
-            timeout: client.shared.options.timeout,
+            timeout: client.shared().options.timeout,
         }
     }
 
@@ -77,28 +78,24 @@ impl<'a> BatchCall<'a> {
 
     async fn send(self) -> Result<Batch, Error> {
         check_time("timeout", self.timeout)?;
-        let (index, name) = match self.source {
-            SourceChoice::Index(index) => (index, None),
-            SourceChoice::Name(name) => (0, Some(name)),
-        };
         let wait = self.max_wait.map_or(Wait::DEFAULT, |limit| Wait::at_most(limit.min(self.timeout)));
         let next =
-            Next { count: self.count, source: index, wait, explicit: self.explicit, partial: self.partial };
-        let deadline = Deadline::after(self.timeout);
-        self.client.next(&deadline, next, name).await
+            Next { count: self.count, source: 0, wait, explicit: self.explicit, partial: self.partial };
+        self.client.next(&Deadline::after(self.timeout), next, &self.source).await
     }
 }
 
 impl Client {
-    /// Fetches IDs of the source of that name, or of `next.source` without a name.
+    /// Fetches IDs of that source. `next.source` counts for nothing.
     pub(super) async fn next(
         &self,
         deadline: &Deadline,
         next: Next,
-        source: Option<Arc<str>>,
+        source: &SourceChoice,
     ) -> Result<Batch, Error> {
-        let ids = |reply| Call::ids(next, source.clone(), reply);
-        self.call(deadline, ids).await
+        let exchange =
+            |reply| Exchange::Ids { next, source: source.clone(), ids: IdCollector::new(next), reply };
+        self.call(deadline, exchange).await
     }
 }
 

@@ -1,5 +1,6 @@
 //! The IDs of one reply.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::error::{Error, signed};
@@ -44,8 +45,8 @@ impl Batch {
 
     /// Returns the IDs, in increasing order.
     #[must_use]
-    pub fn iter(&self) -> BatchIter<'_> {
-        BatchIter { batch: self, cursor: Cursor::start(self) }
+    pub fn iter(&self) -> BatchIter<&Batch> {
+        BatchIter::new(self)
     }
 
     /// Returns the IDs as signed integers, as columns of type BIGINT have them, in increasing order.
@@ -60,9 +61,8 @@ impl Batch {
 
     /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single IDs has a
     /// run for each.
-    #[must_use]
-    pub fn runs(&self) -> Runs<'_> {
-        Runs { batch: self, index: 0 }
+    pub fn runs(&self) -> impl Iterator<Item = Run> {
+        (0..).map_while(|index| self.run(index))
     }
 
     /// Returns the batch with a chosen value in place of a random field: the table suffix of a clearing house's IDs,
@@ -118,86 +118,26 @@ impl Batch {
 
 impl<'a> IntoIterator for &'a Batch {
     type Item = u64;
-    type IntoIter = BatchIter<'a>;
+    type IntoIter = BatchIter<&'a Batch>;
 
-    fn into_iter(self) -> BatchIter<'a> {
-        self.iter()
+    fn into_iter(self) -> Self::IntoIter {
+        BatchIter::new(self)
     }
 }
 
 impl IntoIterator for Batch {
     type Item = u64;
-    type IntoIter = BatchIntoIter;
+    type IntoIter = BatchIter<Batch>;
 
-    fn into_iter(self) -> BatchIntoIter {
-        BatchIntoIter { cursor: Cursor::start(&self), batch: self }
+    fn into_iter(self) -> Self::IntoIter {
+        BatchIter::new(self)
     }
 }
 
-/// An iterator over the runs of a [`Batch`].
+/// An iterator over the IDs of a [`Batch`], which it borrows or owns.
 #[derive(Debug, Clone)]
-pub struct Runs<'a> {
-    batch: &'a Batch,
-    index: usize,
-}
-
-impl Iterator for Runs<'_> {
-    type Item = Run;
-
-    fn next(&mut self) -> Option<Run> {
-        let run = self.batch.run(self.index)?;
-        self.index += 1;
-        Some(run)
-    }
-}
-
-/// An iterator over the IDs of a [`Batch`].
-#[derive(Debug, Clone)]
-pub struct BatchIter<'a> {
-    batch: &'a Batch,
-    cursor: Cursor,
-}
-
-impl Iterator for BatchIter<'_> {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        self.cursor.next(self.batch)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.cursor.left, Some(self.cursor.left))
-    }
-}
-
-impl ExactSizeIterator for BatchIter<'_> {}
-
-/// An iterator that owns its [`Batch`].
-#[derive(Debug, Clone)]
-pub struct BatchIntoIter {
-    batch: Batch,
-    cursor: Cursor,
-}
-
-impl Iterator for BatchIntoIter {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        self.cursor.next(&self.batch)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.cursor.left, Some(self.cursor.left))
-    }
-}
-
-impl ExactSizeIterator for BatchIntoIter {}
-
-/// A place in a batch.
-#[derive(Debug, Clone)]
-struct Cursor {
+pub struct BatchIter<B> {
+    batch: B,
     /// The index of the next run.
     index: usize,
     /// The rest of the current run, at least one ID.
@@ -205,17 +145,22 @@ struct Cursor {
     left: usize,
 }
 
-impl Cursor {
-    fn start(batch: &Batch) -> Self {
-        Self { index: 0, run: None, left: batch.count }
+impl<B: Borrow<Batch>> BatchIter<B> {
+    fn new(batch: B) -> Self {
+        let left = batch.borrow().count;
+        Self { batch, index: 0, run: None, left }
     }
+}
+
+impl<B: Borrow<Batch>> Iterator for BatchIter<B> {
+    type Item = u64;
 
     #[inline]
-    fn next(&mut self, batch: &Batch) -> Option<u64> {
+    fn next(&mut self) -> Option<u64> {
         let run = match self.run.take() {
             Some(run) => run,
             None => {
-                let run = batch.run(self.index)?;
+                let run = self.batch.borrow().run(self.index)?;
                 self.index += 1;
                 run
             }
@@ -226,7 +171,13 @@ impl Cursor {
         }
         Some(run.first)
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
 }
+
+impl<B: Borrow<Batch>> ExactSizeIterator for BatchIter<B> {}
 
 #[cfg(test)]
 mod tests {
@@ -253,6 +204,7 @@ mod tests {
         assert_eq!(list.iter().collect::<Vec<_>>(), ids);
         assert_eq!((list.len(), list.last(), list.runs().count()), (4, Some(u64::MAX), 4));
     }
+
     #[test]
     fn a_chosen_field_leaves_ids_distinct_and_in_order() {
         let clearing = Layout::resolve("clearing").expect("a preset");

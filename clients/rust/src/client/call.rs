@@ -6,52 +6,19 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::Client;
-use super::batch::Batch;
-use super::error::Error;
-use super::partial_reply::{PartialReply, Reply};
+use super::error::{Error, Refusal};
+use super::exchange::{Exchange, Reply};
 use super::shared::Shared;
-use crate::protocol::collect::{IdCollector, InfoCollector};
-use crate::protocol::{ErrorCode, Info, Next};
+use super::{Client, Lane};
+use crate::protocol::ErrorCode;
 
-/// One try of a call on its way through queue and connection. The code that holds it must answer it.
+/// One try of a call on its way to a connection.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) request: Request,
-    pub(super) reply: PartialReply,
+    pub(super) exchange: Exchange,
     /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon whose next IDs
     /// come only after it.
     pub(super) moves_on_by: Option<Instant>,
-}
-
-/// The request of a call.
-#[derive(Debug)]
-pub(super) enum Request {
-    /// IDs. If `source` is a name, its index on the daemon replaces `next.source`.
-    Ids { next: Next, source: Option<Arc<str>> },
-    /// The daemon's INFO.
-    Info,
-    /// The round-trip time of a PING.
-    Ping,
-}
-
-impl Call {
-    fn new(request: Request, reply: PartialReply) -> Self {
-        Self { request, reply, moves_on_by: None }
-    }
-
-    pub(super) fn ids(next: Next, source: Option<Arc<str>>, reply: Reply<Batch>) -> Self {
-        let reply = PartialReply::Ids(IdCollector::new(next), reply);
-        Self::new(Request::Ids { next, source }, reply)
-    }
-
-    pub(super) fn info(reply: Reply<Info>) -> Self {
-        Self::new(Request::Info, PartialReply::Info(InfoCollector::default(), reply))
-    }
-
-    pub(super) fn ping(reply: Reply<Duration>) -> Self {
-        Self::new(Request::Ping, PartialReply::Pong(reply))
-    }
 }
 
 /// The time at which a call must end.
@@ -84,41 +51,30 @@ impl Deadline {
     }
 }
 
-/// The `exhausted` refusals that outlast a call's deadline.
-#[derive(Debug, Default)]
-struct Exhausted(Vec<Error>);
-
-impl Exhausted {
-    fn is_first_of_its_endpoint(&self, error: &Error) -> bool {
-        let endpoint = |error: &Error| match error {
-            Error::Refused(refusal) => Some(Arc::clone(&refusal.endpoint)),
-            _ => None,
-        };
-        self.0.iter().all(|earlier| endpoint(earlier) != endpoint(error))
-    }
-
-    /// Returns the refusal with the shortest time to wait.
-    fn soonest(self) -> Option<Error> {
-        self.0.into_iter().min_by_key(Error::retry_after)
-    }
+/// Returns the refusal of a daemon that has no IDs before `deadline`. Another daemon may have some.
+pub(super) fn exhausted_beyond(error: &Error, deadline: Instant) -> Option<&Arc<Refusal>> {
+    let Error::Refused(refusal) = error else { return None };
+    let wait = refusal.retry_after.filter(|_| error.code() == Some(ErrorCode::Exhausted))?;
+    (wait > deadline.saturating_duration_since(Instant::now())).then_some(refusal)
 }
 
-/// Returns whether a daemon refused because it has no IDs before `deadline`. Another daemon may have some.
-pub(super) fn is_exhausted_beyond(error: &Error, deadline: Instant) -> bool {
-    let wait = error.retry_after().filter(|_| error.code() == Some(ErrorCode::Exhausted));
-    wait.is_some_and(|wait| wait > deadline.saturating_duration_since(Instant::now()))
+/// Returns the refusal with the shortest time to wait.
+fn soonest(refusals: Vec<Arc<Refusal>>) -> Option<Error> {
+    refusals.into_iter().min_by_key(|refusal| refusal.retry_after).map(Error::Refused)
 }
 
 impl Client {
-    /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one
-    /// try. All tries take the same lane.
+    /// Sends a call until it is answered, retrying where that may help, before the deadline. `exchange` makes
+    /// one try. All tries take the same lane.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
-        call: impl Fn(Reply<T>) -> Call,
+        exchange: impl Fn(Reply<T>) -> Exchange,
     ) -> Result<T, Error> {
-        let (shared, queue) = self.lane();
-        let (mut last, mut tries, mut exhausted) = (None, 0, Exhausted::default());
+        let Lane { shared, queue } = self.lane();
+        // The `exhausted` refusals that outlast the deadline.
+        let mut exhausted: Vec<Arc<Refusal>> = Vec::new();
+        let (mut last, mut tries) = (None, 0);
         loop {
             self.check_process()?;
             shared.check_collision()?;
@@ -126,24 +82,21 @@ impl Client {
             if deadline.left().is_zero() {
                 return Err(deadline.passed(shared, last));
             }
-            let moves_on_by = (exhausted.0.len() + 1 < shared.names.len()).then_some(deadline.at);
-            let error = match timeout_at(deadline.at, try_once(queue, &call, moves_on_by)).await {
+            let moves_on_by = (exhausted.len() + 1 < shared.names.len()).then_some(deadline.at);
+            let error = match timeout_at(deadline.at, try_once(queue, &exchange, moves_on_by)).await {
                 // The process may have forked while the call waited.
                 Ok(Ok(answer)) => return self.check_process().map(|()| answer),
                 Ok(Err(error)) => error,
-                Err(_) => {
-                    let error = exhausted.soonest();
-                    return Err(error.unwrap_or_else(|| deadline.passed(shared, last)));
-                }
+                Err(_) => return Err(soonest(exhausted).unwrap_or_else(|| deadline.passed(shared, last))),
             };
             tries += 1;
-            if is_exhausted_beyond(&error, deadline.at) {
-                let asks_next = moves_on_by.is_some() && exhausted.is_first_of_its_endpoint(&error);
-                exhausted.0.push(error.clone());
-                if asks_next {
+            if let Some(refusal) = exhausted_beyond(&error, deadline.at) {
+                let is_first = exhausted.iter().all(|earlier| earlier.endpoint != refusal.endpoint);
+                exhausted.push(Arc::clone(refusal));
+                if moves_on_by.is_some() && is_first {
                     continue;
                 }
-                return Err(exhausted.soonest().unwrap_or(error));
+                return Err(soonest(exhausted).unwrap_or(error));
             }
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);
@@ -162,15 +115,16 @@ impl Client {
     /// With several endpoints the driver moves on by itself. A single daemon that refuses because of its
     /// state keeps its connection, and the client asks again after the time that the daemon named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
-        let endpoints = self.shared.options.endpoints.len();
-        if !error.is_retried() || self.shared.options.fail_fast && tries >= endpoints {
+        let shared = self.shared();
+        let endpoints = shared.names.len();
+        if !error.is_retried() || shared.options.fail_fast && tries >= endpoints {
             return None;
         }
         let refused = matches!(error, Error::Refused(_));
         if !refused || endpoints > 1 {
             return Some(Duration::ZERO);
         }
-        let backoff = self.shared.backoff(u32::try_from(tries).unwrap_or(u32::MAX));
+        let backoff = shared.backoff(u32::try_from(tries).unwrap_or(u32::MAX));
         Some(error.retry_after().unwrap_or_default() + backoff)
     }
 }
@@ -178,11 +132,11 @@ impl Client {
 /// Sends a call once, and waits for its answer.
 async fn try_once<T>(
     queue: &mpsc::Sender<Call>,
-    call: impl Fn(Reply<T>) -> Call,
+    exchange: impl Fn(Reply<T>) -> Exchange,
     moves_on_by: Option<Instant>,
 ) -> Result<T, Error> {
     let (reply, answer) = oneshot::channel();
-    let call = Call { moves_on_by, ..call(reply) };
+    let call = Call { exchange: exchange(reply), moves_on_by };
     queue.send(call).await.map_err(|_| Error::Closed)?;
     answer.await.map_err(|_| Error::Closed)?
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::connection::{Connection, End, is_final};
+use super::connection::{Connection, End};
 use super::error::Error;
 use super::queue::{Abandoned, Queue};
 use super::same_workers::Check;
@@ -24,10 +24,9 @@ struct Health {
 }
 
 impl Health {
-    /// Leaves the endpoint alone for its back-off, plus the time that it asked for. That time counts up to
-    /// `max_backoff`, because a restart can bring the daemon back earlier.
-    fn rest(&mut self, shared: &Shared, asked: Option<Duration>) {
-        let asked = at_most_max_backoff(shared, asked);
+    /// Leaves the endpoint alone for its back-off, plus the time that it asked for.
+    fn rest(&mut self, shared: &Shared, error: &Error) {
+        let asked = asked(shared, error);
         self.failures = self.failures.saturating_add(1);
         self.not_before = Instant::now() + asked + shared.backoff(self.failures);
     }
@@ -35,7 +34,7 @@ impl Health {
     /// Takes note of the end of a connection.
     fn served(&mut self, connection: &Connection) {
         // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
-        if connection.has_answered() {
+        if connection.has_answered {
             self.failures = 0;
         }
     }
@@ -109,7 +108,7 @@ impl Driver {
     /// Serves until the connection ends, or until an earlier endpoint is preferred. Returns the latter's connection.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
-        self.shared.enter(Stage::Serving(index));
+        self.shared.enter(Stage::Serving(index, Arc::clone(&connection.endpoint)));
         self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
@@ -126,16 +125,12 @@ impl Driver {
         let error = match end {
             End::Abandoned => return Err(Abandoned),
             End::Failed(error) => {
-                self.health[index].rest(&self.shared, None);
+                self.health[index].rest(&self.shared, &error);
                 error
             }
-            End::Resting { error, retry_after } => {
-                self.health[index].rest(&self.shared, retry_after);
-                error
-            }
-            End::Exhausted { error, retry_after } => {
+            End::Exhausted(error) => {
                 tokio::spawn(connection.finish());
-                self.prefer_others(index, retry_after);
+                self.prefer_others(index, &error);
                 error
             }
         };
@@ -161,25 +156,24 @@ impl Driver {
 
     /// Tries the other endpoints before one that has no IDs in time for one call. It may have some for the next call,
     /// which can ask for another source or wait for longer: with no other endpoint left it is tried after a short pause.
-    fn prefer_others(&mut self, index: usize, asked: Option<Duration>) {
+    fn prefer_others(&mut self, index: usize, error: &Error) {
         let now = Instant::now();
-        let (pause, asked) = (self.shared.backoff(1), at_most_max_backoff(&self.shared, asked));
-        let health = &mut self.health[index];
-        (health.not_before, health.exhausted_until) = (now + pause, now + asked);
+        self.health[index].not_before = now + self.shared.backoff(1);
+        self.health[index].exhausted_until = now + asked(&self.shared, error);
     }
 
     /// Notes a failed try, and fails the waiting calls if no further try can help them.
     ///
     /// An endpoint that speaks another protocol does not keep the client from the others.
     fn failed_to_connect(&mut self, index: usize, error: Error) {
-        self.health[index].rest(&self.shared, error.retry_after());
+        self.health[index].rest(&self.shared, &error);
         self.shared.fail(index, error.clone());
         self.failed_in_a_row += 1;
         let failures = self.shared.failures();
         let all_failed = self.failed_in_a_row >= self.health.len();
         let all_are_strangers = failures.len() == self.health.len()
             && failures.iter().all(|failure| matches!(failure, Error::Protocol { .. }));
-        if is_final(&error) {
+        if error.is_final() {
             self.give_up(&error);
         } else if all_are_strangers || self.shared.options.fail_fast && all_failed {
             self.give_up(&Error::join(failures).unwrap_or(error));
@@ -204,7 +198,7 @@ async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted 
         match greet(shared, index).await {
             Ok(connection) => return Greeted { index, connection },
             Err(error) => {
-                health[index].rest(shared, error.retry_after());
+                health[index].rest(shared, &error);
                 shared.fail_in_background(index, error);
             }
         }
@@ -220,10 +214,12 @@ async fn greet(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> 
 /// Connects, and records which address of the name accepted.
 async fn connect(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
     let connection = Connection::connect(Arc::clone(shared), index).await?;
-    shared.set_turn(index, connection.turn());
+    shared.set_turn(index, connection.turn);
     Ok(connection)
 }
 
-fn at_most_max_backoff(shared: &Shared, asked: Option<Duration>) -> Duration {
-    asked.unwrap_or_default().min(shared.options.max_backoff)
+/// Returns the time that the daemon asked for. It counts up to `max_backoff`, because a restart can
+/// bring the daemon back earlier.
+fn asked(shared: &Shared, error: &Error) -> Duration {
+    error.retry_after().unwrap_or_default().min(shared.options.max_backoff)
 }

@@ -192,6 +192,15 @@ impl Error {
         }
     }
 
+    /// Returns whether an error while connecting would repeat for every waiting call, on any endpoint.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Refused(_) => !self.is_retried(),
+            Self::BadOption(_) => true,
+            _ => false,
+        }
+    }
+
     /// Joins the errors of several endpoints. Returns `None` without an error.
     pub(super) fn join(mut errors: Vec<Error>) -> Option<Error> {
         match errors.len() {

@@ -15,9 +15,9 @@ mod connection;
 mod driver;
 mod endpoint;
 mod error;
+mod exchange;
 mod ids;
 mod options;
-mod partial_reply;
 mod queue;
 mod same_workers;
 mod shared;
@@ -38,38 +38,45 @@ pub use crate::address::AddressError as BadEndpoint;
 #[cfg(feature = "tls")]
 pub use crate::tls::ClientFiles as TlsFiles;
 pub use ask::BatchCall;
-pub use batch::{Batch, BatchIntoIter, BatchIter, Runs};
+pub use batch::{Batch, BatchIter};
 pub use error::{Error, Refusal};
 pub use ids::{Ids, IdsOptions, NextId, SharedIds};
 pub use options::{ClientOptions, SourceChoice};
 
 use call::{Call, Deadline};
+use exchange::Exchange;
 use shared::Shared;
 
 use crate::protocol::Info;
+use crate::protocol::collect::InfoCollector;
 
 /// A handle to one daemon, or to several of which one is used at a time, unless it
 /// [takes turns](ClientOptions::take_turns). Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
-    queue: mpsc::Sender<Call>,
-    /// The other connections of a client that takes turns.
-    others: Arc<Others>,
+    /// The connection, or one for each endpoint if calls take turns.
+    lanes: Arc<[Lane]>,
+    calls: Arc<AtomicUsize>,
     runtime: Handle,
     /// The fork detector of the process that created the client. Only copies of it are read.
     process: forkguard::Guard,
 }
 
-/// The connections of a client that takes turns, without its first.
-#[derive(Debug, Default)]
-struct Others {
-    lanes: Vec<(Arc<Shared>, mpsc::Sender<Call>)>,
-    calls: AtomicUsize,
+/// One connection of a client: what it shares with its driver, and the queue of its calls.
+#[derive(Debug)]
+struct Lane {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Call>,
 }
 
-/// One connection of a client: what it shares with its driver, and the queue of its calls.
-type Lane<'a> = (&'a Arc<Shared>, &'a mpsc::Sender<Call>);
+impl Lane {
+    fn start(options: ClientOptions, runtime: &Handle) -> Self {
+        let (queue, calls) = mpsc::channel(options.max_queued);
+        let shared = Arc::new(Shared::new(options));
+        runtime.spawn(driver::Driver::new(Arc::clone(&shared), queue::Queue::new(calls)).run());
+        Self { shared, queue }
+    }
+}
 
 impl Client {
     /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first call
@@ -83,33 +90,19 @@ impl Client {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let process = forkguard::Guard::try_new()
             .map_err(|error| Error::BadOption(format!("forks cannot be noticed: {error}").into()))?;
-        let start = |options: ClientOptions| {
-            let (queue, calls) = mpsc::channel(options.max_queued);
-            let shared = Arc::new(Shared::new(options));
-            runtime.spawn(driver::Driver::new(Arc::clone(&shared), queue::Queue::new(calls)).run());
-            (shared, queue)
-        };
         let lanes = if options.take_turns { options.endpoints.len() } else { 1 };
-        let lanes = (1..lanes).map(|index| start(options.beginning_with(index))).collect();
-        let (shared, queue) = start(options);
-        Ok(Self {
-            shared,
-            queue,
-            others: Arc::new(Others { lanes, calls: AtomicUsize::new(0) }),
-            runtime,
-            process,
-        })
+        let lanes = (0..lanes).map(|index| Lane::start(options.beginning_with(index), &runtime)).collect();
+        Ok(Self { lanes, calls: Arc::default(), runtime, process })
     }
 
     /// Returns the connection of the next call. A client that takes turns uses each endpoint in turn.
-    fn lane(&self) -> Lane<'_> {
-        let Others { lanes, calls } = &*self.others;
-        let turn =
-            if lanes.is_empty() { 0 } else { calls.fetch_add(1, Ordering::Relaxed) % (lanes.len() + 1) };
-        match turn.checked_sub(1) {
-            None => (&self.shared, &self.queue),
-            Some(index) => (&lanes[index].0, &lanes[index].1),
-        }
+    fn lane(&self) -> &Lane {
+        &self.lanes[self.calls.fetch_add(1, Ordering::Relaxed) % self.lanes.len()]
+    }
+
+    /// Returns the state of the first connection, whose options hold for all.
+    fn shared(&self) -> &Shared {
+        &self.lanes[0].shared
     }
 
     /// Fetches `count` IDs of the default source. Await the call, or set its options first:
@@ -149,8 +142,8 @@ impl Client {
     /// # Errors
     /// Returns an [`Error`], as every call does.
     pub async fn info(&self) -> Result<Info, Error> {
-        let deadline = Deadline::after(self.shared.options.timeout);
-        self.call(&deadline, Call::info).await
+        let deadline = Deadline::after(self.shared().options.timeout);
+        self.call(&deadline, |reply| Exchange::Info(InfoCollector::default(), reply)).await
     }
 
     /// Measures the time that the daemon takes to answer a PING on an open connection.
@@ -158,8 +151,8 @@ impl Client {
     /// # Errors
     /// Returns an [`Error`], as every call does.
     pub async fn ping(&self) -> Result<Duration, Error> {
-        let deadline = Deadline::after(self.shared.options.timeout);
-        self.call(&deadline, Call::ping).await
+        let deadline = Deadline::after(self.shared().options.timeout);
+        self.call(&deadline, Exchange::Ping).await
     }
 
     /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a wrong port
@@ -167,8 +160,8 @@ impl Client {
     /// equal ones once.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
-        let mut errors = self.shared.failures();
-        for error in self.others.lanes.iter().flat_map(|(shared, _)| shared.failures()) {
+        let mut errors = Vec::new();
+        for error in self.lanes.iter().flat_map(|lane| lane.shared.failures()) {
             if !errors.contains(&error) {
                 errors.push(error);
             }

@@ -65,11 +65,11 @@ impl Queue {
     /// Fails every waiting call.
     pub(super) fn fail_all(&mut self, error: &Error) {
         while let Some(call) = self.try_next() {
-            call.reply.fail(error.clone());
+            call.exchange.fail(error.clone());
         }
     }
 
     fn forget_abandoned_calls(&mut self) {
-        self.waiting.retain(|call| !call.reply.is_abandoned());
+        self.waiting.retain(|call| !call.exchange.is_abandoned());
     }
 }

@@ -62,14 +62,12 @@ async fn check(shared: Arc<Shared>, first_look: Instant) {
         // One that did not answer, as in a restart, may still have the same worker IDs.
         let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
         if is_confirmed {
-            shared.set_collision(found.clone().map(Collision::error));
+            shared.set_collision(found.clone().map(|collision| collision.error));
         }
-        let pause = match (&found, is_silent) {
-            (Some(_), _) => CONFIRMATION,
-            (None, true) if earlier.is_some() => CONFIRMATION,
-            (None, true) => REPETITION,
-            (None, false) => return,
-        };
+        if found.is_none() && !is_silent {
+            return;
+        }
+        let pause = if found.is_some() || earlier.is_some() { CONFIRMATION } else { REPETITION };
         earlier = found;
         sleep(pause).await;
     }
@@ -94,26 +92,14 @@ async fn look(shared: &Arc<Shared>) -> Vec<Answer> {
     }
     let mut answers: Vec<_> = looks.join_all().await.into_iter().flatten().collect();
     answers.sort_by_key(|(_, index, _)| *index);
-    answers
-        .into_iter()
-        .map(|(connection, _, info)| Answer { endpoint: Arc::clone(connection.endpoint()), info })
-        .collect()
+    answers.into_iter().map(|(connection, _, info)| Answer { endpoint: connection.endpoint, info }).collect()
 }
 
 /// Two endpoints whose daemons can hand out the same ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Collision {
-    endpoints: [Arc<str>; 2],
     instances: [String; 2],
-    worker_id: u64,
-    layout: String,
-}
-
-impl Collision {
-    fn error(self) -> Error {
-        let [one, other] = self.endpoints;
-        Error::SameWorkerIds { one, other, worker_id: self.worker_id, layout: self.layout.into() }
-    }
+    error: Error,
 }
 
 fn find(answers: &[Answer]) -> Option<Collision> {
@@ -127,6 +113,9 @@ fn find(answers: &[Answer]) -> Option<Collision> {
 fn compare(one: &Answer, other: &Answer) -> Option<Collision> {
     let SharedWorkerId { worker_id, layout, .. } = one.info.shared_worker_id(&other.info)?;
     let instances = [one.info.instance.clone()?, other.info.instance.clone()?];
-    let endpoints = [one, other].map(|answer| Arc::clone(&answer.endpoint));
-    Some(Collision { endpoints, instances, worker_id, layout })
+    let [one, other] = [one, other].map(|answer| Arc::clone(&answer.endpoint));
+    Some(Collision {
+        instances,
+        error: Error::SameWorkerIds { one, other, worker_id, layout: layout.into() },
+    })
 }

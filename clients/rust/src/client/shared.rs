@@ -27,14 +27,15 @@ struct Progress {
 }
 
 /// The driver's current work. The numbers are indices of endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stage {
     /// There is no connection, and none is being made.
     Idle,
     Connecting(usize),
     /// Connected, and the greeting is sent.
     Greeting(usize),
-    Serving(usize),
+    /// An endpoint serves: its index, and its name with the address that serves.
+    Serving(usize, Arc<str>),
 }
 
 impl Shared {
@@ -64,20 +65,20 @@ impl Shared {
     /// Notes the driver's current work. An endpoint that serves has no failure any more.
     pub(super) fn enter(&self, stage: Stage) {
         let mut progress = self.progress();
-        progress.stage = stage;
-        if let Stage::Serving(index) = stage {
+        if let Stage::Serving(index, _) = stage {
             progress.failures[index] = None;
             if self.options.prefer_first {
                 progress.turns[index] = 0;
             }
         }
+        progress.stage = stage;
     }
 
     /// Notes that the endpoint of that index failed. One that has served begins again with its first address if that is
     /// preferred.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
-        let keeps_turn = self.options.prefer_first && matches!(progress.stage, Stage::Serving(_));
+        let keeps_turn = self.options.prefer_first && matches!(progress.stage, Stage::Serving(..));
         progress.stage = Stage::Idle;
         progress.failures[index] = Some(failure);
         if !keeps_turn {
@@ -111,14 +112,14 @@ impl Shared {
     pub(super) fn endpoint_or_failure(&self) -> Result<Arc<str>, Option<Error>> {
         let (stage, mut failures) = {
             let progress = self.progress();
-            (progress.stage, progress.failures.clone())
+            (progress.stage.clone(), progress.failures.clone())
         };
         let mut pending = |index: usize, reason: &str| {
             let endpoint = Arc::clone(&self.names[index]);
             failures[index].get_or_insert(Error::Unreachable { endpoint, reason: reason.into() });
         };
         match stage {
-            Stage::Serving(index) => return Ok(Arc::clone(&self.names[index])),
+            Stage::Serving(_, endpoint) => return Ok(endpoint),
             Stage::Idle => {
                 (0..self.names.len()).for_each(|index| pending(index, "the client had no time to connect"))
             }
@@ -180,7 +181,9 @@ mod tests {
         };
         shared.enter(Stage::Connecting(0));
         assert_eq!(fail(), 1, "the first did not serve");
-        shared.enter(Stage::Serving(0));
+        shared.enter(Stage::Serving(0, "ids:7660 (10.0.0.1)".into()));
+        let serving = shared.endpoint_or_failure().expect("one serves");
+        assert_eq!(&*serving, "ids:7660 (10.0.0.1)", "the error of a deadline says which address it is");
         assert_eq!(fail(), 0);
     }
 

@@ -1,7 +1,5 @@
 //! The end of a connection, and its reason in words.
 
-use std::time::Duration;
-
 use crate::client::error::Error;
 
 /// The reason why a connection ended.
@@ -9,13 +7,12 @@ use crate::client::error::Error;
 pub(in crate::client) enum End {
     /// The application has dropped every handle.
     Abandoned,
-    /// The endpoint failed.
+    /// The endpoint failed, or serves no client for now.
     Failed(Error),
-    /// The daemon serves no client for now. Leave it alone for `retry_after`.
-    Resting { error: Error, retry_after: Option<Duration> },
-    /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer others for `retry_after`, and
-    /// let it answer the calls in flight: [`finish`](super::Connection::finish).
-    Exhausted { error: Error, retry_after: Option<Duration> },
+    /// The daemon has no IDs in time for one call, which asks another endpoint. Prefer others for
+    /// the time that it named, and let it answer the calls in flight:
+    /// [`finish`](super::Connection::finish).
+    Exhausted(Error),
 }
 
 pub(super) fn closed() -> String {

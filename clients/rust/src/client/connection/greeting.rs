@@ -24,6 +24,8 @@ use crate::protocol::{Info, Parsed, request};
 /// stays silent: it finds no line behind the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
+const CLOSED_EARLY: &str = "it closed the connection before its greeting";
+
 impl Connection {
     /// Connects to the endpoint of that index.
     pub(in crate::client) async fn connect(shared: Arc<Shared>, index: usize) -> Result<Self, Error> {
@@ -75,16 +77,14 @@ impl Connection {
         // A daemon that is too busy answers before it reads, and closes. Its answer counts more than the
         // failed write.
         let sent = self.streams.writer.send(&hello).await;
-        let mut greeting = Greeting::new(self.shared.options.token.is_some());
-        while self.take_greeting(&mut greeting)? == Progress::More {
-            self.input.reserve(READ_SIZE);
-            match self.streams.reader.read_buf(&mut self.input).await {
-                Ok(0) => return Err(self.lost(&sent.err().map_or_else(left, |error| describe(&error)))),
-                Ok(_) => {}
-                Err(error) => return Err(self.lost(&describe(&error))),
-            }
+        let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
+        self.take_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;
+        if self.shared.options.token.is_some() {
+            self.take_greeting(&closed, |frame| done_if(*frame == Frame::Ok)).await?;
         }
-        let info = greeting.info.finish().map_err(|bad| self.broken(&bad))?;
+        let mut info = InfoCollector::default();
+        self.take_greeting(&closed, |frame| info.add(frame)).await?;
+        let info = info.finish().map_err(|bad| self.broken(&bad))?;
         self.sources = Sources::new(&info);
         Ok(info)
     }
@@ -101,52 +101,38 @@ impl Connection {
         Ok(hello)
     }
 
-    /// Takes the frames of the greeting that have arrived.
-    fn take_greeting(&mut self, greeting: &mut Greeting) -> Result<Progress, Error> {
+    /// Waits for one reply of the greeting. `closed` is the error if the daemon closes instead.
+    async fn take_greeting(
+        &mut self,
+        closed: &str,
+        mut add: impl FnMut(&Frame<'_>) -> Result<Progress, BadReply>,
+    ) -> Result<(), Error> {
         loop {
-            let (taken, added) = match reply::parse(&self.input) {
-                Parsed::Incomplete => return Ok(Progress::More),
+            let (added, consumed) = match reply::parse(&self.input) {
+                Parsed::Incomplete => {
+                    self.input.reserve(READ_SIZE);
+                    match self.streams.reader.read_buf(&mut self.input).await {
+                        Ok(0) => return Err(self.lost(closed)),
+                        Ok(_) => continue,
+                        Err(error) => return Err(self.lost(&describe(&error))),
+                    }
+                }
                 Parsed::BadLength(length) => return Err(self.broken(&bad_length(length, &self.input))),
                 Parsed::Frame { content: Err(fault), .. } => return Err(self.broken(&fault)),
                 Parsed::Frame { content: Ok(Frame::Error(error)), .. } => return Err(self.refused(&error)),
                 Parsed::Frame { tag, .. } if tag != GREETING_TAG => {
                     return Err(self.broken(&wrong_tag(tag, GREETING_TAG)));
                 }
-                Parsed::Frame { content: Ok(frame), consumed, .. } => (consumed, greeting.add(&frame)),
+                Parsed::Frame { content: Ok(frame), consumed, .. } => (add(&frame), consumed),
             };
-            let progress = added.map_err(|bad| self.broken(&bad))?;
-            self.input.advance(taken);
-            if progress == Progress::Done {
-                return Ok(Progress::Done);
+            self.input.advance(consumed);
+            if added.map_err(|bad| self.broken(&bad))? == Progress::Done {
+                return Ok(());
             }
         }
     }
 }
 
-/// The replies to the client's first requests, in their order.
-struct Greeting {
-    awaits_pong: bool,
-    awaits_ok: bool,
-    info: InfoCollector,
-}
-
-impl Greeting {
-    fn new(has_token: bool) -> Self {
-        Self { awaits_pong: true, awaits_ok: has_token, info: InfoCollector::default() }
-    }
-
-    fn add(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
-        match frame {
-            Frame::Pong(PROBE) if self.awaits_pong => self.awaits_pong = false,
-            _ if self.awaits_pong => return Err(BadReply::Kind),
-            Frame::Ok if self.awaits_ok => self.awaits_ok = false,
-            _ if self.awaits_ok => return Err(BadReply::Kind),
-            frame => return self.info.add(frame),
-        }
-        Ok(Progress::More)
-    }
-}
-
-fn left() -> String {
-    "it closed the connection before its greeting".to_owned()
+fn done_if(is_due: bool) -> Result<Progress, BadReply> {
+    if is_due { Ok(Progress::Done) } else { Err(BadReply::Kind) }
 }

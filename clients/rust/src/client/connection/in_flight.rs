@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::partial_reply::PartialReply;
+use crate::client::exchange::Exchange;
 use crate::protocol::collect::{BadReply, Progress};
 use crate::protocol::reply::Reply as Frame;
 
 /// One request that was sent and has no full reply yet.
 pub(super) struct InFlight {
     pub(super) tag: u16,
-    pub(super) reply: PartialReply,
+    pub(super) exchange: Exchange,
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
@@ -28,10 +28,10 @@ pub(super) struct InFlight {
 impl InFlight {
     pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
         self.begun = true;
-        if !self.reply.is_abandoned() {
+        if !self.exchange.is_abandoned() {
             self.progress_at = Instant::now();
         }
-        self.reply.add(frame)
+        self.exchange.add(frame)
     }
 
     /// Returns the time at which the daemon counts as stalled. A reply of many frames moves it, while its

@@ -29,15 +29,16 @@ use sources::Sources;
 use stranger::bad_length;
 
 use super::batch::Batch;
-use super::call::{Call, Request, is_exhausted_beyond};
+use super::call::{Call, exhausted_beyond};
 use super::endpoint::Streams;
 use super::error::{Error, Refusal, moves_on};
-use super::partial_reply::PartialReply;
+use super::exchange::Exchange;
+use super::options::SourceChoice;
 use super::queue::Queue;
 use super::shared::Shared;
-use crate::protocol::collect::{BadReply, Progress};
+use crate::protocol::collect::Progress;
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
-use crate::protocol::{Parsed, request};
+use crate::protocol::{Next, Parsed, request};
 
 /// The most requests that are sent ahead of their replies. A daemon reads some 500 requests in a turn, so more than two
 /// turns' requests would only wait there.
@@ -53,9 +54,9 @@ const GREETING_TAG: u16 = 0;
 pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text, with the IP address if its name has several.
-    endpoint: Arc<str>,
+    pub(super) endpoint: Arc<str>,
     /// The turn of its address among those of the name.
-    turn: usize,
+    pub(super) turn: usize,
     streams: Streams,
     input: BytesMut,
     output: BytesMut,
@@ -69,7 +70,8 @@ pub(super) struct Connection {
     /// is none.
     stall: Pin<Box<Sleep>>,
     stall_armed: bool,
-    has_answered: bool,
+    /// True once the daemon has answered a call, apart from the greeting.
+    pub(super) has_answered: bool,
     /// True once it takes no further calls.
     is_finishing: bool,
     /// The time at which connecting began.
@@ -81,15 +83,13 @@ impl Connection {
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
         let reason = match &end {
-            End::Exhausted { .. } => return end,
+            End::Exhausted(_) => return end,
             End::Abandoned => "the client was dropped".into(),
-            End::Failed(error) | End::Resting { error, .. } => match error {
-                Error::Lost { reason, .. } => reason.clone(),
-                error => error.to_string().into(),
-            },
+            End::Failed(Error::Lost { reason, .. }) => reason.clone(),
+            End::Failed(error) => error.to_string().into(),
         };
         for call in self.in_flight.drain(..) {
-            call.reply.fail(Error::Lost { endpoint: self.endpoint.clone(), reason: Arc::clone(&reason) });
+            call.exchange.fail(Error::Lost { endpoint: self.endpoint.clone(), reason: Arc::clone(&reason) });
         }
         end
     }
@@ -99,7 +99,7 @@ impl Connection {
         self.is_finishing = true;
         let (_no_calls, calls) = mpsc::channel(1);
         let mut queue = Queue::new(calls);
-        while let End::Exhausted { .. } = self.serve(&mut queue).await {}
+        while let End::Exhausted(_) = self.serve(&mut queue).await {}
     }
 
     async fn exchange(&mut self, queue: &mut Queue) -> End {
@@ -139,19 +139,6 @@ impl Connection {
         }
     }
 
-    pub(super) fn endpoint(&self) -> &Arc<str> {
-        &self.endpoint
-    }
-
-    pub(super) fn turn(&self) -> usize {
-        self.turn
-    }
-
-    /// Returns whether the daemon has answered any call, apart from the greeting.
-    pub(super) fn has_answered(&self) -> bool {
-        self.has_answered
-    }
-
     /// Takes the remaining replies of a daemon that no longer reads.
     async fn read_to_the_end(&mut self) -> End {
         loop {
@@ -170,21 +157,21 @@ impl Connection {
 
     /// Encodes a call and puts it in flight, unless its caller gave up.
     fn send(&mut self, call: Call) {
-        let Call { request, reply, moves_on_by } = call;
-        if reply.is_abandoned() {
+        let Call { exchange, moves_on_by } = call;
+        if exchange.is_abandoned() {
             return;
         }
         // Tags count from 1 to 65535 and start again. Far fewer calls are in flight.
         let tag = self.last_tag.checked_add(1).unwrap_or(1);
-        let wait = match self.encode(tag, request) {
+        let wait = match self.encode(tag, &exchange) {
             Ok(wait) => wait,
-            Err(error) => return reply.fail(error),
+            Err(error) => return exchange.fail(error),
         };
         self.last_tag = tag;
         let now = Instant::now();
         let entry = InFlight {
             tag,
-            reply,
+            exchange,
             moves_on_by,
             sent_at: now,
             read_by: now,
@@ -209,21 +196,22 @@ impl Connection {
     }
 
     /// Encodes a request. Returns the time that the daemon may hold it.
-    fn encode(&mut self, tag: u16, request: Request) -> Result<Duration, Error> {
+    fn encode(&mut self, tag: u16, exchange: &Exchange) -> Result<Duration, Error> {
         self.scratch.clear();
-        let wait = match request {
-            Request::Ids { mut next, source } => {
-                if let Some(name) = source {
-                    next.source = self.sources.index(&self.endpoint, name)?;
-                }
-                request::encode_next(&mut self.scratch, tag, &next);
-                next.wait.limit().unwrap_or_else(|| self.sources.default_wait(next.source))
+        let wait = match exchange {
+            Exchange::Ids { next, source, .. } => {
+                let source = match source {
+                    SourceChoice::Index(index) => *index,
+                    SourceChoice::Name(name) => self.sources.index(&self.endpoint, name)?,
+                };
+                request::encode_next(&mut self.scratch, tag, &Next { source, ..*next });
+                next.wait.limit().unwrap_or_else(|| self.sources.default_wait(source))
             }
-            Request::Info => {
+            Exchange::Info(..) => {
                 request::encode_info(&mut self.scratch, tag);
                 Duration::ZERO
             }
-            Request::Ping => {
+            Exchange::Ping(_) => {
                 // An empty body always fits.
                 let _ = request::encode_ping(&mut self.scratch, tag, &[]);
                 Duration::ZERO
@@ -247,7 +235,7 @@ impl Connection {
             };
             if let (Frame::Error(error), GREETING_TAG) = (&frame, tag) {
                 let error = self.refused(error);
-                return Err(self.end_with(error));
+                return Err(End::Failed(error));
             }
             let Some(front) = self.in_flight.front_mut() else {
                 return Err(self.fail_front(&"a frame that answers no request"));
@@ -256,16 +244,19 @@ impl Connection {
                 let expected = front.tag;
                 return Err(self.fail_front(&wrong_tag(tag, expected)));
             }
-            let answered = match &frame {
-                Frame::Error(_) if front.begun => Err(BadReply::Kind),
-                Frame::Error(error) => Ok(Some(Err(Refusal::new(&self.endpoint, error)))),
-                frame => front.take(frame).map(|progress| (progress == Progress::Done).then_some(Ok(()))),
+            let taken = match &frame {
+                Frame::Error(error) if !front.begun => {
+                    let refusal = Refusal::new(&self.endpoint, error);
+                    self.input.advance(consumed);
+                    self.refuse_front(refusal)?;
+                    continue;
+                }
+                frame => front.take(frame),
             };
             self.input.advance(consumed);
-            match answered {
-                Ok(None) => {}
-                Ok(Some(Ok(()))) => self.finish_front()?,
-                Ok(Some(Err(refusal))) => self.refuse_front(refusal)?,
+            match taken {
+                Ok(Progress::More) => {}
+                Ok(Progress::Done) => self.finish_front()?,
                 Err(bad) => return Err(self.fail_front(&bad)),
             }
         }
@@ -288,12 +279,12 @@ impl Connection {
         };
         self.has_answered = true;
         // A caller that gave up needs no answer.
-        match front.reply {
-            PartialReply::Ids(ids, reply) => {
+        match front.exchange {
+            Exchange::Ids { ids, reply, .. } => {
                 drop(reply.send(Ok(Batch::new(ids.finish(), self.endpoint.clone()))));
             }
-            PartialReply::Pong(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
-            PartialReply::Info(json, reply) => match json.finish() {
+            Exchange::Ping(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
+            Exchange::Info(json, reply) => match json.finish() {
                 Ok(info) => {
                     self.sources = Sources::new(&info);
                     drop(reply.send(Ok(info)));
@@ -314,40 +305,24 @@ impl Connection {
         let Some(front) = self.take_front() else {
             return Ok(());
         };
-        let asks_next = front.moves_on_by.is_some_and(|deadline| is_exhausted_beyond(&error, deadline));
-        front.reply.fail(error.clone());
-        let ends = match error.code() {
-            // Keep a single daemon whose clock or ceiling fails: there is no better one.
-            Some(code) => code.closes() || moves_on(code) && self.shared.options.endpoints.len() > 1,
-            None => false,
-        };
-        match ends {
-            true => Err(self.end_with(error)),
-            false if asks_next => {
-                let retry_after = error.retry_after();
-                Err(End::Exhausted { error, retry_after })
-            }
-            false => Ok(()),
+        let asks_next =
+            front.moves_on_by.is_some_and(|deadline| exhausted_beyond(&error, deadline).is_some());
+        front.exchange.fail(error.clone());
+        // Keep a single daemon whose clock or ceiling fails: there is no better one.
+        let has_others = self.shared.options.endpoints.len() > 1;
+        if error.code().is_some_and(|code| code.closes() || moves_on(code) && has_others) {
+            return Err(End::Failed(error));
         }
+        if asks_next { Err(End::Exhausted(error)) } else { Ok(()) }
     }
 
     /// Fails the oldest call with a breach of the protocol, which ends the connection.
     fn fail_front(&mut self, what: &dyn std::fmt::Display) -> End {
         let error = self.broken(what);
         if let Some(front) = self.in_flight.pop_front() {
-            front.reply.fail(error.clone());
+            front.exchange.fail(error.clone());
         }
         End::Failed(error)
-    }
-
-    fn end_with(&self, error: Error) -> End {
-        match error.code() {
-            Some(code) if moves_on(code) => {
-                let retry_after = error.retry_after();
-                End::Resting { error, retry_after }
-            }
-            _ => End::Failed(error),
-        }
     }
 
     /// Ends the connection if it has stalled. The timer can be early, because replies do not move it. Then it
@@ -377,15 +352,6 @@ impl Connection {
 
     fn broken(&self, reason: &dyn std::fmt::Display) -> Error {
         Error::Protocol { endpoint: self.endpoint.clone(), reason: reason.to_string().into() }
-    }
-}
-
-/// Returns whether an error while connecting would repeat for every waiting call, on any endpoint.
-pub(super) fn is_final(error: &Error) -> bool {
-    match error {
-        Error::Refused(_) => !error.code().is_some_and(moves_on),
-        Error::BadOption(_) => true,
-        _ => false,
     }
 }
 

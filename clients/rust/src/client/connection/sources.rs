@@ -32,11 +32,11 @@ impl Sources {
     }
 
     /// Returns the index of a name.
-    pub(super) fn index(&self, endpoint: &Arc<str>, name: Arc<str>) -> Result<u16, Error> {
-        let index = self.by_name.get(&*name).copied();
+    pub(super) fn index(&self, endpoint: &Arc<str>, name: &Arc<str>) -> Result<u16, Error> {
+        let index = self.by_name.get(&**name).copied();
         index.ok_or_else(|| Error::NoSuchSource {
             endpoint: endpoint.clone(),
-            name,
+            name: name.clone(),
             known: self.names().into(),
         })
     }

@@ -21,7 +21,7 @@ const FIRST_FETCH: u32 = 16;
 /// The batches behind the slice.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    client: Client,
+    pub(super) client: Client,
     options: IdsOptions,
     current: Option<BufferedBatch>,
     next: Option<BufferedBatch>,
@@ -38,11 +38,6 @@ impl Buffer {
         Self { client, options, current: None, next: None, fetch: None, fetch_count, highest: None }
     }
 
-    /// Returns an error in a forked child.
-    pub(super) fn check_process(&self) -> Result<(), Error> {
-        self.client.check_process()
-    }
-
     /// Returns the flag that is set once the current batch is too old.
     pub(super) fn expiry(&self) -> Option<&Arc<AtomicBool>> {
         self.current.as_ref().map(|current| &current.expired)
@@ -50,11 +45,11 @@ impl Buffer {
 
     /// Returns the error of a caller that has reached its deadline.
     pub(super) fn passed(&self, deadline: &Deadline) -> Error {
-        deadline.passed(&self.client.shared, None)
+        deadline.passed(self.client.shared(), None)
     }
 
     pub(super) fn timeout(&self) -> Duration {
-        self.options.timeout.unwrap_or(self.client.shared.options.timeout)
+        self.options.timeout.unwrap_or(self.client.shared().options.timeout)
     }
 
     /// Cuts the next slice from the current batch, and starts a fetch if it is time for one. `unused` IDs of

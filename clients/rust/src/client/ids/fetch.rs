@@ -111,7 +111,7 @@ impl FetchRequest {
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
             // Another daemon may hand out the same IDs.
-            let is_bad = || self.client.shared.check_collision().is_err();
+            let is_bad = || self.client.shared().check_collision().is_err();
             born.reaches(self.max_age, is_bad).await;
             expired.store(true, Ordering::Relaxed);
         }
@@ -120,23 +120,21 @@ impl FetchRequest {
     /// Returns a batch with at least one usable ID, before the deadline.
     async fn fetch(&self) -> Result<Batch, Error> {
         let deadline = Deadline::after(self.timeout);
-        let (index, name) = match &self.source {
-            SourceChoice::Index(index) => (*index, None),
-            SourceChoice::Name(name) => (0, Some(Arc::clone(name))),
-        };
         let wait = Wait::at_most(GATHERING);
-        let mut next = Next { count: self.count, source: index, wait, explicit: false, partial: true };
-        let mut descent = None;
+        let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
+        // Since when the IDs are lower, and how long to wait before the next request for higher ones.
+        let (mut lower_since, mut lower_pause) = (None, PAUSE);
         loop {
-            let pause = match self.client.next(&deadline, next, name.clone()).await {
+            let pause = match self.client.next(&deadline, next, &self.source).await {
                 Ok(batch) => {
                     let Some(error) = self.went_back(&batch) else { return Ok(batch) };
                     next.count = next.count.min(RETRY_COUNT);
-                    let descent: &mut Descent = descent.get_or_insert_with(Descent::begin);
-                    let pause = descent.next_pause();
-                    if descent.began.elapsed() + pause > LOWER_FOR.min(self.timeout / 2) {
+                    let since: &mut Instant = lower_since.get_or_insert_with(Instant::now);
+                    let pause = lower_pause;
+                    if since.elapsed() + pause > LOWER_FOR.min(self.timeout / 2) {
                         return Err(error);
                     }
+                    lower_pause = (pause * 2).min(MAX_PAUSE);
                     pause
                 }
                 // The request allowed only a short wait. This deadline may allow a longer one.
@@ -147,7 +145,7 @@ impl FetchRequest {
                 Err(error) => return Err(error),
             };
             if deadline.left() <= pause {
-                return Err(deadline.passed(&self.client.shared, None));
+                return Err(deadline.passed(self.client.shared(), None));
             }
             sleep(pause).await;
         }
@@ -162,24 +160,5 @@ impl FetchRequest {
             highest: *highest,
             found,
         })
-    }
-}
-
-/// A row of batches without a usable ID.
-struct Descent {
-    began: Instant,
-    pause: Duration,
-}
-
-impl Descent {
-    fn begin() -> Self {
-        Self { began: Instant::now(), pause: PAUSE }
-    }
-
-    /// Returns the pause before the next request, and doubles it.
-    fn next_pause(&mut self) -> Duration {
-        let pause = self.pause;
-        self.pause = (pause * 2).min(MAX_PAUSE);
-        pause
     }
 }

@@ -1,4 +1,4 @@
-//! The part of a reply that has arrived, and the channel for the answer.
+//! A request, the part of its reply that has arrived, and the channel for the answer.
 
 use std::time::Duration;
 
@@ -6,48 +6,52 @@ use tokio::sync::oneshot;
 
 use super::batch::Batch;
 use super::error::Error;
-use crate::protocol::Info;
+use super::options::SourceChoice;
 use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::Reply as Frame;
+use crate::protocol::{Info, Next};
 
 /// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that
 /// the runtime has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
-/// The frames of a reply so far, and the channel for the answer.
+/// One try of a call. The code that holds it must answer it.
 #[derive(Debug)]
-pub(super) enum PartialReply {
-    Ids(IdCollector, Reply<Batch>),
+pub(super) enum Exchange {
+    /// IDs. The index of `source` on the daemon replaces `next.source`.
+    Ids { next: Next, source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
+    /// The daemon's INFO.
     Info(InfoCollector, Reply<Info>),
-    Pong(Reply<Duration>),
+    /// The round-trip time of a PING.
+    Ping(Reply<Duration>),
 }
 
-impl PartialReply {
-    /// Adds the next frame.
+impl Exchange {
+    /// Adds the next frame of the reply.
     pub(super) fn add(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
         match self {
-            Self::Ids(ids, _) => ids.add(frame),
+            Self::Ids { ids, .. } => ids.add(frame),
             Self::Info(json, _) => json.add(frame),
-            Self::Pong(_) if matches!(frame, Frame::Pong([])) => Ok(Progress::Done),
-            Self::Pong(_) => Err(BadReply::Kind),
+            Self::Ping(_) if matches!(frame, Frame::Pong([])) => Ok(Progress::Done),
+            Self::Ping(_) => Err(BadReply::Kind),
         }
     }
 
     /// Returns whether the caller gave up.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
-            Self::Ids(_, reply) => reply.is_closed(),
+            Self::Ids { reply, .. } => reply.is_closed(),
             Self::Info(_, reply) => reply.is_closed(),
-            Self::Pong(reply) => reply.is_closed(),
+            Self::Ping(reply) => reply.is_closed(),
         }
     }
 
     pub(super) fn fail(self, error: Error) {
         // A caller that gave up needs no answer.
         match self {
-            Self::Ids(_, reply) => drop(reply.send(Err(error))),
+            Self::Ids { reply, .. } => drop(reply.send(Err(error))),
             Self::Info(_, reply) => drop(reply.send(Err(error))),
-            Self::Pong(reply) => drop(reply.send(Err(error))),
+            Self::Ping(reply) => drop(reply.send(Err(error))),
         }
     }
 }
