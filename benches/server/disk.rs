@@ -70,7 +70,8 @@ pub(crate) fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogr
 
 /// The library of the tests that makes a disk fail or stall at will.
 fn compile(directory: &Path) -> io::Result<PathBuf> {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/failing_disk/failing_disk.c");
+    let source =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/crates/snowbank-testkit/src/failing_disk/failing_disk.c");
     let library = directory.join("failing_disk.so");
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])

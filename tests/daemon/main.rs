@@ -48,8 +48,8 @@ mod sql;
 mod starts;
 mod state;
 mod stop;
-#[path = "../support/mod.rs"]
-mod support;
 mod tickets;
 mod tls;
 mod units;
+
+use snowbank_testkit as support;

@@ -8,7 +8,7 @@ mod storage;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,56 +20,6 @@ use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
 use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, http, poll, records};
 use rustix::process::Signal;
-
-impl Machine {
-    fn state(&self) -> PathBuf {
-        self.path("state")
-    }
-
-    fn file(&self) -> PathBuf {
-        self.state().join("ceilings")
-    }
-
-    fn disk(&self) -> FailingDisk {
-        FailingDisk::new(&self.state(), self.path("orders"))
-    }
-
-    /// Runs `snowbank state …` with this machine's directories.
-    fn command(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        command.arg("state").args(arguments);
-        command.env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"));
-        command.output().expect("the program runs")
-    }
-
-    /// Returns the only source of `state show --json`.
-    fn shown(&self) -> Shown {
-        let output = self.command(&["show", "--json"]);
-        assert!(output.status.success(), "{output:?}");
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
-        let source = &answer["sources"][0];
-        Shown {
-            name: source["name"].as_str().expect("a name").to_owned(),
-            bound: source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
-            clean: source["clean"].as_bool().expect("a flag"),
-            released: source["released"].as_bool().expect("a flag"),
-        }
-    }
-
-    /// Changes every record, as an editor could.
-    fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
-        records::edit(&self.state(), change);
-    }
-}
-
-#[derive(Debug)]
-struct Shown {
-    name: String,
-    bound: u64,
-    clean: bool,
-    released: bool,
-}
 
 /// Draws one ID.
 fn one(wire: &mut Wire) -> u64 {

@@ -3,11 +3,11 @@
 mod fleet;
 mod lives;
 mod seeds;
-#[path = "../support/mod.rs"]
-mod support;
 mod tickets_restored;
 mod unused;
 mod worker_sets;
+
+use snowbank_testkit as support;
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

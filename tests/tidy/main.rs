@@ -41,6 +41,7 @@ const MANIFESTS: &[&str] = &[
     "crates/snowbank-fleet/Cargo.toml",
     "crates/snowbank-id/Cargo.toml",
     "crates/snowbank-state/Cargo.toml",
+    "crates/snowbank-testkit/Cargo.toml",
     "loadtest/Cargo.toml",
 ];
 

@@ -13,9 +13,9 @@ mod booted;
 mod fleet;
 mod guest;
 mod qemu;
-#[path = "../support/mod.rs"]
-mod support;
 mod tickets;
+
+use snowbank_testkit as support;
 
 use std::collections::HashSet;
 use std::path::Path;

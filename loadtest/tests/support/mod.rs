@@ -2,8 +2,6 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod browser;
-#[path = "../../../tests/support/port.rs"]
-pub(crate) mod port;
 pub(crate) mod room;
 pub(crate) mod scripted;
 pub(crate) mod served;
@@ -11,6 +9,7 @@ pub(crate) mod served;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+pub(crate) use snowbank_testkit::port;
 use tempfile::TempDir;
 
 use room::Room;

@@ -2,36 +2,6 @@
 
 use super::*;
 
-impl Machine {
-    /// Copies the state file while its daemon may write: reads it until two readings are equal.
-    fn back_up(&self) -> Vec<u8> {
-        poll("a whole copy", || {
-            let bytes = fs::read(self.file()).expect("the state is there");
-            (fs::read(self.file()).expect("read again") == bytes).then_some(bytes)
-        })
-    }
-
-    /// Replaces the state by a copy.
-    fn restore(&self, copy: &[u8]) {
-        fs::write(self.file(), copy).expect("written");
-    }
-
-    /// Returns the ID below which the only worker ID was granted, by its lock. The state may have one raise more if
-    /// a kill came between.
-    fn marked(&self) -> u64 {
-        let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
-        let text = fs::read_to_string(lock.path()).expect("text");
-        let mark = text.lines().nth(1).expect("a mark");
-        mark.split(' ').find_map(|word| word.parse().ok().filter(|_| word.len() == 20)).expect("an ID")
-    }
-
-    fn assert_older_is_refused(&self) {
-        let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];
-        self.setup("").end().assert_refusal(&refusal);
-        self.setup("").end().assert_refusal(&[&self.state().display().to_string(), "\"default\""]);
-    }
-}
-
 /// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be late on a busy
 /// machine.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {

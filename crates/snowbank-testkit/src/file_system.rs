@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// A file system in memory or in a file, mounted until this is dropped.
-pub(crate) struct FileSystem {
+pub struct FileSystem {
     directory: TempDir,
 }
 
@@ -17,18 +17,18 @@ const IMAGE_BYTES: u64 = 300 << 20;
 
 impl FileSystem {
     /// Mounts one in memory. Returns `None` if this user may not mount.
-    pub(crate) fn mount() -> Option<FileSystem> {
+    pub fn mount() -> Option<FileSystem> {
         Self::mount_with(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], None)
     }
 
     /// Mounts one in memory that has room for this many files and directories. Returns `None` if this user may not mount.
-    pub(crate) fn mount_with_files(count: usize) -> Option<FileSystem> {
+    pub fn mount_with_files(count: usize) -> Option<FileSystem> {
         let options = format!("size=1m,mode=0755,nr_inodes={count}");
         Self::mount_with(&["mount", "-t", "tmpfs", "-o", &options, "snowbank-test"], None)
     }
 
     /// Mounts one of this type, in a file. Returns `None` if this user may not mount.
-    pub(crate) fn mount_as(kind: &str) -> Option<FileSystem> {
+    pub fn mount_as(kind: &str) -> Option<FileSystem> {
         let make: &[&str] = match kind {
             "tmpfs" => return Self::mount(),
             // No blocks are reserved for root.
@@ -56,12 +56,13 @@ impl FileSystem {
         Some(FileSystem { directory })
     }
 
-    pub(crate) fn point(&self) -> PathBuf {
+    /// The directory at which it is mounted.
+    pub fn point(&self) -> PathBuf {
         self.directory.path().join("disk")
     }
 
     /// Writes until nothing more fits.
-    pub(crate) fn fill(&self) -> PathBuf {
+    pub fn fill(&self) -> PathBuf {
         let path = self.point().join("ballast");
         let mut ballast = File::create(&path).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
@@ -73,7 +74,7 @@ impl FileSystem {
     }
 
     /// Mounts it again with these options. Returns false if the system refuses.
-    pub(crate) fn remount(&self, options: &str) -> bool {
+    pub fn remount(&self, options: &str) -> bool {
         run(&["mount", "-o", &format!("remount,{options}")], &self.point())
     }
 }

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Coordinator, FIRST_ANSWER, Server, Tls};
-use crate::support::{self, Port, has_program};
+use crate::{Port, has_program};
 
 /// A single-member etcd.
-pub(crate) struct Etcd {
+pub struct Etcd {
     server: Server,
     peer: Port,
     /// The address for other members. The cluster's identity is a hash of it.
@@ -19,7 +19,7 @@ pub(crate) struct Etcd {
 
 impl Etcd {
     /// Starts an etcd and waits until it answers; `None` if it is not installed.
-    pub(crate) fn start() -> Option<Etcd> {
+    pub fn start() -> Option<Etcd> {
         if !has_program("etcd", "etcd-server") {
             return None;
         }
@@ -31,31 +31,31 @@ impl Etcd {
     }
 
     /// Becomes another cluster at the same address, while it does not run.
-    pub(crate) fn become_another(&mut self) {
+    pub fn become_another(&mut self) {
         self.lose_data();
         self.peer = Port::take();
         self.advertised = format!("http://{}", self.peer.address());
     }
 
     /// Becomes a cluster that was set up like another one, while it does not run.
-    pub(crate) fn become_like(&mut self, other: &Etcd) {
+    pub fn become_like(&mut self, other: &Etcd) {
         self.lose_data();
         self.advertised.clone_from(&other.advertised);
     }
 
     /// Posts JSON to its gateway. Returns `None` if it does not answer.
-    pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
-        post(self.address(), (path, json), "", support::DEADLINE)
+    pub fn post(&self, path: &str, json: &str) -> Option<String> {
+        post(self.address(), path, json, "", crate::DEADLINE)
     }
 
     /// Gives the user of `require_password` another password.
-    pub(crate) fn change_password(&self, before: &str, after: &str) {
+    pub fn change_password(&self, before: &str, after: &str) {
         let login = format!(r#"{{"name":"root","password":"{before}"}}"#);
         let answer = self.ask("/v3/auth/authenticate", &login);
         let token = answer.split_once(r#""token":""#).and_then(|(_, rest)| rest.split('"').next());
         let headers = format!("Authorization: {}\r\n", token.expect("a token"));
         let change = format!(r#"{{"name":"root","password":"{after}"}}"#);
-        let answer = post(self.address(), ("/v3/auth/user/changepw", &change), &headers, support::DEADLINE);
+        let answer = post(self.address(), "/v3/auth/user/changepw", &change, &headers, crate::DEADLINE);
         let answer = answer.expect("etcd answers");
         assert!(!answer.contains("\"error\""), "{answer}");
     }
@@ -68,7 +68,7 @@ impl Etcd {
     }
 }
 
-fn post(to: SocketAddr, (path, json): (&str, &str), headers: &str, timeout: Duration) -> Option<String> {
+fn post(to: SocketAddr, path: &str, json: &str, headers: &str, timeout: Duration) -> Option<String> {
     let mut stream = TcpStream::connect(to).ok()?;
     stream.set_read_timeout(Some(timeout)).ok()?;
     let length = json.len();
@@ -126,7 +126,7 @@ impl Coordinator for Etcd {
             .arg("--data-dir")
             .arg(self.server.data());
         self.server.run(&mut command, |address| {
-            let answer = post(address, ("/v3/kv/range", r#"{"key":"YQ=="}"#), "", FIRST_ANSWER)?;
+            let answer = post(address, "/v3/kv/range", r#"{"key":"YQ=="}"#, "", FIRST_ANSWER)?;
             answer.contains("header").then_some(())
         });
     }

@@ -9,25 +9,29 @@ use super::daemon::{Address, Daemon};
 
 /// A whole answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) code: u16,
+pub struct Answer {
+    /// The status code.
+    pub code: u16,
     /// The names are in lower case.
     headers: Vec<(String, String)>,
-    pub(crate) body: String,
+    /// All after the headers.
+    pub body: String,
 }
 
 impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    /// Returns the value of a header whose name is in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    pub(crate) fn json(&self) -> serde_json::Value {
+    /// Parses the body.
+    pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 }
 
 /// Sends these bytes and reads until the connection closes.
-pub(crate) fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
+pub fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
     fn talk(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
         stream.write_all(request).expect("the request leaves");
         let mut answer = Vec::new();
@@ -51,18 +55,19 @@ pub(crate) fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
 }
 
 /// Sends a request with this method and these headers, each with its line end.
-pub(crate) fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer {
+pub fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer {
     let host = if headers.to_ascii_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
     let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
     parse(&exchange(address, request.as_bytes()))
 }
 
-pub(crate) fn get(daemon: &Daemon, path: &str) -> Answer {
+/// Gets a path from the daemon's last listener.
+pub fn get(daemon: &Daemon, path: &str) -> Answer {
     ask(daemon.addresses.last().expect("an admin listener"), "GET", path, "")
 }
 
 /// Parses an answer that has a length.
-pub(crate) fn parse(bytes: &[u8]) -> Answer {
+pub fn parse(bytes: &[u8]) -> Answer {
     let text = std::str::from_utf8(bytes).expect("UTF-8");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
     let mut lines = head.lines();
@@ -76,7 +81,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Answer {
 }
 
 /// Returns the samples of a scrape, each with its name and labels as in the text.
-pub(crate) fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
+pub fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     let answer = get(daemon, "/metrics");
     assert_eq!(answer.code, 200, "{answer:?}");
     let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
@@ -89,7 +94,7 @@ pub(crate) fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
 
 /// One sample.
 #[track_caller]
-pub(crate) fn sample(samples: &[(String, f64)], name: &str) -> f64 {
+pub fn sample(samples: &[(String, f64)], name: &str) -> f64 {
     let found = samples.iter().find(|(other, _)| other == name);
     found.unwrap_or_else(|| panic!("no {name} in {samples:#?}")).1
 }

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{self as support, Port, copy, poll};
+use crate::{Port, copy, poll};
 
-pub(crate) use self::etcd::Etcd;
-pub(crate) use self::proxy::Proxy;
-pub(crate) use self::zookeeper::ZooKeeper;
+pub use self::etcd::Etcd;
+pub use self::proxy::Proxy;
+pub use self::zookeeper::ZooKeeper;
 
 /// The files for TLS.
-pub(crate) struct Tls {
+pub struct Tls {
     ca: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
@@ -36,7 +36,7 @@ fn listens(address: SocketAddr) -> Option<()> {
 }
 
 /// The process of a coordinator, with its directory and its port. Dropping it kills it and removes its data.
-pub(crate) struct Server {
+pub struct Server {
     name: &'static str,
     directory: TempDir,
     port: Port,
@@ -47,7 +47,7 @@ pub(crate) struct Server {
 
 impl Server {
     fn new(name: &'static str) -> Server {
-        Server { name, directory: support::directory(), port: Port::take(), child: None, tls: None }
+        Server { name, directory: crate::directory(), port: Port::take(), child: None, tls: None }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -94,7 +94,7 @@ impl Drop for Server {
 }
 
 /// A coordinator that runs on this machine.
-pub(crate) trait Coordinator {
+pub trait Coordinator {
     /// Its name in a configuration.
     fn name(&self) -> &'static str;
 
@@ -103,10 +103,13 @@ pub(crate) trait Coordinator {
         self.name()
     }
 
+    /// Its process.
     fn server(&self) -> &Server;
 
+    /// Its process, to change.
     fn server_mut(&mut self) -> &mut Server;
 
+    /// The address of its clients' listener.
     fn address(&self) -> SocketAddr {
         self.server().address()
     }
@@ -116,9 +119,10 @@ pub(crate) trait Coordinator {
         self.server().child.as_ref().expect("it runs").id()
     }
 
-    /// Makes it serve only TLS from its next run on, to clients of this authority.
-    fn use_tls(&mut self, ca: &Path, (certificate, key): (&Path, &Path)) {
-        let [ca, certificate, key] = [ca, certificate, key].map(Path::to_owned);
+    /// Makes it serve only TLS from its next run on, to clients of this authority. `own` is its
+    /// certificate and its key.
+    fn use_tls(&mut self, ca: &Path, own: (&Path, &Path)) {
+        let [ca, certificate, key] = [ca, own.0, own.1].map(Path::to_owned);
         self.server_mut().tls = Some(Tls { ca, certificate, key });
     }
 
@@ -158,8 +162,10 @@ pub(crate) trait Coordinator {
     /// Returns a text that stands for the value of a key, and differs after each write.
     fn get(&self, key: &str) -> String;
 
+    /// Writes a key.
     fn put(&self, key: &str, value: &str);
 
+    /// Removes a key.
     fn delete(&self, key: &str);
 
     /// Makes it require a password before the fleet is prepared. Returns the user's name.
@@ -168,10 +174,12 @@ pub(crate) trait Coordinator {
     /// Returns its message about a wrong password.
     fn wrong_password(&self) -> &'static str;
 
+    /// Its endpoint in a configuration.
     fn url(&self) -> String {
         format!("{}://{}", self.scheme(), self.address())
     }
 
+    /// Its endpoint in a configuration, while it serves TLS.
     fn tls_url(&self) -> String {
         format!("{}s://{}", self.scheme(), self.address())
     }
@@ -184,7 +192,7 @@ pub(crate) trait Coordinator {
 
 /// Runs a test of rules that are the same at each coordinator: on etcd, and with `SNOWBANK_COORDINATORS=all`, as in
 /// `tests/long`, on each.
-pub(crate) fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
+pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);
     } else if let Some(mut etcd) = Etcd::start() {
@@ -193,7 +201,7 @@ pub(crate) fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
 }
 
 /// Runs a test on each coordinator that is installed, on all at the same time.
-pub(crate) fn each(test: impl Fn(&mut dyn Coordinator) + Sync) {
+pub fn each(test: impl Fn(&mut dyn Coordinator) + Sync) {
     type Start = fn() -> Option<Box<dyn Coordinator>>;
     let starts: [Start; 2] = [|| Some(Box::new(Etcd::start()?)), || Some(Box::new(ZooKeeper::start()?))];
     let run = &|start: Start| {

@@ -1,7 +1,6 @@
 //! The wall clock of a daemon, set at will by libfaketime, which is preloaded into the shipped binary. The boot and
 //! the monotonic clock stay true, as on a real machine whose wall clock is set.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -24,15 +23,15 @@ fn library() -> Option<PathBuf> {
 
 /// A change of the clock, which happened between two moments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub struct Step {
     /// Until then the clock was as before.
-    pub(crate) before: Instant,
+    pub before: Instant,
     /// From then on it is as set.
-    pub(crate) after: Instant,
+    pub after: Instant,
 }
 
 /// The wall clock of all daemons that use it.
-pub(crate) struct FakeClock {
+pub struct FakeClock {
     library: PathBuf,
     file: PathBuf,
     offset_ms: Mutex<i64>,
@@ -41,7 +40,7 @@ pub(crate) struct FakeClock {
 impl FakeClock {
     /// Makes a clock that is right for now, controlled by a file of this directory. Returns `None` if the test
     /// cannot run here.
-    pub(crate) fn new(directory: &Path) -> Option<FakeClock> {
+    pub fn new(directory: &Path) -> Option<FakeClock> {
         let clock =
             FakeClock { library: library()?, file: directory.join("clock"), offset_ms: Mutex::new(0) };
         clock.set(0);
@@ -49,7 +48,7 @@ impl FakeClock {
     }
 
     /// Makes a daemon use it.
-    pub(crate) fn under(&self, setup: Setup) -> Setup {
+    pub fn under(&self, setup: Setup) -> Setup {
         setup
             .env("LD_PRELOAD", &self.library)
             .env("FAKETIME_TIMESTAMP_FILE", &self.file)
@@ -60,7 +59,7 @@ impl FakeClock {
     }
 
     /// Sets the clock to this much ahead of the right time.
-    pub(crate) fn set(&self, offset_ms: i64) -> Step {
+    pub fn set(&self, offset_ms: i64) -> Step {
         *self.offset_ms.lock().expect("no holder panics") = offset_ms;
         let sign = if offset_ms < 0 { '-' } else { '+' };
         let (seconds, ms) = (offset_ms.unsigned_abs() / 1_000, offset_ms.unsigned_abs() % 1_000);
@@ -68,13 +67,13 @@ impl FakeClock {
     }
 
     /// Moves the clock by this much.
-    pub(crate) fn step(&self, by_ms: i64) -> Step {
+    pub fn step(&self, by_ms: i64) -> Step {
         self.set(self.offset_ms() + by_ms)
     }
 
     /// Stops the clock at the start of its next second, because the library can only stop it at whole seconds.
     /// Returns that instant in Unix ms.
-    pub(crate) fn stop(&self) -> (Step, f64) {
+    pub fn stop(&self) -> (Step, f64) {
         /// Rather early than late, so that this is no step back.
         const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
@@ -85,7 +84,8 @@ impl FakeClock {
         (step, second as f64 * 1e3)
     }
 
-    pub(crate) fn offset_ms(&self) -> i64 {
+    /// Returns how far ahead of the right time it is.
+    pub fn offset_ms(&self) -> i64 {
         *self.offset_ms.lock().expect("no holder panics")
     }
 
@@ -100,7 +100,7 @@ impl FakeClock {
 }
 
 /// The files that the library leaves behind for a process that could not clean up.
-pub(crate) fn sweep(process: u32) {
+pub fn sweep(process: u32) {
     for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
     }
@@ -108,7 +108,7 @@ pub(crate) fn sweep(process: u32) {
 
 /// Returns the right time at a moment, in Unix ms. `Instant` and the system's clock are read together once, so that
 /// all moments are on one scale.
-pub(crate) fn true_unix_ms(moment: Instant) -> f64 {
+pub fn true_unix_ms(moment: Instant) -> f64 {
     static ORIGIN: std::sync::LazyLock<(Instant, f64)> = std::sync::LazyLock::new(|| {
         let tightest = (0..100).map(|_| {
             let before = Instant::now();
@@ -123,7 +123,7 @@ pub(crate) fn true_unix_ms(moment: Instant) -> f64 {
 }
 
 /// Returns the time from one moment to another, in ms; negative if the other is earlier.
-pub(crate) fn ms_between(from: Instant, to: Instant) -> f64 {
+pub fn ms_between(from: Instant, to: Instant) -> f64 {
     match to.checked_duration_since(from) {
         Some(later) => later.as_secs_f64() * 1e3,
         None => -(from.duration_since(to).as_secs_f64() * 1e3),

@@ -1,19 +1,40 @@
 //! The program's commands, run to their end.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The end of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) code: Option<i32>,
-    pub(crate) out: String,
-    pub(crate) err: String,
+pub struct Said {
+    /// The exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub out: String,
+    /// All of its standard error.
+    pub err: String,
+}
+
+/// Returns the folder in which cargo puts the programs of this build. The test programs are one folder below.
+pub fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a program has a path");
+    let folder = test.ancestors().nth(2).expect("cargo puts test programs into deps");
+    folder.to_owned()
+}
+
+/// Returns the path of the daemon's program; `None` if it was not built. Tests of the daemon's package and of the whole
+/// workspace build it, those of another package alone do not.
+pub fn path() -> Option<PathBuf> {
+    Some(built().join("snowbank")).filter(|path| path.is_file())
 }
 
 /// The program, without standard input and without a variable of Snowbank.
-pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+pub fn program() -> Command {
+    let path = path().unwrap_or_else(|| {
+        let release = if built().ends_with("release") { " --release" } else { "" };
+        panic!("no snowbank in {}: cargo build --bin snowbank{release} makes it", built().display())
+    });
+    let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWBANK_") {
             command.env_remove(name);
@@ -24,12 +45,12 @@ pub(crate) fn program() -> Command {
 }
 
 /// Runs the program with these arguments.
-pub(crate) fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said {
+pub fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said {
     Said::by(program().args(arguments))
 }
 
 /// Runs the program with these arguments and a configuration, without a state. Returns the exit code and both outputs.
-pub(crate) fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
+pub fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let directory = super::directory();
     let at = |name: &str| directory.path().join(name);
     std::fs::write(at("snowbank.toml"), toml).expect("the configuration is written");
@@ -42,7 +63,7 @@ pub(crate) fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, St
 
 impl Said {
     /// Waits for the end of a command.
-    pub(crate) fn by(command: &mut Command) -> Said {
+    pub fn by(command: &mut Command) -> Said {
         let output = command.output().expect("the program runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Said { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
@@ -50,14 +71,14 @@ impl Said {
 
     /// Returns the output of a command that succeeded without a warning.
     #[track_caller]
-    pub(crate) fn printed(self) -> String {
+    pub fn printed(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
         self.out
     }
 
     /// Returns the only line of a command that failed with this code and printed nothing.
     #[track_caller]
-    pub(crate) fn refusal(self, code: i32) -> String {
+    pub fn refusal(self, code: i32) -> String {
         assert_eq!((self.code, self.out.as_str()), (Some(code), ""), "{}", self.err);
         assert_eq!(self.err.lines().count(), 1, "{}", self.err);
         self.err

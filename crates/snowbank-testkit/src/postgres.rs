@@ -9,14 +9,14 @@ use tempfile::TempDir;
 use super::{directory, poll, skip};
 
 /// A running server. Dropping it stops it.
-pub(crate) struct Postgres {
+pub struct Postgres {
     server: Child,
     directory: TempDir,
 }
 
 impl Postgres {
     /// Starts a server with an empty database, or else [`skip`]s.
-    pub(crate) fn start() -> Option<Postgres> {
+    pub fn start() -> Option<Postgres> {
         let Some(programs) = programs() else {
             skip("PostgreSQL is missing: install the package postgresql-15 (tests/long does it)");
             return None;
@@ -45,7 +45,7 @@ impl Postgres {
     }
 
     /// Returns `psql` connected to the server. It prints rows as `a|b|c`.
-    pub(crate) fn psql(&self) -> Command {
+    pub fn psql(&self) -> Command {
         let mut psql = Command::new("psql");
         psql.args([
             "-X",
@@ -66,7 +66,7 @@ impl Postgres {
 
     /// Runs a script and returns the rows that it prints.
     #[track_caller]
-    pub(crate) fn rows(&self, script: &str) -> Vec<String> {
+    pub fn rows(&self, script: &str) -> Vec<String> {
         let path = self.directory.path().join("script.sql");
         std::fs::write(&path, script).expect("a file");
         lines(self.psql().arg("-f").arg(&path))
@@ -83,7 +83,7 @@ impl Drop for Postgres {
 
 /// Runs a program that must succeed, and returns its output lines.
 #[track_caller]
-pub(crate) fn lines(command: &mut Command) -> Vec<String> {
+pub fn lines(command: &mut Command) -> Vec<String> {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()

@@ -17,14 +17,14 @@ const ENOUGH: u16 = 4_000;
 
 /// A port of 127.0.0.1 that no other test has while this is held, even if nothing listens there.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     address: SocketAddr,
     _held: UnixDatagram,
 }
 
 impl Port {
     /// Takes an unused port.
-    pub(crate) fn take() -> Port {
+    pub fn take() -> Port {
         static TAKEN: AtomicUsize = AtomicUsize::new(0);
         let ports = candidates();
         // Processes start at different ports, so few ask for one that is held.
@@ -42,11 +42,13 @@ impl Port {
         Some(Port { address, _held: held })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// The address with this port.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    /// The port.
+    pub fn number(&self) -> u16 {
         self.address.port()
     }
 }

@@ -2,36 +2,56 @@
 
 /// IDs `first`, `first + stride` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Run {
-    pub(crate) first: u64,
-    pub(crate) count: u32,
-    pub(crate) stride: u32,
+pub struct Run {
+    /// The first ID.
+    pub first: u64,
+    /// The number of IDs.
+    pub count: u32,
+    /// The distance between two IDs.
+    pub stride: u32,
 }
 
 impl Run {
-    pub(crate) fn last(&self) -> u64 {
+    /// The last ID.
+    pub fn last(&self) -> u64 {
         self.first + u64::from(self.count - 1) * u64::from(self.stride)
     }
 
-    pub(crate) fn ids(self) -> impl Iterator<Item = u64> {
+    /// All IDs, in order.
+    pub fn ids(self) -> impl Iterator<Item = u64> {
         (0..u64::from(self.count)).map(move |index| self.first + index * u64::from(self.stride))
     }
 }
 
 /// A whole reply, of any number of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
+    /// IDs as runs, with the reply's tag first, as in all of these.
     Runs(u16, Vec<Run>),
+    /// IDs one by one.
     List(u16, Vec<u64>),
+    /// The JSON of an INFO.
     Info(u16, String),
+    /// The body of a PONG.
     Pong(u16, Vec<u8>),
+    /// A request without an answer was carried out.
     Ok(u16),
-    Error { tag: u16, code: u16, retry_after_ms: u32, message: String },
+    /// A refusal.
+    Error {
+        /// The tag of its request.
+        tag: u16,
+        /// One of the codes of [`crate::wire`].
+        code: u16,
+        /// The time after which to ask again.
+        retry_after_ms: u32,
+        /// One line for a person.
+        message: String,
+    },
 }
 
 impl Reply {
     /// Decodes the joined bodies of a reply's frames, and checks them against the description.
-    pub(crate) fn of(kind: u8, tag: u16, body: Vec<u8>) -> Reply {
+    pub fn of(kind: u8, tag: u16, body: Vec<u8>) -> Reply {
         match kind {
             0x81 => Reply::Runs(tag, runs(&body)),
             0x82 => {
@@ -64,7 +84,8 @@ impl Reply {
         }
     }
 
-    pub(crate) fn tag(&self) -> u16 {
+    /// The tag of its request.
+    pub fn tag(&self) -> u16 {
         match self {
             Reply::Runs(tag, _)
             | Reply::List(tag, _)
@@ -75,8 +96,9 @@ impl Reply {
         }
     }
 
+    /// Returns the runs of a reply that has them.
     #[track_caller]
-    pub(crate) fn runs(self) -> Vec<Run> {
+    pub fn runs(self) -> Vec<Run> {
         match self {
             Reply::Runs(_, runs) => runs,
             other => panic!("expected runs, found {other:?}"),
@@ -85,7 +107,7 @@ impl Reply {
 
     /// Returns all IDs, in either form.
     #[track_caller]
-    pub(crate) fn ids(self) -> Vec<u64> {
+    pub fn ids(self) -> Vec<u64> {
         match self {
             Reply::Runs(_, runs) => runs.into_iter().flat_map(Run::ids).collect(),
             Reply::List(_, ids) => ids,
@@ -94,7 +116,7 @@ impl Reply {
     }
 
     /// Returns the number of IDs; `None` if the reply is something else.
-    pub(crate) fn id_count(&self) -> Option<u64> {
+    pub fn id_count(&self) -> Option<u64> {
         match self {
             Reply::Runs(_, runs) => Some(runs.iter().map(|run| u64::from(run.count)).sum()),
             Reply::List(_, ids) => Some(ids.len() as u64),
@@ -104,15 +126,16 @@ impl Reply {
 
     /// Returns the code, the time to wait in ms, and the message.
     #[track_caller]
-    pub(crate) fn error(self) -> (u16, u32, String) {
+    pub fn error(self) -> (u16, u32, String) {
         match self {
             Reply::Error { code, retry_after_ms, message, .. } => (code, retry_after_ms, message),
             other => panic!("expected an error, found {other:?}"),
         }
     }
 
+    /// Checks that this is an error with this tag and code, and returns its message.
     #[track_caller]
-    pub(crate) fn assert_error(self, tag: u16, code: u16) -> String {
+    pub fn assert_error(self, tag: u16, code: u16) -> String {
         assert_eq!(self.tag(), tag, "{self:?}");
         let (found, _, message) = self.error();
         assert_eq!(found, code, "{message}");

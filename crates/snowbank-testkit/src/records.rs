@@ -6,7 +6,7 @@ use std::path::Path;
 use hmac_sha256::Hash;
 
 /// Changes every record of a state directory that no daemon uses.
-pub(crate) fn edit(state: &Path, change: impl Fn(&mut serde_json::Value)) {
+pub fn edit(state: &Path, change: impl Fn(&mut serde_json::Value)) {
     let file = state.join("ceilings");
     let bytes = fs::read(&file).expect("the file is there");
     let text = std::str::from_utf8(&bytes[..bytes.len() / 2]).expect("it is text");
@@ -20,7 +20,7 @@ pub(crate) fn edit(state: &Path, change: impl Fn(&mut serde_json::Value)) {
 }
 
 /// A copy of a document in a slot of this length.
-pub(crate) fn copy(format: u32, number: u64, document: &str, slot_bytes: usize) -> Vec<u8> {
+pub fn copy(format: u32, number: u64, document: &str, slot_bytes: usize) -> Vec<u8> {
     let fields = format!("snowbank ceilings: format {format}, number {number}, length {}", document.len());
     let checksum = Hash::hash(format!("{fields}\n{document}").as_bytes());
     let checksum = checksum.map(|byte| format!("{byte:02x}")).concat();

@@ -18,7 +18,7 @@ const HALVE: u8 = 4;
 const WRITES: [&[u8]; 3] = [b"request_put", b"\"id_bound\"", b"\"next\""];
 
 /// A proxy on a free loopback port.
-pub(crate) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     scheme: &'static str,
     mode: Arc<AtomicU8>,
@@ -34,7 +34,8 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) fn before(to: SocketAddr, scheme: &'static str) -> Proxy {
+    /// Starts one in front of a server, whose endpoints have this scheme.
+    pub fn before(to: SocketAddr, scheme: &'static str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (mode, delay_ms, open, accepted, hanging, passed) = Default::default();
@@ -90,17 +91,18 @@ impl Proxy {
         proxy
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Its endpoint in a configuration.
+    pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
 
     /// Passes everything on.
-    pub(crate) fn pass(&self) {
+    pub fn pass(&self) {
         self.mode.store(PASS, Ordering::SeqCst);
     }
 
     /// Cuts all connections, and closes new ones at once.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.mode.store(REFUSE, Ordering::SeqCst);
         for stream in self.open.lock().expect("no thread panics").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -108,47 +110,47 @@ impl Proxy {
     }
 
     /// Passes nothing more on open connections, and keeps them open. New ones pass.
-    pub(crate) fn hang(&self) {
+    pub fn hang(&self) {
         self.hanging.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Passes requests on, and this many answers on each connection.
-    pub(crate) fn hang_after(&self, answers: u64) {
+    pub fn hang_after(&self, answers: u64) {
         self.answers.store(answers, Ordering::SeqCst);
     }
 
     /// Passes requests on, and drops answers.
-    pub(crate) fn swallow_answers(&self) {
+    pub fn swallow_answers(&self) {
         self.mode.store(SWALLOW, Ordering::SeqCst);
     }
 
     /// Passes requests on, and the first half of each answer.
-    pub(crate) fn halve_answers(&self) {
+    pub fn halve_answers(&self) {
         self.mode.store(HALVE, Ordering::SeqCst);
     }
 
     /// Passes the next write on, and drops all answers from then on.
-    pub(crate) fn swallow_answers_from_write(&self) {
+    pub fn swallow_answers_from_write(&self) {
         self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
     /// Returns whether it drops answers: since a write, after [`Proxy::swallow_answers_from_write`].
-    pub(crate) fn is_swallowing(&self) -> bool {
+    pub fn is_swallowing(&self) -> bool {
         self.mode.load(Ordering::SeqCst) == SWALLOW
     }
 
     /// Delays each answer.
-    pub(crate) fn delay(&self, delay: Duration) {
+    pub fn delay(&self, delay: Duration) {
         self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
     }
 
     /// Returns the number of connections so far.
-    pub(crate) fn connections(&self) -> u64 {
+    pub fn connections(&self) -> u64 {
         self.accepted.load(Ordering::SeqCst)
     }
 
     /// Returns the number of pieces of requests that it passed on.
-    pub(crate) fn passed(&self) -> u64 {
+    pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::SeqCst)
     }
 }

@@ -5,27 +5,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use super::Setup;
+use crate::Setup;
 
 /// No space left on device.
-pub(crate) const ENOSPC: i32 = 28;
+pub const ENOSPC: i32 = 28;
 /// Read-only file system.
-pub(crate) const EROFS: i32 = 30;
+pub const EROFS: i32 = 30;
 /// Input/output error.
-pub(crate) const EIO: i32 = 5;
+pub const EIO: i32 = 5;
 
 /// Operation not permitted: the error that a service manager's restriction causes.
-pub(crate) const EPERM: i32 = 1;
+pub const EPERM: i32 = 1;
 
 /// The disk under one directory.
-pub(crate) struct FailingDisk {
+pub struct FailingDisk {
     directory: PathBuf,
     control: PathBuf,
 }
 
 impl FailingDisk {
     /// Makes a disk under `directory` that works for now. `control` is a file outside of it.
-    pub(crate) fn new(directory: &Path, control: PathBuf) -> FailingDisk {
+    pub fn new(directory: &Path, control: PathBuf) -> FailingDisk {
         std::fs::create_dir_all(directory).expect("the directory can be made");
         let directory = directory.canonicalize().expect("it is there");
         let disk = FailingDisk { directory, control };
@@ -34,7 +34,7 @@ impl FailingDisk {
     }
 
     /// Puts it under a daemon.
-    pub(crate) fn under(&self, setup: Setup) -> Setup {
+    pub fn under(&self, setup: Setup) -> Setup {
         setup
             .env("LD_PRELOAD", library())
             .env("FAILING_DISK_DIR", &self.directory)
@@ -47,30 +47,31 @@ impl FailingDisk {
     }
 
     /// Returns the calls so far, in order, each with the path within the directory.
-    pub(crate) fn calls(&self) -> Vec<String> {
+    pub fn calls(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
     /// Sets what the calls do from now on.
-    pub(crate) fn order(&self, lines: &str) {
+    pub fn order(&self, lines: &str) {
         // A rename puts it in place, so that no call reads half of it.
         let unfinished = self.control.with_extension("new");
         std::fs::write(&unfinished, lines).expect("the order is written");
         std::fs::rename(&unfinished, &self.control).expect("the order is given");
     }
 
-    pub(crate) fn works(&self) {
+    /// Fails nothing from now on.
+    pub fn works(&self) {
         self.order("");
     }
 }
 
 /// The library, compiled once for each test program.
-pub(crate) fn library() -> &'static Path {
+pub fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/failing_disk/failing_disk.c");
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failing_disk");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/failing_disk/failing_disk.c");
+        let directory = crate::program::built().join("failing_disk");
         std::fs::create_dir_all(&directory).expect("the directory can be made");
         let library = directory.join("failing_disk.so");
         // A rename puts it in place, because another test program may use the existing one.

@@ -1,6 +1,5 @@
 //! A service manager: the socket on which the daemon reports to it.
 
-use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
@@ -10,40 +9,41 @@ use super::{DEADLINE, Setup};
 
 /// One message of the daemon: its assignments, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message(Vec<String>);
+pub struct Message(Vec<String>);
 
 impl Message {
     /// Returns whether it has this assignment, such as `READY=1`.
-    pub(crate) fn says(&self, assignment: &str) -> bool {
+    pub fn says(&self, assignment: &str) -> bool {
         self.0.iter().any(|found| found == assignment)
     }
 
     /// Returns the value that it assigns to a name.
-    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+    pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|found| found.strip_prefix(name)?.strip_prefix('='))
     }
 }
 
 /// A service manager with its notification socket.
-pub(crate) struct Manager {
+pub struct Manager {
     socket: UnixDatagram,
     directory: TempDir,
 }
 
 impl Manager {
-    pub(crate) fn new() -> Manager {
+    /// Makes one that waits for messages.
+    pub fn new() -> Manager {
         let directory = super::directory();
         let socket = UnixDatagram::bind(directory.path().join("notify")).expect("a socket");
         Manager { socket, directory }
     }
 
     /// Makes it the manager of a daemon.
-    pub(crate) fn over(&self, setup: Setup) -> Setup {
+    pub fn over(&self, setup: Setup) -> Setup {
         setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
     }
 
     /// Returns the next message; `None` if none comes for this long.
-    pub(crate) fn next_within(&self, patience: Duration) -> Option<Message> {
+    pub fn next_within(&self, patience: Duration) -> Option<Message> {
         self.socket.set_read_timeout(Some(patience)).expect("a patience");
         let mut message = [0; 4_096];
         let size = self.socket.recv(&mut message).ok()?;
@@ -53,7 +53,7 @@ impl Manager {
 
     /// Reads messages until one fits.
     #[track_caller]
-    pub(crate) fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
+    pub fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
         let deadline = Instant::now() + DEADLINE;
         let mut others = Vec::new();
         while Instant::now() < deadline {
@@ -66,7 +66,7 @@ impl Manager {
     }
 
     /// Returns all messages within this time.
-    pub(crate) fn all_within(&self, time: Duration) -> Vec<Message> {
+    pub fn all_within(&self, time: Duration) -> Vec<Message> {
         let end = Instant::now() + time;
         let mut all = Vec::new();
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -76,14 +76,14 @@ impl Manager {
     }
 
     /// Stops reading, with a full socket, until the next read.
-    pub(crate) fn stand_still(&self) {
+    pub fn stand_still(&self) {
         let socket = UnixDatagram::unbound().expect("a socket");
         socket.set_nonblocking(true).expect("a mode");
         while socket.send_to(b"FULL=1\n", self.directory.path().join("notify")).is_ok() {}
     }
 
     /// Forgets all messages so far.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         while self.next_within(Duration::from_millis(1)).is_some() {}
     }
 }

@@ -2,30 +2,35 @@
 //! the arithmetic of a few layouts. None of it uses the library, because a mistake on both sides of the wire would
 //! pass. Every wait ends at [`DEADLINE`], which a working daemon never reaches. No wait is a measurement.
 
-#![allow(dead_code, unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
+#![allow(
+    clippy::new_without_default,
+    reason = "a new machine or service manager makes directories and sockets"
+)]
+#![allow(clippy::should_implement_trait, reason = "random numbers have no end")]
 
-pub(crate) mod coordinators;
-pub(crate) mod daemon;
-pub(crate) mod failing_disk;
-pub(crate) mod faketime;
-pub(crate) mod file_system;
-pub(crate) mod frontend;
-pub(crate) mod frozen;
-pub(crate) mod http;
-pub(crate) mod ids;
-pub(crate) mod machine;
-pub(crate) mod manager;
+pub mod coordinators;
+pub mod daemon;
+pub mod failing_disk;
+pub mod faketime;
+pub mod file_system;
+pub mod frontend;
+pub mod frozen;
+pub mod http;
+pub mod ids;
+pub mod machine;
+pub mod manager;
 mod output;
 mod pauses;
-pub(crate) mod port;
-pub(crate) mod postgres;
-pub(crate) mod program;
-pub(crate) mod records;
-pub(crate) mod relay;
-pub(crate) mod reply;
-pub(crate) mod resp;
-pub(crate) mod wire;
-pub(crate) mod witness;
+pub mod port;
+pub mod postgres;
+pub mod program;
+pub mod records;
+pub mod relay;
+pub mod reply;
+pub mod resp;
+pub mod state;
+pub mod wire;
+pub mod witness;
 
 use std::io::Write;
 use std::path::Path;
@@ -33,15 +38,15 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) use daemon::{Address, Daemon, Setup};
-pub(crate) use port::Port;
-pub(crate) use wire::{Ask, Reply, Wire};
+pub use daemon::{Address, Daemon, Setup};
+pub use port::Port;
+pub use wire::{Ask, Reply, Wire};
 
 /// The longest that the tests wait for anything: long enough for a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(40);
+pub const DEADLINE: Duration = Duration::from_secs(40);
 
 /// A source that always has IDs, and one of 16 a second.
-pub(crate) const TWO_SOURCES: &str = r#"
+pub const TWO_SOURCES: &str = r#"
 [[sources]]
 name = "fast"
 worker_ids = 1
@@ -53,19 +58,19 @@ worker_ids = 1
 
 /// Makes a directory for a daemon's files, in memory if possible, so that a busy disk delays no test. Tests of slow
 /// and failing disks inject the faults.
-pub(crate) fn directory() -> tempfile::TempDir {
+pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
 
 /// Copies a directory with all that is in it.
 #[track_caller]
-pub(crate) fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("--archive").args([from, to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
 }
 
 /// Calls `probe` until it returns something.
-pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(answer) = probe() {
@@ -77,7 +82,7 @@ pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Tries all cases at the same time, because each waits for its own daemon.
-pub(crate) fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
+pub fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
     thread::scope(|scope| {
         for case in cases {
             scope.spawn(|| try_case(case));
@@ -87,14 +92,14 @@ pub(crate) fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
 
 /// Reports that a test cannot run here. The test must return then. If `CI` is set, this fails: nothing is skipped
 /// there.
-pub(crate) fn skip(reason: &str) {
+pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
     // Written directly to the stream, because the test harness hides the output of a test that passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 
 /// Returns whether a program is installed, or else [`skip`]s.
-pub(crate) fn has_program(name: &str, package: &str) -> bool {
+pub fn has_program(name: &str, package: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
     if !is_there {
@@ -104,16 +109,17 @@ pub(crate) fn has_program(name: &str, package: &str) -> bool {
 }
 
 /// A small generator of random numbers, the same for the same seed (xorshift64*, Vigna 2014).
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// The seed is printed with the output of a test that fails.
-    pub(crate) fn seeded(seed: u64) -> Self {
+    pub fn seeded(seed: u64) -> Self {
         println!("random numbers of seed {seed}");
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Returns the next number, of 64 random bits.
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -121,15 +127,17 @@ impl Random {
     }
 
     /// Returns a number from 0 to `end` - 1.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 16) % end
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    /// Returns one of the choices.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+    /// Returns this many random bytes.
+    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| (self.next() >> 32) as u8).collect()
     }
 }

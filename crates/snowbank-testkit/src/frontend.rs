@@ -6,34 +6,36 @@ use std::net::{SocketAddr, TcpStream};
 use super::DEADLINE;
 
 /// A connection whose replies are compared byte by byte.
-pub(crate) struct FrontEndClient(pub(super) BufReader<TcpStream>);
+pub struct FrontEndClient(pub(crate) BufReader<TcpStream>);
 
 impl FrontEndClient {
-    pub(crate) fn connect(address: SocketAddr) -> FrontEndClient {
+    /// Connects to a front end.
+    pub fn connect(address: SocketAddr) -> FrontEndClient {
         let stream = TcpStream::connect(address).expect("the front end is open");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
         FrontEndClient(BufReader::new(stream))
     }
 
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.get_mut().write_all(bytes.as_ref()).expect("sent");
     }
 
     /// Sends nothing more.
-    pub(crate) fn half_close(&mut self) {
+    pub fn half_close(&mut self) {
         self.0.get_mut().shutdown(std::net::Shutdown::Write).expect("it is open");
     }
 
     /// Reads this many bytes.
-    pub(crate) fn read(&mut self, size: usize) -> Vec<u8> {
+    pub fn read(&mut self, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
         self.0.read_exact(&mut bytes).expect("as many bytes");
         bytes
     }
 
     /// Reads a line, and returns it without its end.
-    pub(crate) fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             let size = self.0.read_until(b'\n', &mut line).expect("a line");
@@ -44,7 +46,7 @@ impl FrontEndClient {
     }
 
     /// Reads to the end.
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
+    pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).expect("closed in order");
         rest

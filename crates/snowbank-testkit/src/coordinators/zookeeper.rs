@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Coordinator, FIRST_ANSWER, Server, Tls};
-use crate::support::{self, has_program, skip};
+use crate::{has_program, skip};
 
 const CREATE: i32 = 1;
 const DELETE: i32 = 2;
@@ -19,13 +19,13 @@ const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.j
 const JARS_WITH_TLS: &str = "/usr/share/java/*";
 
 /// A single ZooKeeper. It has each write on its disk before it answers.
-pub(crate) struct ZooKeeper {
+pub struct ZooKeeper {
     server: Server,
 }
 
 impl ZooKeeper {
     /// Starts a ZooKeeper; `None` if it is not installed.
-    pub(crate) fn start() -> Option<ZooKeeper> {
+    pub fn start() -> Option<ZooKeeper> {
         if !has_program("java", "default-jre-headless") {
             return None;
         }
@@ -58,7 +58,7 @@ impl ZooKeeper {
     /// Makes one request on a new session. Returns the error and the answer's body.
     fn ask(&self, operation: i32, body: &[u8]) -> (i32, Vec<u8>) {
         let mut stream = TcpStream::connect(self.address()).expect("ZooKeeper listens");
-        stream.set_read_timeout(Some(support::DEADLINE)).expect("a time limit");
+        stream.set_read_timeout(Some(crate::DEADLINE)).expect("a time limit");
         let mut exchange = |frame: Vec<u8>| {
             stream.write_all(&buffer(&frame)).expect("ZooKeeper reads");
             let mut size = [0; 4];

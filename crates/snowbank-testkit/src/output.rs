@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 use super::{DEADLINE, poll};
 
 /// Lines as they come.
-pub(super) struct Lines(Mutex<Receiver<String>>);
+pub(crate) struct Lines(Mutex<Receiver<String>>);
 
 impl Lines {
-    pub(super) fn of(from: impl Read + Send + 'static) -> Lines {
+    pub(crate) fn of(from: impl Read + Send + 'static) -> Lines {
         let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -23,19 +23,19 @@ impl Lines {
         Lines(Mutex::new(lines))
     }
 
-    pub(super) fn next(&self) -> Option<String> {
+    pub(crate) fn next(&self) -> Option<String> {
         self.0.lock().expect("no reader panics").recv_timeout(DEADLINE).ok()
     }
 }
 
 /// All that comes, collected by a thread so that the writer never waits.
-pub(super) struct Text {
+pub(crate) struct Text {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Text {
-    pub(super) fn of(mut from: impl Read + Send + 'static) -> Text {
+    pub(crate) fn of(mut from: impl Read + Send + 'static) -> Text {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let collected = Arc::clone(&bytes);
         let reader = thread::spawn(move || {
@@ -48,16 +48,16 @@ impl Text {
     }
 
     /// Makes an output for a stream that leads elsewhere.
-    pub(super) fn empty() -> Text {
+    pub(crate) fn empty() -> Text {
         Text { bytes: Arc::default(), reader: None }
     }
 
-    pub(super) fn so_far(&self) -> String {
+    pub(crate) fn so_far(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
     }
 
     /// Waits until the writer closes. If its process has ended, that has already happened.
-    pub(super) fn whole(&self) -> String {
+    pub(crate) fn whole(&self) -> String {
         if let Some(reader) = &self.reader {
             poll("the end of a pipe", || reader.is_finished().then_some(()));
         }

@@ -18,9 +18,12 @@ use super::{DEADLINE, poll};
 
 /// An address on which a daemon listens, as a line of its output names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Address {
+pub enum Address {
+    /// Plain TCP.
     Tcp(SocketAddr),
+    /// TLS over TCP.
     Tls(SocketAddr),
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -38,7 +41,8 @@ impl Address {
         make(text.parse().unwrap_or_else(|error| panic!("{line:?}: {error}")))
     }
 
-    pub(crate) fn tcp(&self) -> SocketAddr {
+    /// The address of a TCP listener, with TLS or without.
+    pub fn tcp(&self) -> SocketAddr {
         match self {
             Address::Tcp(address) | Address::Tls(address) => *address,
             Address::Unix(path) => panic!("{} is no TCP address", path.display()),
@@ -57,7 +61,7 @@ impl fmt::Display for Address {
 }
 
 /// A command line, an environment and a configuration for a daemon.
-pub(crate) struct Setup {
+pub struct Setup {
     command: Command,
     directory: TempDir,
     listeners: usize,
@@ -65,7 +69,7 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// `snowbank serve` without an option, but with its own directories for locks and state.
-    pub(crate) fn bare() -> Setup {
+    pub fn bare() -> Setup {
         let directory = super::directory();
         let mut command = program();
         command.arg("serve").env("SNOWBANK_LOCK_DIR", directory.path().join("locks"));
@@ -75,71 +79,76 @@ impl Setup {
     }
 
     /// `snowbank serve` on a free loopback port.
-    pub(crate) fn new() -> Setup {
+    pub fn new() -> Setup {
         Setup::bare().args(["--listen", "127.0.0.1:0"])
     }
 
     /// A daemon on a free loopback port with this configuration.
-    pub(crate) fn configured(toml: &str) -> Setup {
+    pub fn configured(toml: &str) -> Setup {
         Setup::new().config(toml)
     }
 
-    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Setup {
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Setup {
         self.command.args(args);
         self
     }
 
-    pub(crate) fn option(self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+    /// Adds an option with a value.
+    pub fn option(self, name: &str, value: impl AsRef<OsStr>) -> Setup {
         self.args([OsStr::new(name), value.as_ref()])
     }
 
-    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
         self.command.env(name, value);
         self
     }
 
-    pub(crate) fn stderr(mut self, stderr: impl Into<Stdio>) -> Setup {
+    /// Leads standard error elsewhere: the daemon then has no log here.
+    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Setup {
         self.command.stderr(stderr);
         self
     }
 
-    pub(crate) fn stdin(mut self, stdin: Stdio) -> Setup {
+    /// Sets standard input.
+    pub fn stdin(mut self, stdin: Stdio) -> Setup {
         self.command.stdin(stdin);
         self
     }
 
     /// The daemon's working directory is its own directory.
-    pub(crate) fn in_own_directory(mut self) -> Setup {
+    pub fn in_own_directory(mut self) -> Setup {
         self.command.current_dir(self.directory.path());
         self
     }
 
     /// Writes the configuration and names it with `--config`.
-    pub(crate) fn config(self, toml: &str) -> Setup {
+    pub fn config(self, toml: &str) -> Setup {
         let path = self.path("snowbank.toml");
         std::fs::write(&path, toml).expect("the configuration is written");
         self.option("--config", path)
     }
 
     /// Adds a listener for clients of Redis on a free loopback port. Its address is the second one.
-    pub(crate) fn resp(self) -> Setup {
+    pub fn resp(self) -> Setup {
         self.front_end("resp")
     }
 
     /// Adds a listener for clients of this protocol on a free loopback port. Its address is the second one.
-    pub(crate) fn front_end(self, protocol: &str) -> Setup {
+    pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
     /// Adds an admin listener on a free loopback port, whose address is then the last one. A stop has no delay.
-    pub(crate) fn admin(self) -> Setup {
+    pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
     }
 
     /// Hands over a listening socket under this name, as a service manager does.
-    pub(crate) fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
+    pub fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
         // The shell moves it to the descriptor that the protocol requires, and becomes the daemon: it keeps its
         // process ID.
         let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
@@ -148,7 +157,7 @@ impl Setup {
     }
 
     /// Starts the daemon by another program, which executes it in its place.
-    pub(crate) fn through<S: AsRef<OsStr>>(self, program: &str, args: &[S]) -> Setup {
+    pub fn through<S: AsRef<OsStr>>(self, program: &str, args: &[S]) -> Setup {
         let mut command = Command::new(program);
         command.args(args).arg(self.command.get_program()).args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
@@ -162,25 +171,25 @@ impl Setup {
     }
 
     /// Sets the number of `listening on` lines to wait for.
-    pub(crate) fn listeners(mut self, count: usize) -> Setup {
+    pub fn listeners(mut self, count: usize) -> Setup {
         self.listeners = count;
         self
     }
 
     /// A path in the daemon's own directory.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Runs another command with this daemon's state and locks.
-    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+    pub fn run(&self, arguments: &[&str]) -> Said {
         let mut command = program();
         command.args(arguments).env("SNOWBANK_STATE_DIR", self.path("state"));
         Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
     }
 
     /// Starts the daemon and waits until it listens.
-    pub(crate) fn start(self) -> Daemon {
+    pub fn start(self) -> Daemon {
         self.try_start().unwrap_or_else(|mut daemon| {
             let _ = daemon.child.kill();
             panic!("the daemon does not listen; its log:\n{}", daemon.log())
@@ -188,7 +197,7 @@ impl Setup {
     }
 
     /// Starts the daemon. Returns an error if it ends before it listens.
-    pub(crate) fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
+    pub fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
         let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
@@ -203,7 +212,7 @@ impl Setup {
 
     /// Starts a daemon that must wait for a worker ID, with all of `parts` in its log, and kills it.
     #[track_caller]
-    pub(crate) fn assert_waits(self, parts: &[&str]) {
+    pub fn assert_waits(self, parts: &[&str]) {
         let mut daemon = self.start();
         daemon.assert_logs("waits for a worker ID");
         for part in parts {
@@ -213,7 +222,7 @@ impl Setup {
     }
 
     /// Starts a daemon that must end by itself, and waits for its end.
-    pub(crate) fn end(mut self) -> Ended {
+    pub fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Text::of(child.stdout.take().expect("piped"));
         let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
@@ -228,28 +237,31 @@ impl Setup {
 
 /// The output and exit code of a daemon that ended by itself.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+pub struct Ended {
+    /// The exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub stdout: String,
+    /// All of its standard error.
+    pub stderr: String,
 }
 
 impl Ended {
     /// Waits for the end of a start that printed no listener.
-    pub(crate) fn of(mut daemon: Daemon) -> Ended {
+    pub fn of(mut daemon: Daemon) -> Ended {
         Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }
     }
 
     /// Checks that this is a lasting refusal to start: exit code 2, and one line on standard error that has all of
     /// `parts`.
     #[track_caller]
-    pub(crate) fn assert_refusal(&self, parts: &[&str]) {
+    pub fn assert_refusal(&self, parts: &[&str]) {
         self.assert_refusal_with(2, parts);
     }
 
     /// Checks that this is a refusal to start for a cause that may pass: the same with exit code 3.
     #[track_caller]
-    pub(crate) fn assert_refusal_for_now(&self, parts: &[&str]) {
+    pub fn assert_refusal_for_now(&self, parts: &[&str]) {
         self.assert_refusal_with(3, parts);
     }
 
@@ -265,10 +277,11 @@ impl Ended {
 }
 
 /// A daemon that listens. Dropping it kills it, and fails if it has panicked.
-pub(crate) struct Daemon {
+pub struct Daemon {
     child: Child,
     status: Option<ExitStatus>,
-    pub(crate) addresses: Vec<Address>,
+    /// Its listeners, in the order of their lines.
+    pub addresses: Vec<Address>,
     stdout: Lines,
     stderr: Text,
     directory: TempDir,
@@ -276,53 +289,54 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Connects to the first listener.
-    pub(crate) fn connect(&self) -> Wire {
+    pub fn connect(&self) -> Wire {
         Wire::connect(&self.addresses[0])
     }
 
-    pub(crate) fn tcp(&self) -> SocketAddr {
+    /// The address of its first listener.
+    pub fn tcp(&self) -> SocketAddr {
         self.addresses[0].tcp()
     }
 
     /// A path in the daemon's own directory.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Its process ID.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns its standard error so far; after its end, all of it.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         if self.status.is_some() { self.stderr.whole() } else { self.stderr.so_far() }
     }
 
     /// Waits until its log has the text. A thread reads the log, some time after it was written.
-    pub(crate) fn assert_logs(&self, part: &str) {
+    pub fn assert_logs(&self, part: &str) {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
     /// Waits until it has its worker IDs. One that waits for them listens too, and ends the connections of its wait.
-    pub(crate) fn assert_has_numbers(&self) {
+    pub fn assert_has_numbers(&self) {
         // Not logged before.
         self.assert_logs("the kernel's log");
     }
 
     /// Waits until it has its worker IDs.
-    pub(crate) fn await_numbers(self) -> Daemon {
+    pub fn await_numbers(self) -> Daemon {
         self.assert_has_numbers();
         self
     }
 
     /// Replaces a file of its own directory in one step.
-    pub(crate) fn replace(&self, name: &str, text: &str) {
+    pub fn replace(&self, name: &str, text: &str) {
         replace(&self.path(name), text);
     }
 
     /// Makes it reload. Returns the lines of its log about that.
-    pub(crate) fn reload(&self) -> String {
+    pub fn reload(&self) -> String {
         const ENDS: [&str; 3] =
             ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
         let is_end = |line: &&str| ENDS.iter().any(|end| line.contains(end));
@@ -335,12 +349,13 @@ impl Daemon {
         })
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
 
     /// Stops all of its threads where they are. Returns once they stand still, until SIGCONT.
-    pub(crate) fn stand_still(&self) {
+    pub fn stand_still(&self) {
         self.signal(Signal::STOP);
         poll("all threads of the daemon stand still", || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.id())).expect("/proc is there");
@@ -352,7 +367,7 @@ impl Daemon {
     }
 
     /// Waits for its end and gives its exit code; `None` if a signal ended it.
-    pub(crate) fn wait(&mut self) -> Option<i32> {
+    pub fn wait(&mut self) -> Option<i32> {
         let status = wait(&mut self.child)
             .unwrap_or_else(|| panic!("the daemon does not end; its log:\n{}", self.log()));
         self.status = Some(status);
@@ -360,20 +375,20 @@ impl Daemon {
     }
 
     /// Stops it as a service manager does. Returns its standard output after the listening lines.
-    pub(crate) fn stop(mut self) -> Vec<String> {
+    pub fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
         assert_eq!(self.wait(), Some(0), "{}", self.log());
         std::iter::from_fn(|| self.stdout.next()).collect()
     }
 
     /// Kills it, like a power failure.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().expect("the daemon can be killed");
         self.wait();
     }
 
     /// Its resident memory in KiB.
-    pub(crate) fn resident_kib(&self) -> u64 {
+    pub fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(path).expect("/proc is there");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
@@ -381,7 +396,7 @@ impl Daemon {
     }
 
     /// Returns how often its threads have gone to sleep so far.
-    pub(crate) fn voluntary_switches(&self) -> u64 {
+    pub fn voluntary_switches(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
         let of_task = |status: String| -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
@@ -395,7 +410,7 @@ impl Daemon {
     }
 
     /// Returns its number of open files, including sockets.
-    pub(crate) fn open_files(&self) -> usize {
+    pub fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("/proc is there").count()
     }
 }
@@ -428,7 +443,7 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Replaces a file in one step. Only its user can read it.
-pub(crate) fn replace(path: &Path, text: &str) {
+pub fn replace(path: &Path, text: &str) {
     use std::os::unix::fs::PermissionsExt;
     let unfinished = path.with_extension("unfinished");
     std::fs::write(&unfinished, text).expect("the file is written");
@@ -438,7 +453,7 @@ pub(crate) fn replace(path: &Path, text: &str) {
 }
 
 /// The mode bits of a file.
-pub(crate) fn mode(path: &Path) -> u32 {
+pub fn mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
     std::fs::symlink_metadata(path).expect("the file is there").permissions().mode() & 0o7777
 }

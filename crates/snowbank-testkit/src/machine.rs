@@ -9,35 +9,37 @@ use super::program::{Said, program};
 use super::{Daemon, Setup};
 
 /// A simulated machine with its own directories for the state and the locks.
-pub(crate) struct Machine {
+pub struct Machine {
     directory: TempDir,
     clock: Option<FakeClock>,
 }
 
 impl Machine {
     /// Makes a machine with the right time.
-    pub(crate) fn new() -> Machine {
+    pub fn new() -> Machine {
         Machine { directory: super::directory(), clock: None }
     }
 
     /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here: the test was
     /// skipped.
-    pub(crate) fn with_clock() -> Option<Machine> {
+    pub fn with_clock() -> Option<Machine> {
         let machine = Machine::new();
         let clock = FakeClock::new(machine.directory.path())?;
         Some(Machine { clock: Some(clock), ..machine })
     }
 
-    pub(crate) fn clock(&self) -> &FakeClock {
+    /// Its wall clock.
+    pub fn clock(&self) -> &FakeClock {
         self.clock.as_ref().expect("a machine whose clock can be set")
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    /// A path in its directory.
+    pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Returns a daemon on this machine.
-    pub(crate) fn setup(&self, toml: &str) -> Setup {
+    pub fn setup(&self, toml: &str) -> Setup {
         let setup = Setup::configured(toml)
             .env("SNOWBANK_STATE_DIR", self.path("state"))
             .env("SNOWBANK_LOCK_DIR", self.path("locks"));
@@ -48,14 +50,15 @@ impl Machine {
     }
 
     /// Runs a command of `snowbank` with this machine's state and locks, and returns its exit code and its two outputs.
-    pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+    pub fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let mut command = program();
         command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
         let Said { code, out, err } = Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")));
         (code, out, err)
     }
 
-    pub(crate) fn start(&self, toml: &str) -> Daemon {
+    /// Starts a daemon on this machine.
+    pub fn start(&self, toml: &str) -> Daemon {
         self.setup(toml).start()
     }
 }

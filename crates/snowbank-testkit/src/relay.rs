@@ -15,7 +15,7 @@ use super::poll;
 const DIGITS: usize = 19;
 
 /// A relay on a port of its own, which connects to the daemon once for each connection of the client.
-pub(crate) struct Relay {
+pub struct Relay {
     port: u16,
     kept: Arc<Mutex<Kept>>,
     /// The bytes of all replies so far.
@@ -30,7 +30,8 @@ struct Kept {
 }
 
 impl Relay {
-    pub(crate) fn to(daemon: SocketAddr) -> Relay {
+    /// Starts a relay to a daemon.
+    pub fn to(daemon: SocketAddr) -> Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let kept = Arc::new(Mutex::new(Kept::default()));
@@ -43,7 +44,7 @@ impl Relay {
                 thread::spawn(move || {
                     let mut replies = Vec::new();
                     // The client or the daemon has closed. The test checks the replies.
-                    let _ = relay(&client, daemon, (&mut replies, &counts));
+                    let _ = relay(&client, daemon, &mut replies, &counts);
                     let mut kept = keeps.lock().unwrap_or_else(PoisonError::into_inner);
                     kept.open -= 1;
                     kept.ended.push(ids_of(&replies));
@@ -53,12 +54,13 @@ impl Relay {
         Relay { port, kept, bytes }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// Its port on the loopback address.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Has a client draw IDs while `act` runs. Returns the result, and the IDs of each connection.
-    pub(crate) fn under_load<T>(&self, client: &mut Command, act: impl FnOnce() -> T) -> (T, Vec<Vec<u64>>) {
+    pub fn under_load<T>(&self, client: &mut Command, act: impl FnOnce() -> T) -> (T, Vec<Vec<u64>>) {
         let before = self.bytes.load(Ordering::Relaxed);
         let client = client.stdout(Stdio::null()).stderr(Stdio::null());
         let mut client = client.spawn().expect("the client's program runs");
@@ -72,7 +74,7 @@ impl Relay {
     }
 
     /// Waits until all connections have ended, and takes the IDs of each.
-    pub(crate) fn take_ids(&self) -> Vec<Vec<u64>> {
+    pub fn take_ids(&self) -> Vec<Vec<u64>> {
         poll("the end of the client's connections", || {
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             (kept.open == 0).then(|| std::mem::take(&mut kept.ended))
@@ -82,14 +84,15 @@ impl Relay {
 
 /// The IDs that a client has drawn.
 #[derive(Default)]
-pub(crate) struct Drawn {
-    pub(crate) all: HashSet<u64>,
+pub struct Drawn {
+    /// All IDs so far.
+    pub all: HashSet<u64>,
     last: HashMap<String, u64>,
 }
 
 impl Drawn {
     /// Adds the ID of a line, which must be above the last one of its source and new.
-    pub(crate) fn add(&mut self, line: &str) {
+    pub fn add(&mut self, line: &str) {
         let mut words = line.split(' ').skip(1);
         let (Some(source), Some(Ok(id))) = (words.next(), words.next().map(str::parse)) else {
             panic!("{line:?} is no ID");
@@ -100,7 +103,7 @@ impl Drawn {
     }
 
     /// Adds the IDs of connections to one source. Those of each must increase, and all be new. Returns their number.
-    pub(crate) fn add_connections(&mut self, connections: &[Vec<u64>]) -> usize {
+    pub fn add_connections(&mut self, connections: &[Vec<u64>]) -> usize {
         for ids in connections {
             assert!(ids.is_sorted_by(|left, right| left < right), "a connection's IDs increase: {ids:?}");
             ids.iter().for_each(|&id| assert!(self.all.insert(id), "{id} twice"));
@@ -113,7 +116,8 @@ impl Drawn {
 fn relay(
     mut client: &TcpStream,
     daemon: SocketAddr,
-    (replies, bytes): (&mut Vec<u8>, &AtomicUsize),
+    replies: &mut Vec<u8>,
+    bytes: &AtomicUsize,
 ) -> io::Result<()> {
     let mut server = TcpStream::connect(daemon)?;
     client.set_nodelay(true)?;
@@ -144,7 +148,7 @@ fn relay(
 }
 
 /// Returns the IDs in replies that are texts.
-pub(crate) fn ids_of(replies: &[u8]) -> Vec<u64> {
+pub fn ids_of(replies: &[u8]) -> Vec<u64> {
     let texts = replies.split(|byte| !byte.is_ascii_digit()).filter(|text| text.len() == DIGITS);
     texts.filter_map(|text| std::str::from_utf8(text).ok()?.parse().ok()).collect()
 }

@@ -7,22 +7,29 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::daemon::Address;
-pub(crate) use super::reply::{Reply, Run};
+pub use super::reply::{Reply, Run};
 use super::{DEADLINE, poll};
+pub use codes::*;
 
-pub(crate) const EXPLICIT: u8 = 0x01;
-pub(crate) const PARTIAL: u8 = 0x02;
+/// The flag that asks for IDs one by one.
+pub const EXPLICIT: u8 = 0x01;
+/// The flag that allows fewer IDs.
+pub const PARTIAL: u8 = 0x02;
 
-pub(crate) const MALFORMED: u16 = 1;
-pub(crate) const UNSUPPORTED: u16 = 2;
-pub(crate) const BAD_COUNT: u16 = 3;
-pub(crate) const UNKNOWN_SOURCE: u16 = 4;
-pub(crate) const UNAUTHORIZED: u16 = 5;
-pub(crate) const EXHAUSTED: u16 = 6;
-pub(crate) const CLOCK_BEHIND: u16 = 7;
-pub(crate) const NO_CEILING: u16 = 8;
-pub(crate) const SHUTTING_DOWN: u16 = 9;
-pub(crate) const TOO_BUSY: u16 = 10;
+/// The codes of errors.
+#[allow(missing_docs, reason = "docs/protocol.md says what each means")]
+mod codes {
+    pub const MALFORMED: u16 = 1;
+    pub const UNSUPPORTED: u16 = 2;
+    pub const BAD_COUNT: u16 = 3;
+    pub const UNKNOWN_SOURCE: u16 = 4;
+    pub const UNAUTHORIZED: u16 = 5;
+    pub const EXHAUSTED: u16 = 6;
+    pub const CLOCK_BEHIND: u16 = 7;
+    pub const NO_CEILING: u16 = 8;
+    pub const SHUTTING_DOWN: u16 = 9;
+    pub const TOO_BUSY: u16 = 10;
+}
 
 /// The largest `length` of a reply's frame.
 const REPLY_LENGTH_MAX: usize = 65_536;
@@ -30,7 +37,7 @@ const REPLY_LENGTH_MAX: usize = 65_536;
 const HEAD: usize = 4;
 
 /// One frame with any content.
-pub(crate) fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(8 + body.len());
     bytes.extend_from_slice(&((HEAD + body.len()) as u32).to_le_bytes());
     bytes.extend_from_slice(&[kind, flags]);
@@ -40,7 +47,7 @@ pub(crate) fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// The bytes of a vector: hexadecimal with spaces, and `61*513` for a byte that is repeated.
-pub(crate) fn bytes_of_hex(vector: &str) -> Vec<u8> {
+pub fn bytes_of_hex(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two digits");
     let word = |word: &str| match word.split_once('*') {
         Some((byte, times)) => vec![hex(byte); times.parse().expect("a number")],
@@ -49,56 +56,69 @@ pub(crate) fn bytes_of_hex(vector: &str) -> Vec<u8> {
     vector.split(' ').flat_map(word).collect()
 }
 
-pub(crate) fn info(tag: u16) -> Vec<u8> {
+/// A request for INFO.
+pub fn info(tag: u16) -> Vec<u8> {
     frame(0x02, 0, tag, &[])
 }
 
-pub(crate) fn ping(tag: u16, body: &[u8]) -> Vec<u8> {
+/// A PING.
+pub fn ping(tag: u16, body: &[u8]) -> Vec<u8> {
     frame(0x03, 0, tag, body)
 }
 
-pub(crate) fn auth(tag: u16, token: &[u8]) -> Vec<u8> {
+/// A request with a token.
+pub fn auth(tag: u16, token: &[u8]) -> Vec<u8> {
     frame(0x04, 0, tag, token)
 }
 
 /// A request for IDs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
-    pub(crate) tag: u16,
-    pub(crate) count: u32,
-    pub(crate) source: u16,
-    pub(crate) max_wait_ms: u16,
-    pub(crate) flags: u8,
+pub struct Ask {
+    /// The tag, which the reply repeats.
+    pub tag: u16,
+    /// The number of IDs.
+    pub count: u32,
+    /// The index of the source.
+    pub source: u16,
+    /// The longest wait; 65535 is the server's default.
+    pub max_wait_ms: u16,
+    /// [`EXPLICIT`], [`PARTIAL`], or both.
+    pub flags: u8,
 }
 
 impl Ask {
     /// `count` IDs of source 0. A busy machine raises a ceiling within the wait.
-    pub(crate) fn of(count: u32) -> Ask {
+    pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }
 
     /// The same with the server's default wait.
-    pub(crate) fn default_wait(self) -> Ask {
+    pub fn default_wait(self) -> Ask {
         Ask { max_wait_ms: 65_535, ..self }
     }
 
-    pub(crate) fn tag(self, tag: u16) -> Ask {
+    /// The same with this tag.
+    pub fn tag(self, tag: u16) -> Ask {
         Ask { tag, ..self }
     }
 
-    pub(crate) fn source(self, source: u16) -> Ask {
+    /// The same of this source.
+    pub fn source(self, source: u16) -> Ask {
         Ask { source, ..self }
     }
 
-    pub(crate) fn wait_ms(self, max_wait_ms: u16) -> Ask {
+    /// The same with this wait.
+    pub fn wait_ms(self, max_wait_ms: u16) -> Ask {
         Ask { max_wait_ms, ..self }
     }
 
-    pub(crate) fn flags(self, flags: u8) -> Ask {
+    /// The same with these flags.
+    pub fn flags(self, flags: u8) -> Ask {
         Ask { flags, ..self }
     }
 
-    pub(crate) fn bytes(self) -> Vec<u8> {
+    /// The request's frame.
+    pub fn bytes(self) -> Vec<u8> {
         let mut body = self.count.to_le_bytes().to_vec();
         body.extend_from_slice(&self.source.to_le_bytes());
         body.extend_from_slice(&self.max_wait_ms.to_le_bytes());
@@ -114,7 +134,8 @@ struct Frame {
 }
 
 /// The other streams that a connection can use.
-pub(crate) trait Transport: Read + Write + std::fmt::Debug + Send {
+pub trait Transport: Read + Write + std::fmt::Debug + Send {
+    /// The connection below.
     fn tcp(&self) -> &TcpStream;
 
     /// Shuts down the writing side.
@@ -130,17 +151,19 @@ enum Stream {
 
 /// A client's connection.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     stream: Stream,
     unread: Vec<u8>,
 }
 
 impl Wire {
-    pub(crate) fn connect(address: &Address) -> Wire {
+    /// Connects to a listener.
+    pub fn connect(address: &Address) -> Wire {
         Wire::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
     }
 
-    pub(crate) fn try_connect(address: &Address) -> io::Result<Wire> {
+    /// Connects to a listener that may not be there.
+    pub fn try_connect(address: &Address) -> io::Result<Wire> {
         let stream = match address {
             Address::Tcp(address) => return Wire::over_tcp(TcpStream::connect_timeout(address, DEADLINE)?),
             Address::Tls(address) => panic!("{address} wants certificates"),
@@ -154,14 +177,14 @@ impl Wire {
     }
 
     /// A connection that is open already.
-    pub(crate) fn over_tcp(stream: TcpStream) -> io::Result<Wire> {
+    pub fn over_tcp(stream: TcpStream) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(DEADLINE))?;
         Wire::of(Stream::Tcp(stream))
     }
 
     /// A connection over something else.
-    pub(crate) fn over(transport: Box<dyn Transport>) -> Wire {
+    pub fn over(transport: Box<dyn Transport>) -> Wire {
         transport.tcp().set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");
         Wire::of(Stream::Other(transport)).expect("a timeout can be set")
     }
@@ -180,7 +203,8 @@ impl Wire {
         }
     }
 
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    /// The TCP connection.
+    pub fn tcp(&self) -> &TcpStream {
         match &self.stream {
             Stream::Tcp(stream) => stream,
             Stream::Unix(_) => panic!("not a TCP connection"),
@@ -189,7 +213,7 @@ impl Wire {
     }
 
     /// Returns a second handle of the same connection, to write while the first reads.
-    pub(crate) fn writer(&self) -> Wire {
+    pub fn writer(&self) -> Wire {
         let stream = match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
             Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
@@ -198,12 +222,14 @@ impl Wire {
         Wire { stream: stream.expect("a socket can be cloned"), unread: Vec::new() }
     }
 
+    /// Sends bytes.
     #[track_caller]
-    pub(crate) fn send(&mut self, bytes: &[u8]) {
+    pub fn send(&mut self, bytes: &[u8]) {
         self.try_send(bytes).unwrap_or_else(|error| panic!("cannot write: {error}"));
     }
 
-    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends bytes to a server that may have closed.
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
             Stream::Unix(stream) => stream.write_all(bytes),
@@ -212,7 +238,7 @@ impl Wire {
     }
 
     /// Shuts down the writing side.
-    pub(crate) fn half_close(&mut self) {
+    pub fn half_close(&mut self) {
         let done = match &mut self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
@@ -233,7 +259,7 @@ impl Wire {
     }
 
     /// Returns whether a reply has already come, without waiting for one.
-    pub(crate) fn has_reply(&mut self) -> bool {
+    pub fn has_reply(&mut self) -> bool {
         // The shortest wait that the system knows.
         self.set_read_timeout(Duration::from_millis(1)).expect("a timeout can be set");
         let _ = self.read();
@@ -262,7 +288,7 @@ impl Wire {
     }
 
     /// Returns the next reply; `None` when the server has closed.
-    pub(crate) fn try_reply(&mut self) -> io::Result<Option<Reply>> {
+    pub fn try_reply(&mut self) -> io::Result<Option<Reply>> {
         let Some(Frame { kind, mut flags, tag, mut body }) = self.frame()? else {
             return Ok(None);
         };
@@ -282,8 +308,9 @@ impl Wire {
         Ok(Some(Reply::of(kind, tag, body)))
     }
 
+    /// Returns the next reply.
     #[track_caller]
-    pub(crate) fn reply(&mut self) -> Reply {
+    pub fn reply(&mut self) -> Reply {
         match self.try_reply() {
             Ok(Some(reply)) => reply,
             Ok(None) => panic!("the server closed the connection"),
@@ -291,22 +318,23 @@ impl Wire {
         }
     }
 
+    /// Sends a request and returns the next reply.
     #[track_caller]
-    pub(crate) fn call(&mut self, request: &[u8]) -> Reply {
+    pub fn call(&mut self, request: &[u8]) -> Reply {
         self.send(request);
         self.reply()
     }
 
     /// Returns the JSON of an INFO reply.
     #[track_caller]
-    pub(crate) fn info(&mut self) -> serde_json::Value {
+    pub fn info(&mut self) -> serde_json::Value {
         let Reply::Info(_, text) = self.call(&info(1)) else { panic!("no INFO") };
         serde_json::from_str(&text).expect("JSON")
     }
 
     /// Requests IDs, and checks that the reply is for this request and complete.
     #[track_caller]
-    pub(crate) fn next(&mut self, ask: Ask) -> Reply {
+    pub fn next(&mut self, ask: Ask) -> Reply {
         let reply = self.call(&ask.bytes());
         assert_eq!(reply.tag(), ask.tag);
         if let Some(count) = reply.id_count() {
@@ -318,7 +346,7 @@ impl Wire {
     }
 
     /// Requests IDs, and again if the ceiling was not raised within the wait, as on a busy machine.
-    pub(crate) fn next_once_granted(&mut self, ask: Ask) -> Reply {
+    pub fn next_once_granted(&mut self, ask: Ask) -> Reply {
         poll("a ceiling", || {
             let asked = Instant::now();
             let reply = self.next(ask);
@@ -330,20 +358,20 @@ impl Wire {
 
     /// Gives a request the time to arrive, and checks that it waits.
     #[track_caller]
-    pub(crate) fn assert_waits_a_moment(&mut self) {
+    pub fn assert_waits_a_moment(&mut self) {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!self.has_reply(), "answered already");
     }
 
     /// Checks that the connection still answers.
     #[track_caller]
-    pub(crate) fn assert_open(&mut self) {
+    pub fn assert_open(&mut self) {
         assert_eq!(self.call(&ping(0xBEEF, b"still there?")), Reply::Pong(0xBEEF, b"still there?".to_vec()));
     }
 
     /// Checks that the server closes cleanly, without further bytes.
     #[track_caller]
-    pub(crate) fn assert_closed(&mut self) {
+    pub fn assert_closed(&mut self) {
         match self.try_reply() {
             Ok(None) => {}
             Ok(Some(reply)) => panic!("expected the end, found {reply:?}"),

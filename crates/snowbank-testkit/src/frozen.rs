@@ -5,14 +5,14 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 /// A thread that stands still until this is dropped.
-pub(crate) struct FrozenThread {
+pub struct FrozenThread {
     thaw: Option<Sender<()>>,
     tracer: Option<JoinHandle<()>>,
 }
 
 impl FrozenThread {
     /// Stops the thread with this name in `/proc/PID/task/TID/comm`.
-    pub(crate) fn of(process: u32, name: &str) -> FrozenThread {
+    pub fn of(process: u32, name: &str) -> FrozenThread {
         let thread = find(process, name);
         let (thaw, thawed) = mpsc::channel();
         let (is_frozen, frozen) = mpsc::channel();
@@ -28,7 +28,7 @@ impl FrozenThread {
 
     /// Stops the thread, and asks `holds` whether the daemon notices that. A keeper that is stopped while it waits for
     /// storage is excused: then the thread continues and is stopped again, five times at most.
-    pub(crate) fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
+    pub fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {
             let frozen = FrozenThread::of(process, name);

@@ -7,24 +7,26 @@ use super::Daemon;
 use super::frontend::FrontEndClient;
 
 /// A connection of bytes.
-pub(crate) struct Client(FrontEndClient);
+pub struct Client(FrontEndClient);
 
 impl Client {
     /// Connects to a daemon's second listener.
-    pub(crate) fn of(daemon: &Daemon) -> Client {
+    pub fn of(daemon: &Daemon) -> Client {
         Client::to(daemon.addresses[1].tcp())
     }
 
-    pub(crate) fn to(address: SocketAddr) -> Client {
+    /// Connects to a front end.
+    pub fn to(address: SocketAddr) -> Client {
         Client(FrontEndClient::connect(address))
     }
 
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.send(bytes);
     }
 
     /// Reads as many bytes as are expected, and compares them.
-    pub(crate) fn expect(&mut self, expected: &str) {
+    pub fn expect(&mut self, expected: &str) {
         let mut found = vec![0; expected.len()];
         let mut at = 0;
         while at < found.len() {
@@ -43,18 +45,18 @@ impl Client {
     }
 
     /// Sends a request and compares the reply.
-    pub(crate) fn asks(&mut self, request: &str, reply: &str) {
+    pub fn asks(&mut self, request: &str, reply: &str) {
         self.send(request);
         self.expect(reply);
     }
 
     /// Reads a line.
-    pub(crate) fn line(&mut self) -> String {
+    pub fn line(&mut self) -> String {
         self.0.line()
     }
 
     /// Reads an integer reply.
-    pub(crate) fn integer(&mut self) -> u64 {
+    pub fn integer(&mut self) -> u64 {
         let line = self.line();
         line.strip_prefix(':')
             .and_then(|number| number.parse().ok())
@@ -62,14 +64,15 @@ impl Client {
     }
 
     /// Reads an array of strings that are numbers.
-    pub(crate) fn list(&mut self) -> Vec<u64> {
+    pub fn list(&mut self) -> Vec<u64> {
         let line = self.line();
         let count = line.strip_prefix('*').unwrap_or_else(|| panic!("{line:?} is no array"));
         let count = count.parse().expect("a count");
         (0..count).map(|_| self.bulk().parse().expect("a number")).collect()
     }
 
-    pub(crate) fn bulk(&mut self) -> String {
+    /// Reads a bulk string of one line.
+    pub fn bulk(&mut self) -> String {
         let line = self.line();
         let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");
         let text = self.line();
@@ -78,14 +81,14 @@ impl Client {
     }
 
     /// Reads a bulk string of several lines.
-    pub(crate) fn text(&mut self) -> String {
+    pub fn text(&mut self) -> String {
         let line = self.line();
         let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");
         String::from_utf8(self.0.read(size + 2)).expect("UTF-8")
     }
 
     /// Reads lines until one is found.
-    pub(crate) fn lines_until(&mut self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
+    pub fn lines_until(&mut self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
         let mut lines = vec![self.line()];
         while !lines.last().is_some_and(|line| is_found(line)) {
             lines.push(self.line());
@@ -94,20 +97,20 @@ impl Client {
     }
 
     /// Reads to the end, and finds this text.
-    pub(crate) fn is_closed_after(&mut self, text: &str) {
+    pub fn is_closed_after(&mut self, text: &str) {
         let rest = self.0.rest();
         let rest = String::from_utf8_lossy(&rest);
         assert!(rest.contains(text), "{rest:?}");
     }
 
     /// Reads to the end.
-    pub(crate) fn is_closed(&mut self) {
+    pub fn is_closed(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.0.rest()), "");
     }
 }
 
 /// Returns a request as an array of bulk strings.
-pub(crate) fn array(words: &[&str]) -> String {
+pub fn array(words: &[&str]) -> String {
     let mut out = format!("*{}\r\n", words.len());
     words.iter().for_each(|word| out += &format!("${}\r\n{word}\r\n", word.len()));
     out

@@ -16,32 +16,42 @@ use super::{Daemon, Random, poll};
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// Plays a scene again if the machine starved a request. `play` returns `None` then.
-pub(crate) fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
+pub fn play_until_fed<T>(mut play: impl FnMut() -> Option<T>) -> T {
     (0..5).find_map(|_| play()).expect("a scene in which the machine starves no request")
 }
 
 /// The answer to a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Came {
+pub enum Came {
+    /// All IDs that were requested.
     Ids(Vec<Run>),
-    Refusal { code: u16, retry_after_ms: u32 },
+    /// An error.
+    Refusal {
+        /// Its code.
+        code: u16,
+        /// The time after which to ask again.
+        retry_after_ms: u32,
+    },
 }
 
 /// A reply, and what was known at its request.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
-    pub(crate) asked: Instant,
-    pub(crate) answered: Instant,
+pub struct Sample {
+    /// The moment before the request.
+    pub asked: Instant,
+    /// The moment after the reply.
+    pub answered: Instant,
     /// The highest ID that any connection had received before this request.
-    pub(crate) highest_before: u64,
-    pub(crate) came: Came,
+    pub highest_before: u64,
+    /// The answer.
+    pub came: Came,
     /// It waited in vain, and meanwhile the daemon had to wait for a core. Known once the requests have ended.
-    pub(crate) is_starved: bool,
+    pub is_starved: bool,
 }
 
 impl Sample {
     /// The first and the last ID.
-    pub(crate) fn ids(&self) -> Option<(u64, u64)> {
+    pub fn ids(&self) -> Option<(u64, u64)> {
         match &self.came {
             Came::Ids(runs) => Some((runs[0].first, runs[runs.len() - 1].last())),
             Came::Refusal { .. } => None,
@@ -49,12 +59,13 @@ impl Sample {
     }
 
     /// Returns whether the request waited for all of its time and got nothing.
-    pub(crate) fn waited_in_vain(&self) -> bool {
+    pub fn waited_in_vain(&self) -> bool {
         let is_late = self.answered - self.asked >= DEFAULT_WAIT;
         is_late && self.refusal().is_some_and(|(code, _)| [EXHAUSTED, NO_CEILING].contains(&code))
     }
 
-    pub(crate) fn refusal(&self) -> Option<(u16, u32)> {
+    /// The code and the time to wait of a refusal.
+    pub fn refusal(&self) -> Option<(u16, u32)> {
         match self.came {
             Came::Ids(_) => None,
             Came::Refusal { code, retry_after_ms } => Some((code, retry_after_ms)),
@@ -64,19 +75,19 @@ impl Sample {
 
 /// The pattern of one connection's requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Load {
+pub struct Load {
     /// Sizes of requests, drawn at random.
-    pub(crate) counts: &'static [u32],
+    pub counts: &'static [u32],
     /// The pause between a reply and the next request.
-    pub(crate) pause: Duration,
+    pub pause: Duration,
 }
 
 /// Single IDs and batches.
-pub(crate) const MIXED: Load = Load { counts: &[1, 1, 1, 20, 500], pause: Duration::from_micros(500) };
+pub const MIXED: Load = Load { counts: &[1, 1, 1, 20, 500], pause: Duration::from_micros(500) };
 /// Single IDs, one every few ms.
-pub(crate) const SPARSE: Load = Load { counts: &[1], pause: Duration::from_millis(3) };
+pub const SPARSE: Load = Load { counts: &[1], pause: Duration::from_millis(3) };
 /// More IDs than there are.
-pub(crate) const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO };
+pub const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO };
 
 #[derive(Debug)]
 struct Shared {
@@ -87,7 +98,7 @@ struct Shared {
 
 /// Connections that send requests.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub struct Witness {
     connections: Vec<(Arc<Shared>, JoinHandle<bool>)>,
     highest: Arc<Shared>,
     pauses: PauseWatch,
@@ -95,12 +106,12 @@ pub(crate) struct Witness {
 
 impl Witness {
     /// Connects once for each load, and starts the requests.
-    pub(crate) fn of(daemon: &Daemon, loads: &[Load]) -> Witness {
+    pub fn of(daemon: &Daemon, loads: &[Load]) -> Witness {
         Witness::beside(daemon, loads, &[])
     }
 
     /// The same for a daemon that needs these other processes.
-    pub(crate) fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
+    pub fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
         let pauses = PauseWatch::of([&[daemon.id()], others].concat());
         let shared = || {
             Arc::new(Shared {
@@ -120,12 +131,12 @@ impl Witness {
     }
 
     /// Returns the highest ID received so far.
-    pub(crate) fn highest(&self) -> u64 {
+    pub fn highest(&self) -> u64 {
         self.highest.highest.load(Ordering::SeqCst)
     }
 
     /// Waits until every connection has had a reply for which `is_it` holds, to a request after `moment`.
-    pub(crate) fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
+    pub fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
         for (shared, _) in &self.connections {
             let mut seen = 0;
             poll(what, || {
@@ -138,24 +149,24 @@ impl Witness {
     }
 
     /// Waits until every connection has had IDs for a request from now on.
-    pub(crate) fn await_ids(&self) {
+    pub fn await_ids(&self) {
         self.await_each("IDs", Instant::now(), |sample| sample.ids().is_some());
     }
 
     /// Waits for this long, while all connections are answered.
-    pub(crate) fn await_time(&self, span: Duration) {
+    pub fn await_time(&self, span: Duration) {
         self.await_each("an answer", Instant::now() + span, |_| true);
     }
 
     /// Ends the requests and returns all replies by connection. No connection may have closed.
-    pub(crate) fn stop(self) -> Testimony {
+    pub fn stop(self) -> Testimony {
         let (testimony, ended) = self.end();
         assert!(!ended, "a connection was closed");
         testimony
     }
 
     /// Returns all replies until the daemon died.
-    pub(crate) fn after_death(self) -> Testimony {
+    pub fn after_death(self) -> Testimony {
         self.end().0
     }
 
@@ -211,16 +222,19 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: 
 
 /// All replies by connection.
 #[derive(Debug, Default)]
-pub(crate) struct Testimony {
-    pub(crate) connections: Vec<Vec<Sample>>,
+pub struct Testimony {
+    /// The replies of each connection, in order.
+    pub connections: Vec<Vec<Sample>>,
 }
 
 impl Testimony {
-    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+    /// All replies.
+    pub fn samples(&self) -> impl Iterator<Item = &Sample> {
         self.connections.iter().flatten()
     }
 
-    pub(crate) fn runs(&self) -> Vec<Run> {
+    /// All IDs.
+    pub fn runs(&self) -> Vec<Run> {
         let runs = |sample: &Sample| match &sample.came {
             Came::Ids(runs) => runs.clone(),
             Came::Refusal { .. } => Vec::new(),
@@ -230,7 +244,7 @@ impl Testimony {
 
     /// Checks promises 1 and 2: no ID twice, and on each connection they increase.
     #[track_caller]
-    pub(crate) fn assert_unique_and_ordered(&self) {
+    pub fn assert_unique_and_ordered(&self) {
         for samples in &self.connections {
             let mut last = 0;
             for (first, to) in samples.iter().filter_map(Sample::ids) {
@@ -245,7 +259,7 @@ impl Testimony {
 
     /// Checks strict order: an ID requested after another was received, on any connection, is higher.
     #[track_caller]
-    pub(crate) fn assert_strictly_ordered(&self) {
+    pub fn assert_strictly_ordered(&self) {
         for sample in self.samples() {
             if let Some((first, _)) = sample.ids() {
                 assert!(
@@ -259,7 +273,7 @@ impl Testimony {
 
     /// Checks that `may_be` allows every refusal.
     #[track_caller]
-    pub(crate) fn assert_refusals(&self, may_be: impl Fn(&Sample, u16, u32) -> bool) {
+    pub fn assert_refusals(&self, may_be: impl Fn(&Sample, u16, u32) -> bool) {
         for sample in self.samples() {
             if let Some((code, retry_after_ms)) = sample.refusal() {
                 assert!(may_be(sample, code, retry_after_ms), "refused where IDs were due: {sample:?}");
@@ -269,7 +283,7 @@ impl Testimony {
 
     /// Checks promises 1 and 2, and that no request waited in vain unless the machine starved it. Returns `None` if it did.
     #[track_caller]
-    pub(crate) fn if_fed(self) -> Option<Testimony> {
+    pub fn if_fed(self) -> Option<Testimony> {
         self.assert_unique_and_ordered();
         let in_vain: Vec<&Sample> = self.samples().filter(|sample| sample.waited_in_vain()).collect();
         let to_blame = in_vain.iter().find(|sample| !sample.is_starved);
@@ -277,13 +291,14 @@ impl Testimony {
         in_vain.is_empty().then_some(self)
     }
 
+    /// Checks that no request was refused.
     #[track_caller]
-    pub(crate) fn assert_no_refusal(&self) {
+    pub fn assert_no_refusal(&self) {
         self.assert_refusals(|_, _, _| false);
     }
 
     /// Returns the replies that were requested from `from` on and came by `to`, so they were made between the two.
-    pub(crate) fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
+    pub fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
         self.samples().filter(move |sample| from <= sample.asked && sample.answered <= to)
     }
 }

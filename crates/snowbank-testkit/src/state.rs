@@ -1,0 +1,98 @@
+//! The state of a machine: its file, its disk, what `snowbank state` says of it, and copies of it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Output;
+
+use crate::failing_disk::FailingDisk;
+use crate::machine::Machine;
+use crate::program::program;
+use crate::{poll, records};
+
+/// A source as `snowbank state show --json` has it.
+#[derive(Debug)]
+pub struct Shown {
+    /// Its name.
+    pub name: String,
+    /// The ID below which its IDs are.
+    pub bound: u64,
+    /// Its daemon stopped in order.
+    pub clean: bool,
+    /// Its worker IDs were given to another state directory.
+    pub released: bool,
+}
+
+impl Machine {
+    /// The state directory.
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The state file.
+    pub fn file(&self) -> PathBuf {
+        self.state().join("ceilings")
+    }
+
+    /// The disk under the state directory, which works for now.
+    pub fn disk(&self) -> FailingDisk {
+        FailingDisk::new(&self.state(), self.path("orders"))
+    }
+
+    /// Runs `snowbank state …` with this machine's directories.
+    pub fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = program();
+        command.arg("state").args(arguments);
+        command.env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"));
+        command.output().expect("the program runs")
+    }
+
+    /// Returns the only source of `state show --json`.
+    pub fn shown(&self) -> Shown {
+        let output = self.command(&["show", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
+        let source = &answer["sources"][0];
+        Shown {
+            name: source["name"].as_str().expect("a name").to_owned(),
+            bound: source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
+            clean: source["clean"].as_bool().expect("a flag"),
+            released: source["released"].as_bool().expect("a flag"),
+        }
+    }
+
+    /// Changes every record, as an editor could.
+    pub fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
+        records::edit(&self.state(), change);
+    }
+
+    /// Copies the state file while its daemon may write: reads it until two readings are equal.
+    pub fn back_up(&self) -> Vec<u8> {
+        poll("a whole copy", || {
+            let bytes = fs::read(self.file()).expect("the state is there");
+            (fs::read(self.file()).expect("read again") == bytes).then_some(bytes)
+        })
+    }
+
+    /// Replaces the state by a copy.
+    pub fn restore(&self, copy: &[u8]) {
+        fs::write(self.file(), copy).expect("written");
+    }
+
+    /// Returns the ID below which the only worker ID was granted, by its lock. The state may have one raise more if
+    /// a kill came between.
+    pub fn marked(&self) -> u64 {
+        let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
+        let text = fs::read_to_string(lock.path()).expect("text");
+        let mark = text.lines().nth(1).expect("a mark");
+        mark.split(' ').find_map(|word| word.parse().ok().filter(|_| word.len() == 20)).expect("an ID")
+    }
+
+    /// Checks that a start refuses the state as older than the newest, each time.
+    #[track_caller]
+    pub fn assert_older_is_refused(&self) {
+        let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];
+        self.setup("").end().assert_refusal(&refusal);
+        self.setup("").end().assert_refusal(&[&self.state().display().to_string(), "\"default\""]);
+    }
+}
