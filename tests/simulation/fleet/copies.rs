@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use snowbank::fleet::Member;
 use snowbank_client::layout::Position;
 
-use super::daemon::Daemon;
+use super::daemon::{Begin, Daemon};
 use super::machine::Machine;
 use super::server::Link;
 use super::world::World;
@@ -50,7 +50,7 @@ impl World {
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
         let Some(Process { member, worker, cursor, fleet, generation }) = process else { return };
-        let daemon = self.daemon(machine, member, worker, cursor, (fleet, generation));
+        let daemon = self.daemon(machine, member, Begin { worker, start: cursor, covered: fleet, losses: generation });
         daemon.source.grant().revoke();
         self.daemons.push(daemon);
     }

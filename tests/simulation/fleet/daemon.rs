@@ -29,6 +29,16 @@ pub(crate) struct Daemon {
     pub(crate) pending: Option<Write>,
 }
 
+/// The beginning of a process: its worker ID and position.
+pub(crate) struct Begin {
+    pub(crate) worker: u64,
+    pub(crate) start: Position,
+    /// The coordinator's ceiling.
+    pub(crate) covered: Position,
+    /// How often its grant was taken away.
+    pub(crate) losses: u64,
+}
+
 impl World {
     /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
     pub(crate) fn start(&mut self, machine: usize) {
@@ -89,19 +99,13 @@ impl World {
         let Some(start) = self.machines[machine].above_marks(worker, start) else { return };
         self.machines[machine].let_go(worker, &mut member);
         let fleet = numbering.position_from(taken.covered);
-        let daemon = self.daemon(machine, member, worker, start, (fleet, 0));
+        let daemon = self.daemon(machine, member, Begin { worker, start, covered: fleet, losses: 0 });
         self.daemons.push(daemon);
     }
 
-    /// Makes a process whose first local ceiling is durable, and whose grant was taken away this many times.
-    pub(crate) fn daemon(
-        &mut self,
-        machine: usize,
-        member: Member<Link>,
-        worker: u64,
-        start: Position,
-        (covered, losses): (Position, u64),
-    ) -> Daemon {
+    /// Makes a process whose first local ceiling is durable.
+    pub(crate) fn daemon(&mut self, machine: usize, member: Member<Link>, begin: Begin) -> Daemon {
+        let Begin { worker, start, covered, losses } = begin;
         let reading = self.reading(machine);
         let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
         let wall = Arc::new(Wall::new(rule, reading, Remembered::Nothing));

@@ -66,7 +66,8 @@ impl Limited {
     pub(crate) fn reserve(
         &self,
         session: &Session,
-        (now, due): (BootMicros, BootMicros),
+        now: BootMicros,
+        due: BootMicros,
         count: u64,
     ) -> Option<Held> {
         let permit = session.reserve(now, due, count, false).ok()?;

@@ -173,7 +173,7 @@ impl House {
         let Some((identity, session)) = &self.tenants[index].limit else {
             return self.claim(index, (count, due, partial), None);
         };
-        match self.identities[*identity].reserve(session, (now, due), count) {
+        match self.identities[*identity].reserve(session, now, due, count) {
             None => {}
             Some(held) if held.at() > now => self.tenants[index].paced = Some(Paced { count, due, held }),
             held => self.claim(index, (count, due, partial), held),

@@ -15,6 +15,9 @@ use snowbank_id::numbering::Numbering;
 /// The worker IDs that one try picks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick<'a> {
+    pub(super) want: Want<'a>,
+    /// The place of the ID space in the marker.
+    pub(super) place: usize,
     pub(super) count: usize,
     /// Those that the state had before it belonged to a fleet.
     pub(super) had: Option<&'a WorkerSet>,
@@ -41,7 +44,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
             let place = self.place_for(want)?;
             let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
-            let free = self.free(want, place, Pick { count, had, tried }, is_allowed)?;
+            let free = self.free(Pick { want, place, count, had, tried }, is_allowed)?;
             let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
             let refused = |error: LayoutError| JoinError::Refused(error.to_string());
             let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;
@@ -66,12 +69,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// No promise depends on what is read here: a number is written only if its key is still as it was found.
     pub(super) fn free(
         &mut self,
-        want: Want<'_>,
-        place: usize,
         pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
     ) -> Result<Vec<(u64, Found)>, JoinError> {
-        let mut free = self.own_ready(want, place, pick, &allowed)?;
+        let want = pick.want;
+        let mut free = self.own_ready(pick, &allowed)?;
         if free.len() == pick.count {
             return Ok(free);
         }
@@ -81,12 +83,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
         let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
-        let unused = self.unused(want, place, &candidates, missing)?;
+        let unused = self.unused(pick, &candidates, missing)?;
         if unused.len() == missing {
             let found = |id| Found::new(want.layout.number_in_space(id), None);
             free.extend(unused.into_iter().map(|id| (id, found(id))));
         } else {
-            let (others, busy) = self.listed(want, place, ids.filter(is_wanted), missing)?;
+            let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
             free.extend(others);
             if free.len() < pick.count {
                 return Err(none_left(want, pick.count, busy));
@@ -98,14 +100,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
     fn unused(
         &mut self,
-        want: Want<'_>,
-        place: usize,
+        pick: Pick<'_>,
         candidates: &[u64],
         count: usize,
     ) -> Result<Vec<u64>, JoinError> {
         let found = unused::search(candidates.len(), count, |places| {
             let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
-            let found = self.found(want, place, &ids)?;
+            let found = self.found(pick.want, pick.place, &ids)?;
             Ok::<_, JoinError>(found.iter().map(|(_, found)| found.text.is_none()).collect())
         })?;
         Ok(found.into_iter().map(|at| candidates[at]).collect())
@@ -115,12 +116,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// passed longest ago. If they are fewer, returns those that are not free, too.
     fn listed(
         &mut self,
-        want: Want<'_>,
-        place: usize,
+        pick: Pick<'_>,
         ids: impl Iterator<Item = u64> + Clone,
         count: usize,
     ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
-        let keys = self.keys(place)?;
+        let want = pick.want;
+        let keys = self.keys(pick.place)?;
         let own = self.own_of(want);
         let found = |id: u64| {
             let number = want.layout.number_in_space(id);
@@ -152,16 +153,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// need no others.
     fn own_ready(
         &mut self,
-        want: Want<'_>,
-        place: usize,
         pick: Pick<'_>,
         allowed: impl Fn(u64) -> bool,
     ) -> Result<Vec<(u64, Found)>, JoinError> {
+        let want = pick.want;
         let own = self.own(want).or_else(|| pick.had.cloned());
         let own: Vec<u64> = own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id)).collect();
-        let found = self.found(want, place, &own)?;
+        let found = self.found(want, pick.place, &own)?;
         let keys: Vec<Found> = found.iter().map(|(_, found)| found.clone()).collect();
-        self.notice(want, place, &keys)?;
+        self.notice(want, pick.place, &keys)?;
         let own = self.own_of(want);
         let mut ready = Vec::new();
         for (id, found) in found {

@@ -466,7 +466,7 @@ fn daemons_that_start_together_soon_have_different_numbers() {
         // All read the keys before one of them writes.
         let found: Vec<_> = waiting
             .iter_mut()
-            .map(|daemon| daemon.free(want, 0, Pick { count: 1, had: None, tried }, |_| true).unwrap())
+            .map(|daemon| daemon.free(Pick { want, place: 0, count: 1, had: None, tried }, |_| true).unwrap())
             .collect();
         let mut found = found.into_iter();
         waiting.retain_mut(|daemon| {
