@@ -226,8 +226,9 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         let swapped = self.after(swapped);
-        // A write of the value that the key has changes nothing that others see.
-        if swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected) {
+        // A refused write changes nothing that others see, nor does one of the value that the key has.
+        let writes = swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected);
+        if writes && matches!(swapped, Ok(Swapped::Done)) {
             self.since_write = Duration::ZERO;
         }
         swapped
