@@ -11,8 +11,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
@@ -22,8 +20,9 @@ use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::judge::{Objectives, trial};
 use crate::origin;
-use crate::report::{csv, hdr, html, json, print, progress::Bar, table};
-use crate::run::{CannotRun, Collected, Progress};
+use crate::report::terminal::{Terminal, is_stdout};
+use crate::report::{csv, hdr, html, json, table};
+use crate::run::{CannotRun, Collected};
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::units::printable;
 use crate::value::{Rate, Share, Time};
@@ -145,17 +144,22 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
     open_files(&[json, html, csv, hgrm, hlog])?;
     let origin = origin::of_this_process();
-    let interrupt = on_interrupt()?;
-    let bar = Bar::new();
-    let mut show = |name: &str, progress: Progress<'_>| bar.show(name, progress);
-    let trial = trial::run(&scenario, &objectives, arguments.runs, &interrupt, &mut show);
-    bar.clear();
+    let terminal = Terminal::new(json.as_deref());
+    terminal.catch_interrupt()?;
+    let trial = trial::run(&scenario, &objectives, arguments.runs, &terminal);
+    terminal.clear();
     let trial = trial?;
     let report = trial.report(&scenario, &objectives);
     let figures = json::Run::of(&report, &origin);
-    print_beside(json.as_ref(), |out| table::write(&figures, out));
+    terminal.print(|out| table::write(&figures, out));
     let written = arguments.write_files(&figures, &scenario, &trial.outcome.collected);
     with_files(report.verdict.exit_code(), written)
+}
+
+impl From<ctrlc::Error> for Failure {
+    fn from(error: ctrlc::Error) -> Self {
+        Self::usage(error)
+    }
 }
 
 impl From<CannotRun> for Failure {
@@ -171,14 +175,6 @@ fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
     written
         .map(|()| code)
         .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })
-}
-
-/// Returns a flag that an interrupt sets.
-fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupt = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&interrupt);
-    ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed)).map_err(Failure::usage)?;
-    Ok(interrupt)
 }
 
 impl Arguments {
@@ -221,7 +217,7 @@ impl Arguments {
     ) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
-        write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds).into_bytes())?;
+        write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds))?;
         write_file(self.hgrm.as_ref(), || {
             // Viewers skip lines that begin so.
             let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", scenario.loop_words());
@@ -239,16 +235,6 @@ fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
         opened.map_err(|error| cannot_write(path, &error))?;
     }
     Ok(())
-}
-
-/// Returns true for `-`, which is standard output.
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Prints a table: beside the JSON if that goes to standard output.
-fn print_beside(json: Option<&PathBuf>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    print(json.is_some_and(|path| is_stdout(path)), write);
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {

@@ -25,7 +25,7 @@ pub(crate) use http::{ROW as HTTP, get};
 const MAX_REPLY_SIZE: usize = 64 * 1024;
 const MAX_ID_SIZE: usize = 512;
 
-/// All front ends besides Snowbank's own protocol.
+/// All front ends besides Snowbank's own protocol, in the order of their options.
 pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &noeqd::ROW];
 
 /// A front end.
@@ -33,8 +33,6 @@ pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &no
 pub(crate) struct Row {
     /// The name of its option, of the daemon's, and in every output.
     pub(crate) name: &'static str,
-    /// The help of its option.
-    pub(crate) help: &'static str,
     /// The protocol, for a target that speaks another one.
     pub(crate) protocol: &'static str,
     pub(crate) token: TokenPlace,

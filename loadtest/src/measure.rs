@@ -74,21 +74,6 @@ pub(crate) struct SecondFigures {
 }
 
 impl SecondFigures {
-    /// The names of its figures, in the order of the columns.
-    pub(crate) const NAMES: [&str; 11] = [
-        "second",
-        "ids",
-        "answered",
-        "refused",
-        "p50_us",
-        "p90_us",
-        "p99_us",
-        "p999_us",
-        "max_us",
-        "target_cpu_share",
-        "target_memory_bytes",
-    ];
-
     /// Returns the figures of the second of that number.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
         let at = |quantile| micros(second.response.value_at_quantile(quantile));

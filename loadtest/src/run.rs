@@ -2,7 +2,6 @@
 
 mod approach;
 mod collector;
-mod interruptible;
 mod rounds;
 mod samples;
 
@@ -23,8 +22,8 @@ use crate::judge::words;
 use crate::load::{self, Clock, Lanes, Message, Shared};
 use crate::machine::stalls::StallSum;
 use crate::machine::{Watch, Watched, echo, quota};
-use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, NotApart, Promise};
+use crate::report::terminal::Terminal;
 use crate::scenario::{Drive, Protocol, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
 use crate::target::NoTarget;
@@ -124,26 +123,13 @@ impl CannotRun {
     }
 }
 
-/// The progress of a run.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Progress<'a> {
-    /// Since its start, warm-up included.
-    pub(crate) elapsed: Duration,
-    /// The length in all, if a time ends it.
-    pub(crate) total: Option<Duration>,
-    /// The last second that is complete.
-    pub(crate) last_second: Option<&'a SecondFigures>,
-    /// Open loop or closed loop.
-    pub(crate) loop_words: &'static str,
-}
-
 /// A target under load, in one run or several: no ID may come twice in any of them.
 pub(crate) struct Loaded<'a> {
     /// Started here if the scenario names no target.
     daemon: Option<Daemon>,
     /// By target.
     seen: Vec<Distinct>,
-    interrupt: &'a AtomicBool,
+    terminal: &'a Terminal,
 }
 
 impl<'a> Loaded<'a> {
@@ -151,33 +137,27 @@ impl<'a> Loaded<'a> {
     ///
     /// # Errors
     /// [`CannotRun`] if the daemon does not start.
-    pub(crate) fn begin(
-        scenario: &Scenario,
-        interrupt: &'a AtomicBool,
-    ) -> Result<(Self, Scenario), CannotRun> {
+    pub(crate) fn begin(scenario: &Scenario, terminal: &'a Terminal) -> Result<(Self, Scenario), CannotRun> {
         let (mut scenario, mut daemon) = (scenario.clone(), None);
         if scenario.addresses.is_empty() {
             let protocol = scenario.protocol;
-            let started = interruptible::unless(interrupt, move || Ok(Daemon::start(protocol)?))?;
+            let started = terminal.unless_interrupted(move || Daemon::start(protocol));
+            let started = started.ok_or(CannotRun::Interrupted)??;
             scenario.addresses = vec![started.front_end.as_ref().unwrap_or(&started.native).clone()];
             scenario.info = vec![started.native.clone()];
             daemon = Some(started);
         }
-        Ok((Self { daemon, seen: Vec::new(), interrupt }, scenario))
+        Ok((Self { daemon, seen: Vec::new(), terminal }, scenario))
     }
 
     /// Runs a scenario that names the target.
     ///
     /// # Errors
     /// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
-    pub(crate) fn run(
-        &mut self,
-        scenario: &Scenario,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Outcome, CannotRun> {
+    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, CannotRun> {
         let asked = scenario.clone();
-        let (mut greeted, streams) =
-            interruptible::unless(self.interrupt, move || approach::approach(&asked))?;
+        let approached = self.terminal.unless_interrupted(move || approach::approach(&asked));
+        let (mut greeted, streams) = approached.ok_or(CannotRun::Interrupted)??;
         if self.daemon.is_some() {
             // Where /proc does not tell who it is, too.
             greeted.iter_mut().for_each(|one| one.peer.clock = Clock::Same);
@@ -196,7 +176,7 @@ impl<'a> Loaded<'a> {
         let watch = Watch::begin(&shared.watched);
         let (threads, from) = spawn(streams, &shared);
         let sampler = Sampler::begin(&shared);
-        let mut collected = collector::collect(self, &shared, &from, progress);
+        let mut collected = collector::collect(self, &shared, &from);
         let samples = sampler.end();
         // A thread that panicked has sent no counts, and then its load is missing.
         let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
@@ -232,11 +212,7 @@ impl<'a> Loaded<'a> {
 ///
 /// # Errors
 /// One line if it could not be run to its end.
-pub(crate) fn of_echo(
-    scenario: &Scenario,
-    interrupt: &AtomicBool,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, String> {
+pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, String> {
     let address = echo::start(scenario.connections).map_err(|error| error.to_string())?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
@@ -245,8 +221,8 @@ pub(crate) fn of_echo(
         length: scenario.length.min(LONGEST_ECHO),
         ..scenario.without_events()
     };
-    let mut loaded = Loaded { daemon: None, seen: Vec::new(), interrupt };
-    let outcome = loaded.run(&scenario, progress).map_err(|error| error.to_string())?;
+    let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal };
+    let outcome = loaded.run(&scenario).map_err(|error| error.to_string())?;
     match outcome.collected.faults.first() {
         Some(fault) => Err(words::describe(fault, &outcome.promise)),
         None if outcome.collected.interrupted => Err("the run was interrupted".to_owned()),

@@ -10,12 +10,10 @@
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
 
-pub(crate) mod progress;
 pub(crate) mod search;
 pub(crate) mod step;
 pub(crate) mod table;
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,10 +21,11 @@ use serde::{Deserialize, Serialize};
 use crate::judge::Objectives;
 use crate::report::figure::Figures;
 use crate::report::json::FORMAT;
-use crate::run::{self, CannotRun, Loaded, Progress};
+use crate::report::terminal::Terminal;
+use crate::run::{self, CannotRun, Loaded};
 use crate::scenario::Scenario;
+use crate::units::grouped;
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
-use progress::Live;
 use search::{Bounds, Limit, Phase, Search};
 use step::Step;
 
@@ -138,26 +137,26 @@ pub(crate) struct Sweep {
     pub(crate) steps: Vec<Step>,
 }
 
-/// Sweeps until the search is over or `interrupt` is set.
+/// Sweeps until the search is over or the user interrupts it.
 ///
 /// # Errors
 /// [`CannotRun`] if not even the first step can be run.
-pub(crate) fn sweep(mut settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotRun> {
+pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep, CannotRun> {
     let mut target;
-    (target, settings.scenario) = Loaded::begin(&settings.scenario, interrupt)?;
+    (target, settings.scenario) = Loaded::begin(&settings.scenario, terminal)?;
     let full_rate = run::greet(&settings.scenario, 0)?.peer.promise.per_second;
     let mut search = Search::new(settings.bounds(full_rate)?);
     let (mut steps, mut ended) = (Vec::new(), Ended::Searched);
-    live.print(|out| table::begin(&settings, search.bounds, out));
+    terminal.print(|out| table::begin(&settings, search.bounds, out));
     while let Some(attempt) = search.next() {
         if !steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
-        let number = steps.len() + 1;
-        let mut progress = |now: Progress<'_>| live.progress(number, attempt, now);
-        let answer = match step::run(&settings, attempt, full_rate, &mut target, &mut progress) {
+        let (number, phase, rate) = (steps.len() + 1, attempt.phase.name(), grouped(attempt.rate));
+        terminal.name_run(format!("step {number}, {phase} {rate}/s, "));
+        let answer = match step::run(&settings, attempt, full_rate, &mut target) {
             Ok((step, answer)) => {
-                live.print(|out| table::row(&step, out));
+                terminal.print(|out| table::row(&step, out));
                 steps.push(step);
                 answer
             }

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{Failure, json_text, open_files, print_beside, with_files, write_file};
+use super::{Failure, json_text, open_files, with_files, write_file};
 use crate::compare;
 use crate::report::json::{RUN, Run, read};
+use crate::report::terminal::Terminal;
 
 /// Put runs of A and B side by side: which figures differ by more than runs differ anyway
 ///
@@ -32,7 +33,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let (a, b) = (read_all(&arguments.files)?, read_all(&arguments.with)?);
     open_files(&[&arguments.json])?;
     let comparison = compare::compare(&a, &b).map_err(Failure::usage)?;
-    print_beside(arguments.json.as_ref(), |out| compare::write(&comparison, out));
+    Terminal::new(arguments.json.as_deref()).print(|out| compare::write(&comparison, out));
     let written = write_file(arguments.json.as_ref(), || json_text(&comparison));
     with_files(if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 }, written)
 }

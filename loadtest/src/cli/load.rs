@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
+use clap::Args;
 use snowbank_client::Endpoint;
 use snowbank_client::tls::{ClientFiles, Connector};
 
 use super::Failure;
-use crate::frontend::{self, Row, TokenPlace};
+use crate::frontend::{self, Row};
 use crate::judge::Latency;
 use crate::scenario::{Drive, Protocol, Scenario};
 use crate::schedule::Arrivals;
@@ -85,46 +85,23 @@ struct TlsOptions {
 
 /// The protocol of the target, and where it is another than Snowbank's own, the form of its IDs.
 #[derive(Debug, Args)]
-#[group(multiple = true)]
 struct FrontEnds {
-    #[command(flatten)]
-    chosen: Chosen,
+    /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a key of the run's own
+    #[arg(long, group = "front_end")]
+    resp: bool,
+    /// By memcached's text protocol: a get of as many keys as IDs
+    #[arg(long, group = "front_end", conflicts_with = "token_file")]
+    memcached: bool,
+    /// By HTTP: GET /v1/ids
+    #[arg(long, group = "front_end")]
+    http: bool,
+    /// By noeqd's protocol: a byte for up to 255 IDs
+    #[arg(long, group = "front_end")]
+    noeqd: bool,
     /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
     /// once for each --address, in their order
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "front_end")]
     info: Vec<Endpoint>,
-}
-
-/// The front end whose option is given: each has one.
-#[derive(Debug)]
-struct Chosen(Option<&'static Row>);
-
-impl Args for Chosen {
-    fn augment_args(command: Command) -> Command {
-        let flag = |row: &Row| {
-            let flag = Arg::new(row.name).long(row.name).help(row.help).action(ArgAction::SetTrue);
-            match row.token {
-                TokenPlace::Nowhere => flag.conflicts_with("token_file"),
-                TokenPlace::First(_) | TokenPlace::EachRequest => flag,
-            }
-        };
-        let group = ArgGroup::new("front_end").args(frontend::ALL.map(|row| row.name));
-        command.args(frontend::ALL.map(flag)).group(group)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Chosen {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(Self(frontend::ALL.into_iter().find(|row| matches.get_flag(row.name))))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        Self::from_arg_matches(matches).map(|chosen| *self = chosen)
-    }
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -150,6 +127,13 @@ pub(super) struct Latencies {
     pub(super) max: Option<Time>,
 }
 
+impl FrontEnds {
+    fn chosen(&self) -> Option<&'static Row> {
+        let given = [self.resp, self.memcached, self.http, self.noeqd];
+        given.into_iter().zip(frontend::ALL).find_map(|(is_given, row)| is_given.then_some(row))
+    }
+}
+
 impl Load {
     /// Returns the run of these options, of this length.
     pub(super) fn scenario(&self, drive: Drive, length: Duration) -> Result<Scenario, Failure> {
@@ -172,7 +156,7 @@ impl Load {
             metrics,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
-            protocol: self.front_ends.chosen.0.map_or(Protocol::Snowbank, Protocol::FrontEnd),
+            protocol: self.front_ends.chosen().map_or(Protocol::Snowbank, Protocol::FrontEnd),
             tls,
             info: self.front_ends.info.clone(),
             drive,

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use super::{Failure, json_text, open_files, print_beside, with_files, write_file};
+use super::{Failure, json_text, open_files, with_files, write_file};
 use crate::plan::{NoPlan, Wanted, plan};
 use crate::report::json::read;
+use crate::report::terminal::Terminal;
 use crate::sweep::{KIND, Sweep};
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
@@ -35,6 +36,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let sweep = read::<Sweep>(&arguments.from, KIND).map_err(Failure::usage)?;
     let plan = plan(&sweep, &arguments.wanted)?;
     open_files(&[&arguments.json])?;
-    print_beside(arguments.json.as_ref(), |out| out.write_all(plan.page.as_bytes()));
+    Terminal::new(arguments.json.as_deref()).print(|out| out.write_all(plan.page.as_bytes()));
     with_files(0, write_file(arguments.json.as_ref(), || json_text(&plan)))
 }

@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use super::load::{Latencies, Load};
-use super::{Failure, is_stdout, json_text, on_interrupt, open_files, with_files, write_file};
+use super::{Failure, json_text, open_files, with_files, write_file};
 use crate::judge::Objectives;
 use crate::origin;
 use crate::report::html;
-use crate::report::progress::Bar;
+use crate::report::terminal::Terminal;
 use crate::scenario::Drive;
-use crate::sweep::progress::Live;
 use crate::sweep::{SearchOptions, Settings, sweep, table};
 use crate::value::Rate;
 
@@ -40,13 +39,12 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
     open_files(&[&arguments.json, &arguments.html])?;
-    let interrupt = on_interrupt()?;
-    let is_beside = arguments.json.as_ref().is_some_and(|path| is_stdout(path));
-    let live = Live { bar: Bar::new(), is_beside };
-    let swept = sweep(settings, &interrupt, &live);
-    live.bar.clear();
+    let terminal = Terminal::new(arguments.json.as_deref());
+    terminal.catch_interrupt()?;
+    let swept = sweep(settings, &terminal);
+    terminal.clear();
     let swept = swept?;
-    live.print(|out| table::end(&swept, out));
+    terminal.print(|out| table::end(&swept, out));
     let written = write_file(arguments.json.as_ref(), || json_text(&swept))
         .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&swept).into_bytes()));
     with_files(swept.exit_code(), written)

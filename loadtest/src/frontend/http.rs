@@ -12,13 +12,7 @@ use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, code_of, nu
 use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR};
 use crate::units::printable;
 
-pub(crate) static ROW: Row = Row {
-    name: "http",
-    help: "By HTTP: GET /v1/ids",
-    protocol: "HTTP",
-    token: TokenPlace::EachRequest,
-    meet,
-};
+pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", token: TokenPlace::EachRequest, meet };
 
 /// The longest head of a reply.
 const MAX_HEAD_SIZE: usize = 16 * 1024;

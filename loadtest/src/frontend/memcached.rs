@@ -12,13 +12,8 @@ use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget};
 use crate::units::printable;
 
-pub(super) static ROW: Row = Row {
-    name: "memcached",
-    help: "By memcached's text protocol: a get of as many keys as IDs",
-    protocol: "memcached's text protocol",
-    token: TokenPlace::Nowhere,
-    meet,
-};
+pub(super) static ROW: Row =
+    Row { name: "memcached", protocol: "memcached's text protocol", token: TokenPlace::Nowhere, meet };
 
 /// The largest `get` of Snowbank.
 const MAX_GET_SIZE: usize = 64 * 1024;

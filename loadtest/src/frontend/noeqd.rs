@@ -8,13 +8,8 @@ use snowbank_client::layout::Run;
 use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, push};
 use crate::target::{Conversation, NoTarget, Token};
 
-pub(super) static ROW: Row = Row {
-    name: "noeqd",
-    help: "By noeqd's protocol: a byte for up to 255 IDs",
-    protocol: "noeqd's protocol",
-    token: TokenPlace::First(authorize),
-    meet,
-};
+pub(super) static ROW: Row =
+    Row { name: "noeqd", protocol: "noeqd's protocol", token: TokenPlace::First(authorize), meet };
 
 /// The size of an ID.
 const ID_SIZE: usize = 8;

@@ -14,7 +14,6 @@ use std::sync::{Arc, LazyLock};
 
 pub(super) static ROW: Row = Row {
     name: "resp",
-    help: "By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a key of the run's own",
     protocol: "the RESP of Snowbank or Redis",
     token: TokenPlace::First(authorize),
     meet,

@@ -1,13 +1,13 @@
 //! A run, and more of the same if the machine's stalls decide the first one's answer. Their
 //! requests are judged together: a second run cannot hide what the first one showed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Objectives, Verdict};
 use crate::measure::Fault;
 use crate::report::Report;
-use crate::run::{CannotRun, Loaded, Outcome, Progress, of_echo};
+use crate::report::terminal::Terminal;
+use crate::run::{CannotRun, Loaded, Outcome, of_echo};
 use crate::scenario::Scenario;
 
 /// The number of runs before "no verdict", by default.
@@ -24,7 +24,7 @@ pub(crate) struct Trial {
     pub(crate) echo: Option<Result<Outcome, String>>,
 }
 
-/// Runs a scenario until it has a verdict, at most `runs` times, or until `interrupt` is set.
+/// Runs a scenario until it has a verdict, at most `runs` times, or until the user interrupts it.
 ///
 /// # Errors
 /// [`CannotRun`] if the first run is not possible. Faults of a target under load are in the
@@ -33,14 +33,14 @@ pub(crate) fn run(
     scenario: &Scenario,
     objectives: &Objectives,
     runs: Option<u32>,
-    interrupt: &AtomicBool,
-    show: &mut dyn FnMut(&str, Progress<'_>),
+    terminal: &Terminal,
 ) -> Result<Trial, CannotRun> {
-    let (mut loaded, aimed) = Loaded::begin(scenario, interrupt)?;
-    let outcome = rounds(&aimed, objectives, runs, &mut loaded, &mut |now| show("", now))?;
+    let (mut loaded, aimed) = Loaded::begin(scenario, terminal)?;
+    let outcome = rounds(&aimed, objectives, runs, &mut loaded)?;
     let mut trial = Trial { outcome, echo: None };
-    if trial.report(scenario, objectives).was_late() && !interrupt.load(Ordering::Relaxed) {
-        trial.echo = Some(of_echo(scenario, interrupt, &mut |now| show("a bare echo, ", now)));
+    if trial.report(scenario, objectives).was_late() && !terminal.is_interrupted() {
+        terminal.name_run("a bare echo, ".to_owned());
+        trial.echo = Some(of_echo(scenario, terminal));
     }
     Ok(trial)
 }
@@ -54,17 +54,16 @@ pub(crate) fn rounds(
     objectives: &Objectives,
     runs: Option<u32>,
     target: &mut Loaded<'_>,
-    progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
     let begun = Instant::now();
-    let mut outcome = target.run(scenario, progress)?;
+    let mut outcome = target.run(scenario)?;
     while Report::new(scenario, objectives, &outcome, None).asks_for_more() {
         let rounds = outcome.rounds;
         let fits = runs.is_some() || begun.elapsed() * (rounds + 1) / rounds < DEFAULT_TIME;
         if rounds >= runs.unwrap_or(DEFAULT_RUNS) || !fits {
             break;
         }
-        match target.run(scenario, progress) {
+        match target.run(scenario) {
             Ok(round) => outcome.prolong(round),
             Err(CannotRun::Interrupted) => outcome.collected.interrupted = true,
             // What was measured is shown, with the reason.

@@ -134,6 +134,7 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
         Fault::NotRecovered { waited } => {
             format!("the target did not recover within {waited:?}")
         }
-        Fault::NotOpened { reason, .. } => format!("the target took no new connection: {reason}"),
+        Fault::NotOpened { reason, is_ours: true } => reason.clone(),
+        Fault::NotOpened { reason, is_ours: false } => format!("the target took no new connection: {reason}"),
     }
 }

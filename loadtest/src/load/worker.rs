@@ -71,9 +71,9 @@ pub(crate) fn run(thread: usize, streams: Vec<(usize, Stream)>, shared: &Shared,
     match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
         Err(error) => {
-            let fault = Some(Fault::Unreadable(format!("its connections cannot be watched: {error}")));
-            let counts = Box::new(crate::measure::Counts::default());
-            let _ = to.send(Message::Done { thread, counts, fault });
+            let reason = format!("a thread cannot watch its connections: {error}");
+            let fault = Some(Fault::NotOpened { reason, is_ours: true });
+            let _ = to.send(Message::Done { thread, counts: Box::default(), fault });
         }
     }
 }

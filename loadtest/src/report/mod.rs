@@ -3,19 +3,18 @@
 //! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
 //! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets.
 //!   [`hdr`]: percentiles for HdrHistogram's viewers.
-//! - [`progress`]: the progress bar.
+//! - [`terminal`]: lines, the progress bar and Ctrl-C.
 
 pub(crate) mod csv;
 pub(crate) mod figure;
 pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
-pub(crate) mod progress;
 pub(crate) mod table;
+pub(crate) mod terminal;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
@@ -122,12 +121,4 @@ impl<'a> Report<'a> {
         let stood = stood_still(self.outcome.stalls.total, self.outcome.elapsed);
         format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(self.ids_per_s()))
     }
-}
-
-/// Prints to standard output, or to standard error where standard output is for programs. Its
-/// reader may leave early; the exit code stays.
-pub(crate) fn print(is_beside: bool, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    let mut out: Box<dyn Write> =
-        if is_beside { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
-    let _ = write(&mut out).and_then(|()| out.flush());
 }

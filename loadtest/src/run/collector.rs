@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::{Loaded, Progress};
+use super::Loaded;
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, Gaps, NotAdded};
 use crate::load::{Message, Peer, Shared};
@@ -57,12 +57,7 @@ struct Collector<'a, 'i> {
 }
 
 /// Receives messages until every thread is done.
-pub(super) fn collect(
-    loaded: &mut Loaded<'_>,
-    shared: &Shared,
-    from: &Receiver<Message>,
-    progress: &mut dyn FnMut(Progress<'_>),
-) -> Collected {
+pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared, from: &Receiver<Message>) -> Collected {
     let (scenario, origin) = (&shared.scenario, shared.watched.origin);
     let mut collector = Collector::new(loaded, shared);
     let mut shown = Instant::now();
@@ -72,7 +67,7 @@ pub(super) fn collect(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if collector.loaded.interrupt.load(Ordering::Relaxed) {
+        if collector.loaded.terminal.is_interrupted() {
             collector.collected.interrupted = true;
             collector.stop();
         }
@@ -82,9 +77,8 @@ pub(super) fn collect(
             shown = Instant::now();
             let elapsed = shown.saturating_duration_since(origin);
             let last_second = collector.collected.seconds.last();
-            let loop_words = scenario.loop_words();
             let total = scenario.requests.is_none().then(|| scenario.ends_at());
-            progress(Progress { elapsed, total, last_second, loop_words });
+            collector.loaded.terminal.show(elapsed, total, last_second);
         }
     }
     collector.finish()

@@ -12,7 +12,7 @@ use crate::judge::{Verdict, trial};
 use crate::measure::{Counts, Fault};
 use crate::report::json::Run;
 use crate::report::{LOAD, Report};
-use crate::run::{CannotRun, Loaded, Progress};
+use crate::run::{CannotRun, Loaded};
 use crate::scenario::{Drive, Scenario};
 use crate::value::Rate;
 
@@ -52,7 +52,6 @@ pub(super) fn run(
     attempt: Attempt,
     full_rate: Option<u64>,
     target: &mut Loaded<'_>,
-    progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(Step, Result<Option<Limit>, Ended>), CannotRun> {
     let mut scenario = Scenario { length: settings.length(attempt.phase), ..settings.scenario.clone() };
     if let Drive::Open { rate, .. } = &mut scenario.drive {
@@ -60,7 +59,7 @@ pub(super) fn run(
         *rate = Rate::new(attempt.rate).unwrap_or(Rate::STANDARD);
     }
     let objectives = &settings.objectives;
-    let outcome = trial::rounds(&scenario, objectives, settings.search.runs, target, progress)?;
+    let outcome = trial::rounds(&scenario, objectives, settings.search.runs, target)?;
     let report = Report::new(&scenario, objectives, &outcome, None);
     let answer = answer(&report, attempt.rate, full_rate);
     let limit = answer.as_ref().ok().copied().flatten();

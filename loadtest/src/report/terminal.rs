@@ -1,0 +1,116 @@
+//! The person at the terminal: lines, a progress bar, and Ctrl-C.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::measure::SecondFigures;
+use crate::units::count;
+
+/// The longest time until an interrupt is seen.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Lines on standard output, a bar on a terminal's standard error, and the interrupt.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// Hidden where standard error is no terminal.
+    bar: ProgressBar,
+    /// True if standard output is for the JSON. Lines then go to standard error.
+    is_beside: bool,
+    is_interrupted: Arc<AtomicBool>,
+}
+
+impl Terminal {
+    /// Returns the terminal of a command that writes this file of JSON.
+    pub(crate) fn new(json: Option<&Path>) -> Self {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{elapsed_precise} [{bar:20}] {prefix}{msg}");
+        let bar = style.map_or(bar.clone(), |style| bar.with_style(style.progress_chars("=> ")));
+        Self { bar, is_beside: json.is_some_and(is_stdout), is_interrupted: Arc::default() }
+    }
+
+    /// Catches Ctrl-C from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn catch_interrupt(&self) -> Result<(), ctrlc::Error> {
+        let is_interrupted = Arc::clone(&self.is_interrupted);
+        ctrlc::set_handler(move || is_interrupted.store(true, Ordering::Relaxed))
+    }
+
+    /// Returns true after Ctrl-C.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.is_interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Returns the result of blocking work, or `None` as soon as the user interrupts it. The work then
+    /// continues until the process ends, and its result is dropped.
+    pub(crate) fn unless_interrupted<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let thread = std::thread::spawn(work);
+        while !thread.is_finished() {
+            if self.is_interrupted() {
+                return None;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    }
+
+    /// Names the run that the bar shows next.
+    pub(crate) fn name_run(&self, name: String) {
+        self.bar.set_prefix(name);
+    }
+
+    /// Shows how far a run is, if a time ends it, and its last whole second.
+    pub(crate) fn show(&self, elapsed: Duration, total: Option<Duration>, last: Option<&SecondFigures>) {
+        if let Some(total) = total {
+            self.bar.set_length(total.as_millis() as u64);
+            self.bar.set_position(elapsed.min(total).as_millis() as u64);
+        }
+        self.bar.set_message(match last {
+            None => "warming up".to_owned(),
+            Some(second) => format!("{} IDs/s, p99 {:.3} ms", count(second.ids), second.p99_us / 1e3),
+        });
+        self.bar.tick();
+    }
+
+    /// Removes the bar, so that the table stands alone.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Prints lines where the bar stands. Their reader may leave early; the exit code stays.
+    pub(crate) fn print(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+        self.bar.suspend(|| {
+            let mut out: Box<dyn Write> =
+                if self.is_beside { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
+            let _ = write(&mut out).and_then(|()| out.flush());
+        });
+    }
+}
+
+/// Returns true for `-`, which is standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_waited_for_until_an_interrupt() {
+        let terminal = Terminal::new(None);
+        assert_eq!(terminal.unless_interrupted(|| 7), Some(7));
+        terminal.is_interrupted.store(true, Ordering::Relaxed);
+        let endless = || std::thread::sleep(Duration::from_secs(60));
+        assert_eq!(terminal.unless_interrupted(endless), None);
+    }
+}
