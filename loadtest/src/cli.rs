@@ -1,6 +1,7 @@
 //! Options in, exit code out.
 //!
-//! Without a subcommand: one run. `sweep`: many. `plan` and `compare` read the files of earlier runs.
+//! Without a subcommand: one run. `sweep`: many. `plan` and `compare` read the files of earlier
+//! runs.
 
 mod compare;
 mod load;
@@ -35,12 +36,12 @@ pub(crate) use self::sweep::settings as sweep_settings;
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
-/// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed schedule, checks
-/// every ID, and passes if 99.9 % of the requests were answered within 2 ms of the instant at which they were
-/// due.
+/// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed
+/// schedule, checks every ID, and passes if 99.9 % of the requests were answered within 2 ms of the
+/// instant at which they were due.
 ///
-/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong use, no
-/// target that speaks the protocol, or the generator itself was the bottleneck.
+/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong
+/// use, no target that speaks the protocol, or the generator itself was the bottleneck.
 #[derive(Debug, Parser)]
 #[command(name = "snowbank-loadtest", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -87,7 +88,8 @@ struct Arguments {
     /// machine, whose stalls decide the answer of a single one [default: 2, in at most 60s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
-    /// Write all figures to a file; "-" is standard output, and then the table goes to standard error
+    /// Write all figures to a file; "-" is standard output, and then the table goes to standard
+    /// error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write all figures with charts as one page that a browser opens
@@ -169,8 +171,8 @@ impl From<CannotRun> for Failure {
     }
 }
 
-/// Returns the exit code. A pass without its files is a failure, because a script may need them. The table is
-/// printed before, so a full disk does not take it away.
+/// Returns the exit code. A pass without its files is a failure, because a script may need them.
+/// The table is printed before, so a full disk does not take it away.
 fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
     written
         .map(|()| code)
@@ -227,8 +229,9 @@ impl Arguments {
     }
 }
 
-/// Opens the files that the run will write, so that a wrong path fails at once. Their content stays until
-/// there are new figures: a target that is not there must not cost the figures of the last run.
+/// Opens the files that the run will write, so that a wrong path fails at once. Their content stays
+/// until there are new figures: a target that is not there must not cost the figures of the last
+/// run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
     for path in paths.iter().filter_map(|path| path.as_ref()).filter(|path| !is_stdout(path)) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);

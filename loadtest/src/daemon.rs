@@ -14,16 +14,16 @@ use tempfile::TempDir;
 
 use crate::scenario::Protocol;
 
-/// The worker ID: the end of Twitter's range, which people assign last. The locks of the machine's other daemons do not
-/// matter, because the IDs are thrown away.
+/// The worker ID: the end of Twitter's range, which people assign last. The locks of the machine's
+/// other daemons do not matter, because the IDs are thrown away.
 const WORKER_ID: u16 = 1_023;
 
-/// The time limit of a daemon's start. A start makes a file and waits for a tick, which takes well under a second
-/// even on a busy machine.
+/// The time limit of a daemon's start. A start makes a file and waits for a tick, which takes well
+/// under a second even on a busy machine.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// A daemon that was started here. It ends when this value is dropped. It also ends with this process, however that
-/// ends, because its standard input ends then.
+/// A daemon that was started here. It ends when this value is dropped. It also ends with this
+/// process, however that ends, because its standard input ends then.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
@@ -66,8 +66,8 @@ pub(crate) enum NotStarted {
 }
 
 impl Daemon {
-    /// Starts a daemon that also speaks a protocol, on free ports of the loopback address, with a temporary state
-    /// directory.
+    /// Starts a daemon that also speaks a protocol, on free ports of the loopback address, with a
+    /// temporary state directory.
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
@@ -147,8 +147,8 @@ fn spawn(
     // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
-    // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the
-    // daemon ends.
+    // Its standard input is a pipe that is never written to. It closes when the load test ends, and
+    // then the daemon ends.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
     // Ctrl-C must not reach the daemon: it has to answer until the run is over.
     command.process_group(0);
@@ -169,8 +169,8 @@ fn spawn(
     Err(NotStarted::Refused(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
 }
 
-/// Returns the first lines of its output, one for each listener; nothing if there is none in time, which the caller
-/// treats as a refusal.
+/// Returns the first lines of its output, one for each listener; nothing if there is none in time,
+/// which the caller treats as a refusal.
 fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));
     if !ready.is_ok_and(|ready| ready > 0) {

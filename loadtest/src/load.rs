@@ -1,10 +1,10 @@
 //! One thread of the load: a schedule, some connections, one epoll.
 //!
-//! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the nanosecond:
-//! spinning would take a core from the target where both share a machine. In each turn it first sends all
-//! requests that are due, with one `send` for each connection, and then reads the replies. It never waits for
-//! an answer before it sends. Nearly all of its slip is the wait for a core that something else uses, so
-//! threads stand in for each other (`lanes`).
+//! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the
+//! nanosecond: spinning would take a core from the target where both share a machine. In each turn
+//! it first sends all requests that are due, with one `send` for each connection, and then reads
+//! the replies. It never waits for an answer before it sends. Nearly all of its slip is the wait
+//! for a core that something else uses, so threads stand in for each other (`lanes`).
 
 mod clocks;
 mod connection;

@@ -34,7 +34,8 @@ use waits::{Look, Waits};
 
 use crate::target::Used;
 
-/// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per cent of a core.
+/// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per
+/// cent of a core.
 const NAP_NS: u64 = 1_000_000;
 
 /// The sleep after a stall: a program that has taken a core once takes it again as soon as it may.

@@ -1,5 +1,5 @@
-//! Tells an operator how many IDs a machine running Snowbank can hand out, and whether a daemon keeps its
-//! promises under load.
+//! Tells an operator how many IDs a machine running Snowbank can hand out, and whether a daemon
+//! keeps its promises under load.
 //!
 //! ```text
 //!              ┌────────── pure, time comes in as an argument ──────────┐
@@ -13,8 +13,8 @@
 //!   messages.
 //! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read
 //!   replies.
-//! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
-//!   [`frontend`]: the protocols of Redis, memcached, HTTP and noeqd.
+//! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts
+//!   itself. [`frontend`]: the protocols of Redis, memcached, HTTP and noeqd.
 //! - [`promise`]: the guarantees in a target's INFO. [`check`]: every ID is checked against them;
 //!   duplicates are found in bounded memory.
 //! - [`machine`]: stalls of this machine, which are not the target's fault. [`measure`]: histograms
@@ -22,8 +22,8 @@
 //! - [`judge`]: the rule: pass, fail or no verdict.
 //! - [`report`]: terminal, JSON, page and HdrHistogram's files, all from the same figures.
 //!   [`origin`]: the machine and command line in them. [`units`]: numbers as text.
-//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a
-//!   rate needs. [`compare`]: runs side by side.
+//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many
+//!   daemons a rate needs. [`compare`]: runs side by side.
 //!
 //! Two instants have different names everywhere. `intended` is when the schedule wants a request to
 //! leave; `sent` is when it left. *Response time* counts from the first, so a target that stalls

@@ -1,7 +1,7 @@
 //! Histograms, seconds, counters and faults.
 //!
-//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to
-//! the microsecond.
+//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1
+//! ms is known to the microsecond.
 
 mod histogram;
 pub(crate) mod settling;
@@ -152,15 +152,15 @@ pub(crate) struct Counts {
     pub(crate) slip: TimeHistogram,
     /// The target's own part that no stall of the machine explains.
     pub(crate) settling: Settling,
-    /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind
-    /// had its load.
+    /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell
+    /// behind had its load.
     pub(crate) late_at_fault: Duration,
     /// The longest time for which the thread itself did not run when it should have.
     pub(crate) longest_pause: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
-    /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to
-    /// 1.
+    /// The largest share of the time for which one generator thread used a core or waited for one,
+    /// from 0 to 1.
     pub(crate) busiest_thread: f64,
     /// The last counted receipt, since the start of the measurement.
     pub(crate) last_receipt: Duration,

@@ -33,11 +33,12 @@ pub(crate) struct Wanted {
     /// IDs per second of all clients together, at their peak
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Rate,
-    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
+    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the
+    /// sweep's]
     #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
     pub(crate) batch: Option<Mix>,
-    /// Unused share of a daemon's limit. The default is half: peaks may double, and a daemon whose ID clock catches up after
-    /// a crash has half of its full rate
+    /// Unused share of a daemon's limit. The default is half: peaks may double, and a daemon whose
+    /// ID clock catches up after a crash has half of its full rate
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
     /// Daemons beyond those that carry the rate, so that as many may be down

@@ -71,7 +71,8 @@ pub(crate) enum NotApart {
     /// Both count the same numbers.
     #[error("count the same tickets; give each daemon the same increment, and an offset of its own")]
     SameTickets,
-    /// Their layouts make IDs of different spaces, which may cross at any time; or they are not known.
+    /// Their layouts make IDs of different spaces, which may cross at any time; or they are not
+    /// known.
     #[error("have no common layout, so nothing says that their IDs differ; name daemons of one layout")]
     OtherSpaces,
 }
@@ -159,8 +160,8 @@ impl Promise {
         }
     }
 
-    /// Returns whether both take their numbers from one counter of a fleet. Then a number may come once from the two
-    /// together.
+    /// Returns whether both take their numbers from one counter of a fleet. Then a number may come
+    /// once from the two together.
     pub(crate) fn shares_counter_with(&self, other: &Self) -> bool {
         self.fleet.is_some()
             && (&self.fleet, &self.source_name) == (&other.fleet, &other.source_name)
@@ -183,8 +184,8 @@ impl Promise {
         self.numbering.as_ref().filter(|numbering| !numbering.is_ticket())
     }
 
-    /// Returns true if an ID comes after another one of the same tick and worker, with nothing between them: only their
-    /// sequence differs. So its position is the next one.
+    /// Returns true if an ID comes after another one of the same tick and worker, with nothing
+    /// between them: only their sequence differs. So its position is the next one.
     #[inline]
     pub(crate) fn is_next(&self, last: u64, id: u64) -> bool {
         self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
@@ -221,8 +222,8 @@ impl Promise {
         position.map(|position| position.0).ok_or(Misplaced { id })
     }
 
-    /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the earliest tick.
-    /// `None` where IDs have no time.
+    /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the
+    /// earliest tick. `None` where IDs have no time.
     pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
         let tick_us = i64::try_from(self.timed()?.tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
@@ -234,8 +235,8 @@ impl Promise {
         (self.earliest_us(sent_us, offset_us).unwrap_or(i64::MIN), latest_us)
     }
 
-    /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time, or the ID is of another
-    /// source.
+    /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time, or
+    /// the ID is of another source.
     pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
         self.date_us(self.position_of(id).ok()?)
     }

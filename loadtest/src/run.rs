@@ -38,7 +38,8 @@ const LONGEST_ECHO: Duration = Duration::from_secs(3);
 /// The name of the threads that carry the load.
 const LOAD_THREAD: &str = "load";
 
-/// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
+/// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a
+/// pause.
 const QUEUE_LENGTH: usize = 1_024;
 
 /// The results of a run.
@@ -102,7 +103,8 @@ pub(crate) enum CannotRun {
 }
 
 impl CannotRun {
-    /// Returns true if this machine has no more open files or local ports: the target is not at fault.
+    /// Returns true if this machine has no more open files or local ports: the target is not at
+    /// fault.
     pub(crate) fn is_limit_here(&self) -> bool {
         match self {
             Self::TooManyConnections { .. } => true,

@@ -30,8 +30,8 @@ pub(crate) struct Share {
     pub(crate) threads: usize,
 }
 
-/// The instants at which one thread's requests are due, in nanoseconds from the start of the run, ascending
-/// without end.
+/// The instants at which one thread's requests are due, in nanoseconds from the start of the run,
+/// ascending without end.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     rate_per_s: f64,
@@ -43,7 +43,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
+    /// Returns the schedule of one thread of a run of `rate_per_s` requests per second, above 0,
+    /// over all threads.
     pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, share: Share, seed: u64) -> Self {
         let random =
             fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));

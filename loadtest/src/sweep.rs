@@ -29,8 +29,8 @@ use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use search::{Bounds, Limit, Phase, Search};
 use step::Step;
 
-/// The first step's requests per second without `--start`. This is far below the limit of any machine, and in
-/// a step of 5 s ten requests lie beyond the p99.9.
+/// The first step's requests per second without `--start`. This is far below the limit of any
+/// machine, and in a step of 5 s ten requests lie beyond the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
 /// The first step's share of the source's highest rate, so that scarce layouts have room to climb.
@@ -39,8 +39,8 @@ const START_SHARE_OF_FULL_RATE: f64 = 0.125;
 /// The pause between two steps, so that the target has finished one when the next begins.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// The factor by which a confirmation is longer than a step, so that a rate that held by luck does not hold
-/// again.
+/// The factor by which a confirmation is longer than a step, so that a rate that held by luck does
+/// not hold again.
 const CONFIRM_LENGTH: u32 = 2;
 
 /// The options of a sweep.
@@ -58,7 +58,8 @@ pub(crate) struct Settings {
 /// The options of the search.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SearchOptions {
-    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source's rate]
+    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source's
+    /// rate]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) start: Option<Rate>,
     /// The highest rate to try [default: the source's highest rate]
@@ -80,8 +81,8 @@ pub(crate) struct SearchOptions {
     pub(crate) length: Time,
 }
 
-/// The bounds of `--factor`. Smaller steps would be finer than any resolution, and larger ones would skip the
-/// whole range.
+/// The bounds of `--factor`. Smaller steps would be finer than any resolution, and larger ones
+/// would skip the whole range.
 const FACTORS: std::ops::RangeInclusive<f64> = 1.01..=100.0;
 
 fn factor(text: &str) -> Result<f64, String> {

@@ -30,7 +30,8 @@ pub(crate) struct NoTarget {
 }
 
 impl NoTarget {
-    /// Returns true if this machine has no more open files or local ports: the target is not at fault.
+    /// Returns true if this machine has no more open files or local ports: the target is not at
+    /// fault.
     pub(crate) fn is_limit_here(&self) -> bool {
         self.is_limit_here
     }
@@ -46,7 +47,8 @@ impl NoTarget {
     }
 }
 
-/// Asks a target for its INFO on a connection of its own. Returns it with the process that answered.
+/// Asks a target for its INFO on a connection of its own. Returns it with the process that
+/// answered.
 ///
 /// # Errors
 /// [`NoTarget`] if there is none that speaks the protocol.

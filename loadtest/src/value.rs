@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The highest rate that can be asked for, in IDs per second: more than any layout's daemon hands out.
+/// The highest rate that can be asked for, in IDs per second: more than any layout's daemon hands
+/// out.
 pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
 /// The longest time that can be asked for: a week.
@@ -31,7 +32,8 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     number.parse::<f64>().ok().map(|number| number * factor)
 }
 
-/// IDs per second: above 0, at most [`MAX_RATE_PER_S`]. Written `10000/s`, `10000`, `250k/s`, `4M/s`.
+/// IDs per second: above 0, at most [`MAX_RATE_PER_S`]. Written `10000/s`, `10000`, `250k/s`,
+/// `4M/s`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Rate(f64);
 
@@ -100,8 +102,8 @@ impl FromStr for Share {
 /// IDs per request: one size (`1000`), or several with their weights (`1:90,100:9,10000:1`).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mix {
-    /// Sizes, each with the share of requests that have it or one before it. Invariant: at least one, shares
-    /// ascend to 1, sizes are above 0.
+    /// Sizes, each with the share of requests that have it or one before it. Invariant: at least
+    /// one, shares ascend to 1, sizes are above 0.
     parts: Vec<(u32, f64)>,
     mean: f64,
     text: String,

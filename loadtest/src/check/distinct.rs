@@ -1,9 +1,9 @@
 //! No ID twice over a whole run, in bounded memory.
 //!
-//! Positions are kept as disjoint spans, neighbours merged. A source that hands out everything needs one
-//! span; one that is half idle needs a few for each tick. Positions older than any reply to come may be
-//! forgotten ([`Distinct::forget_below`]), because an ID from there would be outside its promised window; so
-//! the memory follows the window, not the run.
+//! Positions are kept as disjoint spans, neighbours merged. A source that hands out everything
+//! needs one span; one that is half idle needs a few for each tick. Positions older than any reply
+//! to come may be forgotten ([`Distinct::forget_below`]), because an ID from there would be outside
+//! its promised window; so the memory follows the window, not the run.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::promise::Span;
 
-/// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered reaches it.
+/// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered
+/// reaches it.
 pub(crate) const MAX_SPANS: usize = 4_000_000;
 
 /// The positions handed out so far.
@@ -52,7 +53,8 @@ impl Distinct {
     /// Adds positions in any order; leaves `spans` empty.
     ///
     /// # Errors
-    /// [`NotAdded`] if one of them is there already or twice among them; those added before it stay.
+    /// [`NotAdded`] if one of them is there already or twice among them; those added before it
+    /// stay.
     pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), NotAdded> {
         spans.sort_unstable();
         let mut merged: Option<Span> = None;

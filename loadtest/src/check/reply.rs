@@ -16,14 +16,14 @@ pub(crate) struct Asked {
     pub(crate) above: u64,
 }
 
-/// The receipt of a reply, and how well the clocks agree: together they bound the time of its IDs. Kept
-/// apart from the reply, because it holds for all IDs of a frame.
+/// The receipt of a reply, and how well the clocks agree: together they bound the time of its IDs.
+/// Kept apart from the reply, because it holds for all IDs of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// By how much the window is widened; `None` while another machine's clock is not known yet: times are
-    /// not checked.
+    /// By how much the window is widened; `None` while another machine's clock is not known yet:
+    /// times are not checked.
     pub(crate) offset_us: Option<i64>,
 }
 
@@ -55,8 +55,8 @@ impl ConnectionCheck {
         self.last.map(|last| last.id)
     }
 
-    /// Adds a run of the current reply and appends its positions to `spans`, also where it is out of order:
-    /// so that an ID that came twice is found as well.
+    /// Adds a run of the current reply and appends its positions to `spans`, also where it is out
+    /// of order: so that an ID that came twice is found as well.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -160,7 +160,8 @@ fn last_of(run: &Run) -> Result<u64, Violation> {
     steps.checked_mul(run.stride).and_then(|length| length.checked_add(run.first)).ok_or(bad)
 }
 
-/// Replies of neighbouring connections often continue each other, which leaves fewer spans to sort later.
+/// Replies of neighbouring connections often continue each other, which leaves fewer spans to sort
+/// later.
 fn append(spans: &mut Vec<Span>, span: Span) {
     match spans.last_mut() {
         Some(last) if last.end == span.start => last.end = span.end,

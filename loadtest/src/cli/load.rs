@@ -29,8 +29,8 @@ const CLOSED_LOOP_THREADS: u32 = 1;
 /// The target and the form of its load.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH; given several times, the load is spread over all.
-    /// Without it, a daemon is started for the run
+    /// A running daemon: host:port, [IPv6]:port, tls:host:port or unix:PATH; given several times,
+    /// the load is spread over all. Without it, a daemon is started for the run
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote)]
     pub(super) address: Vec<Endpoint>,
     /// The daemon's source to ask; without it, its default source
@@ -57,8 +57,8 @@ pub(super) struct Load {
     /// Time at the offered rate before the measurement; its IDs are checked, but not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     pub(super) warm_up: Time,
-    /// The daemon's metrics, as http://host:9660/metrics: for the processor time and memory of a daemon on another machine;
-    /// once for each --address
+    /// The daemon's metrics, as http://host:9660/metrics: for the processor time and memory of a
+    /// daemon on another machine; once for each --address
     #[arg(long, value_name = "URL", requires = "address")]
     metrics: Vec<Metrics>,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
@@ -86,7 +86,8 @@ struct TlsOptions {
 /// The protocol of the target, and where it is another than Snowbank's own, the form of its IDs.
 #[derive(Debug, Args)]
 struct FrontEnds {
-    /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a key of the run's own
+    /// By the protocol of Redis: INCR and SNOWBANK.NEXT. A Redis is asked for INCR and INCRBY of a
+    /// key of the run's own
     #[arg(long, group = "front_end")]
     resp: bool,
     /// By memcached's text protocol: a get of as many keys as IDs
@@ -98,13 +99,14 @@ struct FrontEnds {
     /// By noeqd's protocol: a byte for up to 255 IDs
     #[arg(long, group = "front_end")]
     noeqd: bool,
-    /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of another protocol are checked;
-    /// once for each --address, in their order
+    /// Address at which the same daemon speaks its own protocol. Its INFO says how the IDs of
+    /// another protocol are checked; once for each --address, in their order
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse_remote, requires = "address", requires = "front_end")]
     info: Vec<Endpoint>,
 }
 
-/// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
+/// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2
+/// ms.
 #[derive(Debug, Args)]
 pub(super) struct Latencies {
     /// Half of all response times are at most this

@@ -13,7 +13,8 @@ use crate::sweep::{KIND, Sweep};
 /// Writes a page of Markdown to paste into a ticket. Nothing is measured: the page shows each
 /// figure with its formula, its assumptions, and the command that checks it.
 ///
-/// Exit codes: 0 a plan; 1 the rate is impossible; 2 wrong use, or a sweep that cannot support a plan.
+/// Exit codes: 0 a plan; 1 the rate is impossible; 2 wrong use, or a sweep that cannot support a
+/// plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A file that `sweep --json FILE` wrote

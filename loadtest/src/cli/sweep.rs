@@ -14,8 +14,9 @@ use crate::value::Rate;
 
 /// Find the saturation point: the highest rate at which the objective holds
 ///
-/// Raises the rate until the objective is missed, closes in on the highest rate at which it holds, and
-/// confirms that by a second run, twice as long. Every ID is checked; none may come twice in any two steps.
+/// Raises the rate until the objective is missed, closes in on the highest rate at which it holds,
+/// and confirms that by a second run, twice as long. Every ID is checked; none may come twice in
+/// any two steps.
 ///
 /// Exit codes: 0 a saturation point was found and confirmed; 1 the objective does not hold even at
 /// the first step, or the target broke a promise; 2 wrong use, no target that speaks the protocol,

@@ -1,5 +1,5 @@
-//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared by ratio,
-//! and their spread is about the same share of small and large ones.
+//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared
+//! by ratio, and their spread is about the same share of small and large ones.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};

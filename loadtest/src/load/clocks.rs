@@ -1,16 +1,17 @@
 //! Measures the distance to a target's clock: in the warm-up, and again during the run.
 //!
-//! Two machines' clocks drift apart by some 50 us in a second, so a distance that was measured once would accuse
-//! a sound target after minutes. A forwarded port looks like a target on this machine and has another clock.
+//! Two machines' clocks drift apart by some 50 us in a second, so a distance that was measured once
+//! would accuse a sound target after minutes. A forwarded port looks like a target on this machine
+//! and has another clock.
 
 use crate::check::reply::Asked;
 
-/// The length of a period, after which the distance is measured again: long enough for a short round trip, and
-/// clocks drift by less than a millisecond in it.
+/// The length of a period, after which the distance is measured again: long enough for a short
+/// round trip, and clocks drift by less than a millisecond in it.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// At the other end of a connection within this machine, no clock is further away. IDs that are dated further
-/// off are the target's fault.
+/// At the other end of a connection within this machine, no clock is further away. IDs that are
+/// dated further off are the target's fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
 /// The knowledge about a target's clock before the run.

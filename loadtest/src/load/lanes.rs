@@ -1,17 +1,18 @@
 //! The schedules of an open loop's threads: a thread sends the overdue requests of the others.
 //!
-//! A thread that waits for a core lets its requests leave late, and then a run measures the generator instead
-//! of the target. So each thread also looks at the others' schedules, and sends overdue requests on its own
-//! connections. Something that takes a single core (a kernel thread, another program, a host that has other
-//! guests) then makes requests late by little more than [`GRACE_NS`].
+//! A thread that waits for a core lets its requests leave late, and then a run measures the
+//! generator instead of the target. So each thread also looks at the others' schedules, and sends
+//! overdue requests on its own connections. Something that takes a single core (a kernel thread,
+//! another program, a host that has other guests) then makes requests late by little more than
+//! [`GRACE_NS`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::schedule::Schedule;
 
-/// A request overdue by this may be sent by any thread. A thread that is not held up wakes in a fifth of it;
-/// and a run with a thread that is held up cannot show a p99.9 below it.
+/// A request overdue by this may be sent by any thread. A thread that is not held up wakes in a
+/// fifth of it; and a run with a thread that is held up cannot show a p99.9 below it.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
@@ -35,8 +36,8 @@ impl Lanes {
         Self(schedules.map(lane).collect())
     }
 
-    /// Takes a request before `end_ns` that is due on the thread's own schedule, or overdue on another's.
-    /// Returns the instant at which it was due.
+    /// Takes a request before `end_ns` that is due on the thread's own schedule, or overdue on
+    /// another's. Returns the instant at which it was due.
     pub(super) fn take(&self, thread: usize, now_ns: u64, end_ns: u64) -> Option<u64> {
         let last_ns = end_ns.checked_sub(1)?;
         let own = self.0[thread].take(now_ns.min(last_ns));

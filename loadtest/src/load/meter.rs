@@ -38,11 +38,11 @@ pub(super) struct Meter {
     last_answer_ns: Option<u64>,
     /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
-    /// The instant since which the thread has been busy, or should have been: answers may have been there
-    /// since.
+    /// The instant since which the thread has been busy, or should have been: answers may have been
+    /// there since.
     busy_since_ns: u64,
-    /// Answers in a row that took the same time, and are not in the histograms yet: in a closed loop, most of those of
-    /// one read.
+    /// Answers in a row that took the same time, and are not in the histograms yet: in a closed
+    /// loop, most of those of one read.
     alike: (AllTimes, u64),
 }
 
@@ -86,8 +86,8 @@ impl Meter {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
-    /// Counts a request in flight that the outage took away. One that was due before the outage took at least until its
-    /// begin.
+    /// Counts a request in flight that the outage took away. One that was due before the outage
+    /// took at least until its begin.
     pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
         self.counts.lost += 1;
         if request.sent_ns == 0 || !self.counts_at(request.intended_ns) {

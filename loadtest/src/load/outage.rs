@@ -20,8 +20,8 @@ impl Worker<'_> {
     /// Drops a connection that may end; a fault at any other time stays one.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        // Also a connection that is open again: a process that was killed takes connections until the kernel has
-        // closed its listener.
+        // Also a connection that is open again: a process that was killed takes connections until
+        // the kernel has closed its listener.
         if matches!(fault, Fault::Closed { .. }) && self.meter.outage_lasting(now).is_some() {
             self.let_go(index);
             return Ok(());

@@ -65,8 +65,8 @@ pub(super) struct Worker<'a> {
 
 /// Runs one thread of the load to its end and reports it.
 pub(crate) fn run(thread: usize, streams: Vec<(usize, Stream)>, shared: &Shared, to: &SyncSender<Message>) {
-    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still
-    // measured.
+    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is
+    // still measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
@@ -263,8 +263,8 @@ impl<'a> Worker<'a> {
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
-    /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time of the next
-    /// request is close enough.
+    /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time
+    /// of the next request is close enough.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;

@@ -10,7 +10,8 @@ use rustix::io::retry_on_intr;
 /// Several turns of requests at once; each is 16 bytes.
 const BUFFER_SIZE: usize = 64 * 1024;
 
-/// Starts a thread that sends back each byte of this many connections, and ends when they have ended.
+/// Starts a thread that sends back each byte of this many connections, and ends when they have
+/// ended.
 ///
 /// # Errors
 /// The system's.

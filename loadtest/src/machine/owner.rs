@@ -18,7 +18,8 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Returns the owner of the other end of a TCP connection on this machine, by its two addresses.
+    /// Returns the owner of the other end of a TCP connection on this machine, by its two
+    /// addresses.
     pub(crate) fn of_tcp(ours: SocketAddr, theirs: SocketAddr) -> Self {
         let inode = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|path| {
             let table = fs::read_to_string(path).ok()?;
@@ -27,8 +28,8 @@ impl Owner {
         inode.and_then(holder_of).map_or(Self::Unknown, Self::Process)
     }
 
-    /// Returns the owner of a Unix socket, by the process that listens on it. The first process of the system
-    /// listens for services that it starts, and tells nothing.
+    /// Returns the owner of a Unix socket, by the process that listens on it. The first process of
+    /// the system listens for services that it starts, and tells nothing.
     pub(crate) fn of_listener(process: Option<u32>) -> Self {
         process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
     }
@@ -48,8 +49,8 @@ impl Owner {
     }
 }
 
-/// Finds the socket of a connection in the kernel's table. Two connections of one machine between the same
-/// ports are not told apart.
+/// Finds the socket of a connection in the kernel's table. Two connections of one machine between
+/// the same ports are not told apart.
 fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

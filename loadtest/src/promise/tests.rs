@@ -37,8 +37,8 @@ fn an_id_is_the_next_one_where_only_the_sequence_differs() {
                 assert_eq!(position(pair[1]), position(pair[0]) + 1, "{layout}, {index}");
             }
         }
-        // With the sequence at the end of the layout, most pairs are next to each other. The last ID of a worker and
-        // the first of the next worker are not.
+        // With the sequence at the end of the layout, most pairs are next to each other. The last
+        // ID of a worker and the first of the next worker are not.
         let next = ids.windows(2).filter(|pair| promise.is_next(pair[0], pair[1])).count();
         assert!(layout != TWITTER || (8_900..8_999).contains(&next), "{layout}: {next}");
         assert!(!promise.is_next(ids[0], ids[0]) && !promise.is_next(ids[1], ids[0]));

@@ -2,7 +2,8 @@
 
 use crate::measure::SecondFigures;
 
-/// Returns a line for each second, with the keys of the JSON in the first. A figure that is not known is empty.
+/// Returns a line for each second, with the keys of the JSON in the first. A figure that is not
+/// known is empty.
 pub(crate) fn seconds(seconds: &[SecondFigures]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for second in seconds {

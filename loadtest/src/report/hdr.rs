@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-/// Steps in each half of the distance to 100 %, as Java's `outputPercentileDistribution` is called by
-/// default.
+/// Steps in each half of the distance to 100 %, as Java's `outputPercentileDistribution` is called
+/// by default.
 const TICKS_PER_HALF: u32 = 5;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// Writes the percentile distribution of a histogram of nanoseconds as text, values in milliseconds: an `.hgrm`
-/// file.
+/// Writes the percentile distribution of a histogram of nanoseconds as text, values in
+/// milliseconds: an `.hgrm` file.
 pub(crate) fn percentile_distribution(histogram: &Histogram<u64>) -> String {
     let mut text =
         format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");

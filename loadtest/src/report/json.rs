@@ -18,8 +18,8 @@ use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
 
-/// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
-/// it.
+/// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json
+/// describes it.
 pub(crate) const FORMAT: u32 = 3;
 
 /// The value of [`Run::kind`].

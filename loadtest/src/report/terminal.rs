@@ -47,8 +47,8 @@ impl Terminal {
         self.is_interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of blocking work, or `None` as soon as the user interrupts it. The work then
-    /// continues until the process ends, and its result is dropped.
+    /// Returns the result of blocking work, or `None` as soon as the user interrupts it. The work
+    /// then continues until the process ends, and its result is dropped.
     pub(crate) fn unless_interrupted<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

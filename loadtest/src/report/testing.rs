@@ -5,8 +5,8 @@ use crate::report::figure::Unit;
 use crate::report::json::{Curve, FORMAT, Objective, RUN, Run};
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, ORIGIN, PROCESSOR};
 
-/// Returns an open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles following from
-/// them.
+/// Returns an open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles
+/// following from them.
 pub(crate) fn run(p50s_us: &[f64]) -> Run {
     let mut sorted = p50s_us.to_vec();
     sorted.sort_by(f64::total_cmp);

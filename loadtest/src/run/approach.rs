@@ -11,8 +11,8 @@ use crate::promise::Promise;
 use crate::scenario::{Protocol, Scenario};
 use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, Stream};
 
-/// The time limit of all connections together: tens of thousands on one machine take some seconds, and a
-/// target that takes each of them only after a retry must not delay the run for hours.
+/// The time limit of all connections together: tens of thousands on one machine take some seconds,
+/// and a target that takes each of them only after a retry must not delay the run for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A timeout of 0 is refused by the system.
@@ -91,7 +91,8 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, Canno
     if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(greeted) }
 }
 
-/// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to draw from.
+/// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to
+/// draw from.
 fn greet_front_end(
     row: &Row,
     access: &Access,

@@ -28,13 +28,15 @@ pub(crate) struct Collected {
     pub(crate) seconds: Vec<SecondFigures>,
     /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
     pub(crate) interval_log: Vec<u8>,
-    /// The target's processor time during the measurement, if its processes or their metrics can be seen.
+    /// The target's processor time during the measurement, if its processes or their metrics can be
+    /// seen.
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
     /// True if the positions of the IDs were too scattered to keep.
     pub(crate) too_scattered: bool,
-    /// The gaps of counters. `None` for IDs with a layout, which have gaps whenever no request comes.
+    /// The gaps of counters. `None` for IDs with a layout, which have gaps whenever no request
+    /// comes.
     pub(crate) gaps: Option<Gaps>,
 }
 
@@ -252,8 +254,8 @@ impl Collected {
         self.interrupted || self.too_scattered || !self.faults.is_empty()
     }
 
-    /// Returns the length of the measurement: the scenario's, or less if the run was cut short; until the
-    /// last answer if that came later.
+    /// Returns the length of the measurement: the scenario's, or less if the run was cut short;
+    /// until the last answer if that came later.
     pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
         let ran = Instant::now().saturating_duration_since(origin + scenario.warm_up);
         let length = match scenario.requests {

@@ -20,7 +20,8 @@ impl Outcome {
 }
 
 impl Collected {
-    /// Drops the late answers after the last whole second. Returns the number of the second after it.
+    /// Drops the late answers after the last whole second. Returns the number of the second after
+    /// it.
     fn keep_whole_seconds(&mut self, elapsed_s: f64) -> u64 {
         let whole = (elapsed_s + LATE_S) as u64;
         self.seconds.retain(|second| second.second < whole);
@@ -41,7 +42,8 @@ impl Collected {
     }
 }
 
-/// Returns the intervals of a log that begins later. Each line is its start in seconds, a comma and the rest.
+/// Returns the intervals of a log that begins later. Each line is its start in seconds, a comma and
+/// the rest.
 fn later_lines(log: &[u8], begin: u64) -> String {
     let lines = String::from_utf8_lossy(log);
     let line = |line: &str| {

@@ -135,8 +135,8 @@ impl Search {
         (!self.is_confirmed()).then_some(Attempt { rate, phase: Phase::Confirm })
     }
 
-    /// Goes to the next lower rate that held once. If that is further away than the step, goes to a rate that must
-    /// hold twice.
+    /// Goes to the next lower rate that held once. If that is further away than the step, goes to a
+    /// rate that must hold twice.
     fn descend(&self, missed: f64) -> Option<Attempt> {
         let step = self.bounds.resolution * DESCENT_GROWTH.powi(self.descents - 1);
         let lower = short_between(missed / (1.0 + step), 0.0, missed);

@@ -16,8 +16,8 @@ use crate::run::{CannotRun, Loaded};
 use crate::scenario::{Drive, Scenario};
 use crate::value::Rate;
 
-/// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the
-/// next tick or are refused.
+/// A rate this close to all that the source can hand out is the layout's limit, whether requests
+/// wait for the next tick or are refused.
 const AT_FULL_RATE: f64 = 0.99;
 
 /// Above this share of the cores, the generator is the limit if it uses more than the target.
@@ -110,7 +110,8 @@ fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1, usize::from) as f64
 }
 
-/// Returns true if the generator could have done more. It shares the cores with a target on this machine.
+/// Returns true if the generator could have done more. It shares the cores with a target on this
+/// machine.
 fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64) -> bool {
     match target {
         Some(target) => generator + target <= cores * MAX_SHARED || target >= generator,

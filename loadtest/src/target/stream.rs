@@ -25,8 +25,8 @@ impl Stream {
         Self { socket: socket.into(), session: None }
     }
 
-    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`. An address of TLS needs a
-    /// connector.
+    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`. An address of TLS
+    /// needs a connector.
     ///
     /// # Errors
     /// The last address's, or that of the handshake.
@@ -100,7 +100,8 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, timeout) {
-            // A port of the ephemeral range without a listener may be given to the connecting side itself.
+            // A port of the ephemeral range without a listener may be given to the connecting side
+            // itself.
             Ok(stream) if stream.local_addr().ok() == stream.peer_addr().ok() => {
                 last = ErrorKind::ConnectionRefused.into();
             }
@@ -114,7 +115,8 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream
     Err(last)
 }
 
-/// Reads what was received, without a write: a socket that takes no more must not keep answers unread.
+/// Reads what was received, without a write: a socket that takes no more must not keep answers
+/// unread.
 fn read_tls(session: &mut ClientConnection, socket: &mut Socket, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match session.reader().read(buffer) {
@@ -126,8 +128,8 @@ fn read_tls(session: &mut ClientConnection, socket: &mut Socket, buffer: &mut [u
     }
 }
 
-/// Takes all bytes and writes as many as the socket takes. It does not read, because nobody would handle the
-/// answers.
+/// Takes all bytes and writes as many as the socket takes. It does not read, because nobody would
+/// handle the answers.
 fn write_tls(session: &mut ClientConnection, socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
     let taken = session.writer().write(bytes)?;
     while session.wants_write() {

@@ -23,8 +23,8 @@ fn a_generator_stopped_for_half_a_second_gives_no_verdict() {
     assert_eq!(ran.code, 0, "{ran:?}");
 }
 
-/// Stops a generator for half a second while it measures, which the number of its requests shows. A machine that is too
-/// busy to stop it in time tries again.
+/// Stops a generator for half a second while it measures, which the number of its requests shows. A
+/// machine that is too busy to stop it in time tries again.
 fn stopped_in_its_measurement(objective: &str) -> Ran {
     let begun = Instant::now();
     loop {
@@ -60,7 +60,8 @@ struct Quota {
 }
 
 impl Quota {
-    /// Makes the group. Returns `None`, and reports it on standard error, if no control group can be written.
+    /// Makes the group. Returns `None`, and reports it on standard error, if no control group can
+    /// be written.
     fn new() -> Option<Self> {
         let name = format!("snowbank-loadtest-{}", std::process::id());
         let hierarchies = [

@@ -36,7 +36,8 @@ fn sleeps(process: u32) -> u64 {
     tasks.filter_map(of_task).sum()
 }
 
-/// The daemon that a load test has started and sends to: it sleeps between the requests, of which many have come.
+/// The daemon that a load test has started and sends to: it sleeps between the requests, of which
+/// many have come.
 fn daemon_of(running: &Running) -> Pid {
     let mut found = 0;
     poll("a daemon is loaded", || {
@@ -56,7 +57,8 @@ fn interrupt(running: Running) -> Ran {
 
 #[test]
 fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
-    // Each stage with the number of requests by which it has begun. Those whose answers never come are left to be drained.
+    // Each stage with the number of requests by which it has begun. Those whose answers never come
+    // are left to be drained.
     let stages: [(&str, u64, u64, &[&str]); 3] = [
         ("warm-up", 100, u64::MAX, &["--warm-up", "1h"]),
         ("measuring", 300, u64::MAX, &["--warm-up", "100ms", "--for", "1h"]),

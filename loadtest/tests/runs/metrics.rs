@@ -12,7 +12,8 @@ use serde_json::Value;
 /// The share of a core that the metrics below report.
 const SHARE: f64 = 0.25;
 
-/// Runs an admin listener whose process uses a quarter of a core, and 1 MiB more at each scrape. Returns its URL.
+/// Runs an admin listener whose process uses a quarter of a core, and 1 MiB more at each scrape.
+/// Returns its URL.
 fn admin(body: impl Fn(f64, u64) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/metrics", listener.local_addr().expect("an address"));

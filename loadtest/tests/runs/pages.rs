@@ -23,8 +23,8 @@ fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
     (loadtest(&options), page)
 }
 
-/// Runs a script on a page. The page is in an iframe of another page, because its own policy forbids scripts, and
-/// because no browser window is as narrow as a phone.
+/// Runs a script on a page. The page is in an iframe of another page, because its own policy
+/// forbids scripts, and because no browser window is as narrow as a phone.
 fn found(page: &Path, view: View) -> serde_json::Value {
     let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
     let around = page.with_file_name(format!("around-{}-{}.html", view.width, view.dark));

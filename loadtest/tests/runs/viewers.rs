@@ -53,8 +53,8 @@ fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
     let (ours, theirs) = (rows(&ours), rows(&theirs));
     assert!(!ours.is_empty() && ours.len() == theirs.len(), "{ours:?}\n{theirs:?}");
     for (row, their) in theirs.iter().enumerate() {
-        // The two programs round the steps of a percentile differently, by at most one recorded value. Where values
-        // are few, that can be the next row's value.
+        // The two programs round the steps of a percentile differently, by at most one recorded
+        // value. Where values are few, that can be the next row's value.
         let our = ours[row];
         let (below, above) = (ours[row.saturating_sub(1)][0], ours[(row + 1).min(ours.len() - 1)][0]);
         let near = |at: usize, by: f64| (our[at] - their[at]).abs() <= their[at] * by + 0.002;

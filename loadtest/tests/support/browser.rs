@@ -24,7 +24,8 @@ pub(crate) struct Seen {
     pub(crate) console: Vec<String>,
 }
 
-/// Returns whether a browser is installed. Without one the tests that need it are skipped, or fail if `CI` is set.
+/// Returns whether a browser is installed. Without one the tests that need it are skipped, or fail
+/// if `CI` is set.
 pub(crate) fn has_browser() -> bool {
     let found =
         Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -42,7 +42,8 @@ pub(crate) struct Ran {
     json: Option<String>,
 }
 
-/// Makes a directory for a server's files, in memory if possible, so that a busy disk delays no answer.
+/// Makes a directory for a server's files, in memory if possible, so that a busy disk delays no
+/// answer.
 pub(crate) fn directory_in_memory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
@@ -81,7 +82,8 @@ pub(crate) fn start(options: &[&str]) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
 }
 
-/// Starts the load test by a command: the program itself, or one that takes the program as its last argument.
+/// Starts the load test by a command: the program itself, or one that takes the program as its last
+/// argument.
 pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
     let room = Room::take();
@@ -250,8 +252,8 @@ pub(crate) fn figure(run: &serde_json::Value, row: &str, name: &str) -> serde_js
     found.map(|figure| figure["value"].clone()).unwrap_or_default()
 }
 
-/// Returns whether the daemon's binary is there. Tests of the workspace have built it; tests of this package alone have
-/// not.
+/// Returns whether the daemon's binary is there. Tests of the workspace have built it; tests of
+/// this package alone have not.
 pub(crate) fn has_daemon() -> bool {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
     let found = program.with_file_name("snowbank").is_file();

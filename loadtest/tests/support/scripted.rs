@@ -37,8 +37,8 @@ pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
     (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
 }
 
-/// Runs a target that sends `info` and answers each request by the script. The script returns false to close the
-/// connection.
+/// Runs a target that sends `info` and answers each request by the script. The script returns false
+/// to close the connection.
 pub(crate) fn target(
     info: &'static str,
     script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,

@@ -1,8 +1,9 @@
 //! Charts as SVG.
 //!
-//! The library draws with fixed colours. The page's style sheet selects each by its value and replaces it
-//! with the light or dark one, and with a line style for readers who do not see colours. So an [`Ink`] is a
-//! name, and its number is the colour in a viewer without the style sheet.
+//! The library draws with fixed colours. The page's style sheet selects each by its value and
+//! replaces it with the light or dark one, and with a line style for readers who do not see
+//! colours. So an [`Ink`] is a name, and its number is the colour in a viewer without the style
+//! sheet.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
@@ -161,7 +162,8 @@ impl Chart {
         let mut svg = String::new();
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         let drawn = self.draw(&area).and_then(|()| area.present().map_err(drop));
-        // Drawing into memory does not fail; if it does, the words and the table beside the chart remain.
+        // Drawing into memory does not fail; if it does, the words and the table beside the chart
+        // remain.
         debug_assert!(drawn.is_ok());
         drop(area);
         // The page gives the width; the height follows from the drawing's proportions.

@@ -1,9 +1,11 @@
-//! One self-contained page for people, made from the same figures that `--json` writes and from nothing else.
+//! One self-contained page for people, made from the same figures that `--json` writes and from
+//! nothing else.
 //!
 //! - [`run`]: the page of a run. [`sweep`]: that of a sweep.
 //! - [`chart`]: drawings. `style.css`: light and dark.
 //!
-//! The page loads nothing and runs no script. Words or a table repeat everything that a chart shows.
+//! The page loads nothing and runs no script. Words or a table repeat everything that a chart
+//! shows.
 
 pub(crate) mod chart;
 pub(crate) mod run;

@@ -14,8 +14,8 @@ const VOID: [&str; 2] = ["meta", "br"];
 /// Attributes that could load something.
 const LOADING: [&str; 8] = ["src", "srcset", "href", "xlink:href", "action", "data", "background", "poster"];
 
-/// The page's text outside the style sheet. Fails unless every element ends where it should and nothing is
-/// loaded.
+/// The page's text outside the style sheet. Fails unless every element ends where it should and
+/// nothing is loaded.
 pub(crate) fn sound(page: &str) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (mut open, mut words) = (Vec::new(), String::new());
