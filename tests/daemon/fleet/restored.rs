@@ -17,27 +17,50 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
     })
 }
 
+/// Two daemons at a coordinator that was restored: one has noticed that, and ended. One was paused
+/// before. Both numbers that were taken after the backup look free.
+struct Restored {
+    notices: Machine,
+    _paused: Machine,
+    second: Daemon,
+    runs: Vec<Run>,
+    /// The time right before the restore.
+    restored_at_ms: u64,
+}
+
+/// `init_again` prepares the fleet again after the backup.
+fn restored(at: &mut dyn Coordinator, toml: &str, init_again: bool) -> Restored {
+    init(toml);
+    at.back_up();
+    if init_again {
+        at.delete("/snowbank/default/marker");
+        init(toml);
+    }
+    let [notices, paused] = [(); 2].map(|()| Machine::new());
+    let mut first = notices.start(toml);
+    let second = paused.start(toml);
+    let mut runs = draw(&first);
+    runs.extend(draw(&second));
+    second.signal(Signal::STOP);
+    let restored_at_ms = unix_ms();
+    at.restore();
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+    Restored { notices, _paused: paused, second, runs, restored_at_ms }
+}
+
 /// Routine after a lost quorum. One daemon is paused all the time, one is started again by its service manager, and one is
-/// new. Both numbers that were taken after the backup look free.
+/// new.
 #[test]
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
         let toml = toml(at, None, "16s");
-        init(&toml);
-        at.back_up();
-        let [notices, paused, late] = [(); 3].map(|()| Machine::new());
-        let mut first = notices.start(&toml);
-        let mut second = paused.start(&toml);
-        let mut runs = draw(&first);
-        runs.extend(draw(&second));
-        second.signal(Signal::STOP);
-        at.restore();
-        assert_eq!(first.wait(), Some(3), "{}", first.log());
+        let Restored { notices, mut second, mut runs, _paused, .. } = restored(at, &toml, false);
         let again = notices.start(&toml);
         // If the restore took long, its bound is so near that it starts above the floor.
         let more = draw_above_the_floor(&again);
         assert_eq!(worker_of(&more), worker_of(&runs), "its own number");
         runs.extend(more);
+        let late = Machine::new();
         let third = late.start(&toml);
         let (_, listed) = fleet(&toml, &["list"]);
         assert_eq!(listed.lines().count(), 2, "{listed}");
@@ -103,19 +126,8 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
     const TWITTER_EPOCH_MS: u64 = 1_288_834_974_657;
     each(|at| {
         let toml = toml(at, None, "16s");
-        init(&toml);
-        at.back_up();
-        at.delete("/snowbank/default/marker");
-        init(&toml);
-        let [notices, paused, late] = [(); 3].map(|()| Machine::new());
-        let mut first = notices.start(&toml);
-        let mut second = paused.start(&toml);
-        let mut runs = draw(&first);
-        runs.extend(draw(&second));
-        second.signal(Signal::STOP);
-        let restored_at_ms = unix_ms();
-        at.restore();
-        assert_eq!(first.wait(), Some(3), "{}", first.log());
+        let Restored { mut second, mut runs, restored_at_ms, _paused, .. } = restored(at, &toml, true);
+        let late = Machine::new();
         let third = late.start(&toml);
         let more = draw_above_the_floor(&third);
         let began_at_ms = (more[0].first >> 22) + TWITTER_EPOCH_MS;
