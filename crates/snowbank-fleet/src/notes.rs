@@ -21,6 +21,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::key::{id_bound, millis};
+use super::rules::REACH_MAX;
 
 const FILE: &str = "fleet";
 const FORMAT: u64 = 1;
@@ -143,13 +144,13 @@ impl Notes {
 
     /// Returns the longest reach that a marker had.
     pub(super) fn longest_reach(&self) -> Duration {
-        Duration::from_millis(self.reach_ms)
+        Duration::from_millis(self.reach_ms).min(REACH_MAX)
     }
 
     /// Notes the reach of a marker. Returns true if it is longer than those before.
     pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
         let is_longer = reach > self.longest_reach();
-        self.reach_ms = self.reach_ms.max(millis(reach));
+        self.reach_ms = millis(self.longest_reach().max(reach));
         is_longer
     }
 
