@@ -262,8 +262,13 @@ impl Operator<'_> {
             )));
         }
         let id_bound = id_bound.map_err(refused)?;
-        let released =
+        let mut released =
             NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
+        if id_bound == held.id_bound {
+            // A term of its own begins here. So a holder that was acknowledged more notices that the
+            // coordinator has lost it. Only a bound that is lowered on purpose stays in the holder's term.
+            (released.term, released.from) = (freeing.write.to_owned(), id_bound);
+        }
         let swaps = [
             Swap::compare(Paths::of(self.name).marker(), Some(before.clone())),
             Swap::write(key, Some(stored), released.text()),

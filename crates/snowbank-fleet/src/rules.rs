@@ -141,14 +141,17 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     }
     let Some(key) = key else { return Ok(Taking::New) };
     let free_at = free_at(key, until, taker.max_ahead);
-    if key.released || free_at < taker.wall {
+    if free_at < taker.wall {
         return Ok(Taking::Above(key.id_bound));
     }
     Err(Held { key: Box::new(key.clone()), free_at })
 }
 
-/// Returns the instant from which a number may be taken whose holder has not released it. A live holder's bound is minutes
-/// ahead. It is the holder's `max_ahead` before the bound at most, because the holder counts with that.
+/// Returns the instant from which a number may be taken: once the clock is near its bound. A live
+/// holder's bound is minutes ahead. A clean stop leaves one that is near. An operator's release
+/// leaves the holder's: if a restore loses that release, the holder still knows by its clock that
+/// others may have had its number ([`may_be_abandoned`]). It is the holder's `max_ahead` before the
+/// bound at most, because the holder counts with that.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
     let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
     UnixMicros(until.0.saturating_sub(clock::micros(near)))

@@ -25,12 +25,7 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
         let (_, text) = fleet(&toml, &["list", "--json"]);
         assert!(text.contains("\"state\":\"released\""), "{text}");
         // The next daemon waits until the clock is near the bound, which takes minutes.
-        let other = Machine::new();
-        let daemon = other.start(&toml);
-        runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
-            Reply::Runs(_, runs) => runs,
-            _ => Vec::new(),
-        });
+        Machine::new().setup(&toml).assert_waits(&["worker ID 5 was released", "free from"]);
         assert_distinct(runs);
     });
 }

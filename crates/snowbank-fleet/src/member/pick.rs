@@ -165,7 +165,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let own = self.own_of(want);
         let mut ready = Vec::new();
         for (id, found) in found {
-            if want.is_ready(&want.numbering(&WorkerSet::single(id))?, &found, &own) {
+            if want.judge(&want.numbering(&WorkerSet::single(id))?, &found, &own).is_ok() {
                 ready.push((id, found));
             }
         }

@@ -49,7 +49,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let is_held = |text: &String| match NumberKey::parse(text) {
             Ok(key) => {
                 let until = rules::instant_of(&held.numbering, key.id_bound);
-                !key.released && rules::free_at(&key, until, held.max_ahead) >= clocks.wall
+                rules::free_at(&key, until, held.max_ahead) >= clocks.wall
             }
             // Nobody takes a number whose key cannot be read.
             Err(_) => true,
@@ -76,7 +76,7 @@ mod tests {
         let layout = Layout::resolve("twitter").unwrap();
         let store = store(&layout);
         let [mut one, mut two] = [(); 2].map(|()| member(&store, Notes::default()));
-        let covered = take(&mut one, want(&layout, WALL, false), &WorkerSet::single(5)).covered;
+        take(&mut one, want(&layout, WALL, false), &WorkerSet::single(5));
         take(&mut two, want(&layout, WALL, false), &WorkerSet::single(6));
         take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &WorkerSet::single(9));
         store.put(&Paths::of("f").number(0, 7), "garbage");
@@ -87,7 +87,7 @@ mod tests {
             counted.map(|counted| (counted.held, counted.numbers))
         };
         assert_eq!(held(), Some((3, 4)), "9 is of another pool");
-        one.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+        one.release(&[Bound { source: 0, id_bound: 1 }], clocks(WALL)).unwrap();
         assert_eq!(held(), Some((2, 4)));
     }
 

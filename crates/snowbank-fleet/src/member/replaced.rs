@@ -231,7 +231,8 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         let key = NumberKey::parse(&store.text(&key)).unwrap();
         assert!(wrong != "garbage" || key.from == key.id_bound, "another term: {key:?}");
         // One whose clock is behind the operator's accepts the furthest bound later.
-        assert!(take(60).is_ok(), "{:?}", take(60));
+        assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
+        assert!(take(freed_at_s + 2).is_ok());
     }
     // One that somebody may have is kept.
     let ahead = numbering.id_bound(numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + 1_800_000_000))));

@@ -13,7 +13,8 @@
 //! another cluster (`member/went_back.rs`), and no daemon with a longer reach restarts between the
 //! record of that and a restore.
 //!
-//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks.
+//! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks: `tests/long` looks
+//! further.
 
 mod canonical;
 mod machine;
@@ -131,8 +132,16 @@ fn no_restore_repeats_an_id_where_clocks_differ() {
 #[test]
 fn no_change_of_the_id_space_repeats_an_id() {
     let (depth, faults) = (number("SNOWBANK_SEARCH_DEPTH", 5), number("SNOWBANK_SEARCH_FAULTS", 1));
-    for may_go_back in [true, false] {
-        search_from(World::new(faults, AllClocks::Agree).with_two_spaces(may_go_back), depth, faults);
+    search_from(World::new(faults, AllClocks::Agree).with_two_spaces(), depth, faults);
+}
+
+/// An operator frees the numbers of daemons that run, before a restore that loses the release, or
+/// after one that its daemon has not noticed.
+#[test]
+fn no_release_beside_a_restore_repeats_an_id() {
+    let (depth, faults) = (number("SNOWBANK_SEARCH_DEPTH", 5), number("SNOWBANK_SEARCH_FAULTS", 1));
+    for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
+        search_from(World::new(faults, clocks).with_releases(), depth, faults);
     }
 }
 

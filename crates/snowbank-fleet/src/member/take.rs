@@ -275,6 +275,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
         };
         let (holder, free_at) = (key.holder, free_at.rfc3339(0));
+        if key.released {
+            return JoinError::Held(format!(
+                "source {source:?}: worker ID {number} was released, and {holder}, which had it, may have handed out IDs \
+                 ahead of this clock; wait: the number is free from {free_at} on; or give this source another"
+            ));
+        }
         if key.state == self.state {
             return JoinError::Held(format!(
                 "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \

@@ -319,6 +319,7 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
     assert!(theirs.floor >= ours.covered);
     other.release(&[Bound { source: 0, id_bound: theirs.covered }], clocks(WALL)).unwrap();
+    let later = UnixMicros(WALL.0 + 800_000_000);
     let mut again = member(&store, first.notes().clone());
     let taken = again.take(want(&layout, later, true), &worker_ids).unwrap();
     assert_eq!(taken.floor, theirs.covered);
@@ -335,26 +336,27 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let of_state = |state: &str, notes: Notes| {
         Member::new(store.clone(), names(state), notes, || fastrand::u64(..).to_string())
     };
-    let give_back = |state: &str, notes: Notes| {
+    let later = UnixMicros(WALL.0 + 400_000_000);
+    let give_back = |state: &str, notes: Notes, wall: UnixMicros| {
         let mut member = of_state(state, notes);
-        let taken = take(&mut member, want(&layout, WALL, true), &worker_ids);
-        member.give_back(&[Some(taken)], clocks(WALL)).unwrap();
+        let taken = take(&mut member, want(&layout, wall, true), &worker_ids);
+        member.give_back(&[Some(taken)], clocks(wall)).unwrap();
         member.notes().clone()
     };
-    give_back("first", Notes::default());
+    give_back("first", Notes::default(), WALL);
     let mut used = of_state("used", Notes::default());
     let taken = take(&mut used, want(&layout, WALL, false), &worker_ids);
     assert_eq!(taken.floor, 0, "nothing was handed out before");
-    let notes = give_back("used", used.notes().clone());
+    let notes = give_back("used", used.notes().clone(), WALL);
     let key = NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap();
     assert!(!key.released, "it goes on with its own number");
     let mut again = of_state("used", notes);
     take(&mut again, want(&layout, WALL, true), &worker_ids);
     again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
     // By its own note it starts lower than another one may.
-    give_back("used", again.notes().clone());
-    give_back("third", Notes::default());
-    let last = take(&mut of_state("last", Notes::default()), want(&layout, WALL, false), &worker_ids);
+    give_back("used", again.notes().clone(), WALL);
+    give_back("third", Notes::default(), later);
+    let last = take(&mut of_state("last", Notes::default()), want(&layout, later, false), &worker_ids);
     assert_eq!(last.floor, taken.covered);
 }
 

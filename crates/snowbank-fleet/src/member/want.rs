@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Clocks, Note};
 use crate::rules::{self, Acknowledged, Proof, Taker, Taking};
 use crate::{KeyError, NoAnswer, NumberKey};
-use snowbank_core::clock::{self, BootMicros, Now};
+use snowbank_core::clock::{BootMicros, Now};
 use snowbank_id::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -106,17 +106,6 @@ impl Want<'_> {
         });
         let taker = Taker { writes: &own.writes, acknowledged, wall, max_ahead: self.max_ahead };
         rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
-    }
-
-    /// Returns whether a source could hand out IDs at once under a number whose key is as found. A number that an operator
-    /// released is free, and its bound may be minutes ahead.
-    pub(super) fn is_ready(&self, numbering: &Numbering, found: &Found, own: &Own) -> bool {
-        let reach = self.clocks.wall.0.saturating_add(clock::micros(self.max_ahead));
-        match self.judge(numbering, found, own) {
-            Ok(Taking::Above(bound)) => rules::instant_of(numbering, bound).0 < reach,
-            Ok(Taking::New | Taking::Resume | Taking::Again(_)) => true,
-            Err(_) => false,
-        }
     }
 
     /// Returns the bound of the first write: a horizon above the source's start, and no lower than the keys' bounds.

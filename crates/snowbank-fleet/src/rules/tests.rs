@@ -98,7 +98,7 @@ fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
     let held = take(Some(&other), after(10), taker(&[])).unwrap_err();
     assert_eq!((held.free_at, *held.key), (after(0), other.clone()));
     let released = NumberKey { released: true, ..other };
-    assert_eq!(take(Some(&released), after(3_600), taker(&[])), Ok(Taking::Above(77)), "whatever the clock");
+    assert!(take(Some(&released), after(10), taker(&[])).is_err(), "its holder may not know it yet");
 }
 
 /// Returns a number whose key has this write.

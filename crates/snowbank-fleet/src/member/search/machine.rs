@@ -319,8 +319,8 @@ impl Machine {
     }
 
     /// Stops the daemon cleanly.
-    pub(super) fn stop(&mut self) {
-        let clocks = self.clocks(WALLS[0]);
+    pub(super) fn stop(&mut self, wall: UnixMicros) {
+        let clocks = self.clocks(wall);
         let Some(mut daemon) = self.daemon.take() else { return };
         let confirmed = daemon.member.confirm(clocks);
         let fate = if confirmed == Raised::Done { Fate::Returned } else { Fate::Granted };

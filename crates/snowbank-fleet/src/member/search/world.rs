@@ -25,6 +25,8 @@ pub(super) struct World {
     /// The highest time that a clock has read.
     pub(super) time: UnixMicros,
     pub(super) boots: u64,
+    /// True if an operator frees numbers whose daemons may run.
+    frees: bool,
     past: Option<Arc<Past>>,
 }
 
@@ -126,7 +128,7 @@ impl World {
         };
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
         let (used, time, boots) = ([0; IDS], WALLS[0], GIVEN.len() as u64);
-        World { server, machines, used, clocks, time, boots, past: None }
+        World { server, machines, used, clocks, time, boots, frees: false, past: None }
     }
 
     /// Returns the same with a daemon on the first machine, which has handed out all that it may.
@@ -136,13 +138,19 @@ impl World {
         settled
     }
 
-    /// Returns the same after a clean restart of that daemon, where the third machine is configured for another ID space, and
-    /// the coordinator is perhaps never restored.
-    pub(super) fn with_two_spaces(mut self, may_go_back: bool) -> World {
+    /// Returns the same with a daemon that has raised its bound, and an operator who frees numbers
+    /// whose daemons may run.
+    pub(super) fn with_releases(self) -> World {
+        let late = self.walls()[self.walls().len() - 1];
+        let world = World { frees: true, ..self }.with_a_daemon();
+        world.after(Event::Raise(0, late), &[]).0
+    }
+
+    /// Returns the same after a clean restart of that daemon, where the third machine is configured
+    /// for another ID space. An operator also frees numbers.
+    pub(super) fn with_two_spaces(mut self) -> World {
         self.machine(2).space = Space::Second;
-        if !may_go_back {
-            self.server.left = self.server.left.without(Fault::GoBack);
-        }
+        self.frees = true;
         let restart = [Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)];
         restart.into_iter().fold(self.with_a_daemon(), |world, event| world.after(event, &[]).0)
     }
@@ -252,7 +260,7 @@ impl World {
         if left.has(Fault::GoBack) {
             events.extend((0..self.server.backups.len()).map(Event::GoBack));
         }
-        if self.machines.iter().any(|machine| machine.space == Space::Second) {
+        if self.frees {
             events.extend(self.events_of_an_operator());
         }
         events
@@ -263,6 +271,9 @@ impl World {
         let mut events = Vec::new();
         let Some(marker) = marker(&self.server.keys) else { return events };
         for space in Space::ALL {
+            if self.machines.iter().all(|machine| machine.space != space) {
+                continue;
+            }
             if marker.place_of(space.text()).is_none() {
                 events.push(Event::Add(space, None));
                 // While a daemon must notice a loss, no pause ends.
@@ -273,11 +284,9 @@ impl World {
                     events.extend(before);
                 }
             }
-            // A restore while its holder does not know of that is not covered.
             let is_held =
                 |&number: &usize| key(&self.server.keys, space, number).is_some_and(|key| !key.released);
-            let freed = (0..NUMBERS).filter(|_| !self.server.left.has(Fault::GoBack)).filter(is_held);
-            events.extend(freed.map(|number| Event::Free(space, number)));
+            events.extend((0..NUMBERS).filter(is_held).map(|number| Event::Free(space, number)));
         }
         events
     }
@@ -342,7 +351,10 @@ impl World {
                 self.machine(at).begin(true);
                 self.use_up(at, Amount::All);
             }
-            Event::Stop(at) => self.machine(at).stop(),
+            Event::Stop(at) => {
+                let wall = self.time;
+                self.machine(at).stop(wall);
+            }
             Event::Kill(at) => {
                 (self.machine(at).daemon, self.machine(at).starting) = (None, None);
                 lose(Fault::Kill);
