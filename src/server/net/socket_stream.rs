@@ -1,7 +1,7 @@
 //! TCP, Unix and TLS connections behind one type.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -61,9 +61,9 @@ impl SocketStream {
     /// sending half may still read, and does not end the wait.
     pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
-            SocketStream::Tcp(stream) => stream.ready(Interest::ERROR).await,
             SocketStream::Unix(stream) => stream.ready(Interest::ERROR).await,
-            SocketStream::Tls(stream) => stream.ready(Interest::ERROR).await,
+            SocketStream::Tcp(stream) => stream.ready(Interest::ERROR).await,
+            SocketStream::Tls(stream) => stream.tcp().ready(Interest::ERROR).await,
         };
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
@@ -102,13 +102,10 @@ impl SocketStream {
     /// Makes the kernel drop unsent bytes when the connection closes. Otherwise it would try to send them for minutes,
     /// while a peer that reads nothing can reconnect.
     pub(crate) fn drop_unsent_at_close(&self) {
-        let now = Some(Duration::ZERO);
-        // If this fails, the kernel frees the memory later.
-        let _ = match self {
-            SocketStream::Tcp(stream) => SockRef::from(stream).set_linger(now),
-            SocketStream::Tls(stream) => SockRef::from(stream.tcp()).set_linger(now),
-            SocketStream::Unix(_) => Ok(()),
-        };
+        if let Some(tcp) = self.tcp() {
+            // If this fails, the kernel frees the memory later.
+            let _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
     }
 
     /// Returns the certificates that the client has shown. `None` without TLS.
@@ -122,28 +119,37 @@ impl SocketStream {
     /// Returns a name for the peer, for log lines.
     #[cold]
     pub(crate) fn peer(&self) -> String {
-        let address = match self {
-            SocketStream::Tcp(stream) => stream.peer_addr(),
-            SocketStream::Tls(stream) => stream.peer_addr(),
-            SocketStream::Unix(stream) => return credentials_of(stream),
-        };
-        address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
+        if let SocketStream::Unix(stream) = self
+            && let Ok(peer) = stream.peer_cred()
+        {
+            return format!("process {} of user {}", peer.pid().unwrap_or_default(), peer.uid());
+        }
+        self.address().map_or_else(|| String::from("unknown"), |address| address.to_string())
     }
 
     /// Returns the peer's address without its port, which all its connections share. For IPv6 it is the network, because
     /// one peer has all of its addresses. A Unix socket's peer is known by its user.
     #[cold]
     pub(crate) fn origin(&self) -> String {
-        let address = match self {
-            SocketStream::Tcp(stream) => stream.peer_addr(),
-            SocketStream::Tls(stream) => stream.peer_addr(),
-            SocketStream::Unix(stream) => {
-                return stream
-                    .peer_cred()
-                    .map_or(String::from("unknown"), |peer| format!("user-{}", peer.uid()));
-            }
-        };
-        address.map_or_else(|_| String::from("unknown"), |address| network_of(address.ip()))
+        if let SocketStream::Unix(stream) = self
+            && let Ok(peer) = stream.peer_cred()
+        {
+            return format!("user-{}", peer.uid());
+        }
+        self.address().map_or_else(|| String::from("unknown"), |address| network_of(address.ip()))
+    }
+
+    /// Returns the TCP connection, perhaps the one beneath TLS.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            SocketStream::Tcp(stream) => Some(stream),
+            SocketStream::Tls(stream) => Some(stream.tcp()),
+            SocketStream::Unix(_) => None,
+        }
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        self.tcp()?.peer_addr().ok()
     }
 
     /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last bytes arrive.
@@ -182,14 +188,6 @@ pub(crate) fn network_of(address: IpAddr) -> String {
             let network = u128::from(address) >> 64 << 64;
             format!("{}/64", Ipv6Addr::from(network))
         }
-    }
-}
-
-/// Returns the number and the user of the process at the other end of a Unix socket.
-fn credentials_of(stream: &UnixStream) -> String {
-    match stream.peer_cred() {
-        Ok(peer) => format!("process {} of user {}", peer.pid().unwrap_or_default(), peer.uid()),
-        Err(_) => String::from("unknown"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::counted_socket::{CountedSocket, RECORD_OVERHEAD, TlsRead};
@@ -107,15 +107,6 @@ impl TlsStream {
     /// Returns the socket beneath.
     pub(crate) fn tcp(&self) -> &TcpStream {
         &self.inner.get_ref().0.tcp
-    }
-
-    pub(crate) fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
-        self.tcp().peer_addr()
-    }
-
-    /// Waits until the socket beneath is ready for any of `interest`.
-    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        self.tcp().ready(interest).await
     }
 }
 

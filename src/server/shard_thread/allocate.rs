@@ -211,7 +211,6 @@ impl Turn<'_> {
             reason,
             identity: self.conditions.session.name(),
             source: source.name(),
-            is_ticket: source.numbering().is_ticket(),
             longer_wait: helps.then_some(most),
         });
         // A refusal by the client's own limits does not count for the source.

@@ -1,8 +1,8 @@
 //! The state that all threads of the daemon share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use tokio::sync::{Barrier, Notify, watch};
+use tokio::sync::{Barrier, SetOnce, watch};
 
 use super::live_config::LiveConfig;
 use super::wake_ups::WakeUps;
@@ -27,9 +27,8 @@ pub(crate) struct Common {
     pub(crate) pending: PendingLimits,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
-    /// Why the worker IDs or the state may be another process's, and the wake-up of the task that stops the daemon then.
-    lost: OnceLock<String>,
-    losing: Notify,
+    /// Why the worker IDs or the state may be another process's. A task that waits for it stops the daemon then.
+    lost: SetOnce<String>,
     /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
     /// requests and keep their connections open.
     pub(crate) all_drained: Barrier,
@@ -53,17 +52,16 @@ impl Common {
             tls,
             pending: PendingLimits::default(),
             heartbeat: Heartbeat::new(shards),
-            lost: OnceLock::new(),
-            losing: Notify::new(),
+            lost: SetOnce::new(),
             all_drained: Barrier::new(shards),
         }
     }
 
     /// Ends the daemon if its worker IDs or its state may be another process's.
     pub(crate) fn note_lost(&self, reason: Option<&str>) {
-        if let Some(reason) = reason.filter(|_| self.lost.get().is_none()) {
+        if let Some(reason) = reason {
+            // Only the first reason counts.
             let _ = self.lost.set(reason.to_owned());
-            self.losing.notify_one();
         }
     }
 
@@ -74,6 +72,6 @@ impl Common {
 
     /// Completes when that is noticed.
     pub(crate) async fn await_loss(&self) {
-        self.losing.notified().await;
+        self.lost.wait().await;
     }
 }
