@@ -82,7 +82,6 @@ fn serve<'a, F: FrontEnd>(
                     reason: Refusal::Exhausted(None).into(),
                     identity: "anonymous",
                     source: "default",
-                    is_ticket: false,
                     longer_wait: None,
                 };
                 front.refuse(&mut out, *form, &in_words(refused));

@@ -32,8 +32,6 @@ pub struct Refused<'a> {
     pub identity: &'a str,
     /// The source's name.
     pub source: &'a str,
-    /// True if it is a ticket source, whose refusals do not mention worker IDs or the clock.
-    pub is_ticket: bool,
     /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come within this one.
     pub longer_wait: Option<Duration>,
 }
@@ -69,11 +67,11 @@ pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this 
 
 /// Puts a refusal into words.
 pub fn in_words(refused: Refused<'_>) -> Words {
-    let Refused { reason, identity, source, is_ticket, longer_wait } = refused;
+    let Refused { reason, identity, source, longer_wait } = refused;
     let wait_longer =
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
     match reason {
-        Reason::Source(refusal) => source_refusal(refusal, source, is_ticket, &wait_longer),
+        Reason::Source(refusal) => source_refusal(refusal, source, &wait_longer),
         Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &wait_longer),
         Reason::Denied => {
             let message =
@@ -84,7 +82,7 @@ pub fn in_words(refused: Refused<'_>) -> Words {
 }
 
 /// Puts a source's refusal into words.
-fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: &str) -> Words {
+fn source_refusal(refusal: Refusal, source: &str, wait_longer: &str) -> Words {
     let (code, retry_after, message) = match refusal {
         Refusal::Exhausted(Some(retry_after)) => (
             ErrorCode::Exhausted,
@@ -114,10 +112,14 @@ fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: 
                  keep a state (state_dir)"
             ),
         ),
-        Refusal::NoCeiling => {
-            (ErrorCode::NoCeiling, Some(Duration::from_secs(1)), not_granted(source, is_ticket))
-        }
-        Refusal::Lost => (ErrorCode::NoCeiling, None, lost(source, is_ticket)),
+        Refusal::NoCeiling => (
+            ErrorCode::NoCeiling,
+            Some(Duration::from_secs(1)),
+            format!(
+                "the ceiling of source {source} was not raised in time; the daemon's status has the cause"
+            ),
+        ),
+        Refusal::Lost => (ErrorCode::NoCeiling, None, lost(source)),
         Refusal::Ended => (
             ErrorCode::NoCeiling,
             None,
@@ -136,23 +138,11 @@ fn source_refusal(refusal: Refusal, source: &str, is_ticket: bool, wait_longer: 
     Words { code, retry_after, message }
 }
 
-fn not_granted(source: &str, is_ticket: bool) -> String {
-    if is_ticket {
-        return format!(
-            "the next numbers of source {source} were not reserved durably in time; the daemon's status has the cause"
-        );
-    }
-    format!("the ceiling of source {source} was not raised in time; the daemon's status has the cause")
-}
-
-fn lost(source: &str, is_ticket: bool) -> String {
-    if is_ticket {
-        return format!(
-            "source {source} counts no more: another process, or another copy of its machine, may hand out the same \
-             numbers; see the daemon's status"
-        );
-    }
-    format!("the worker ID of source {source} is lost: another process may have it; see the daemon's log")
+fn lost(source: &str) -> String {
+    format!(
+        "source {source} hands out nothing more: another process, or another copy of its machine, may hand out the \
+         same IDs; see the daemon's status"
+    )
 }
 
 /// Puts a refusal of a rate into words.

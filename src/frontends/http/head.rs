@@ -5,7 +5,7 @@ use httparse::{Error, Header, Request, Status};
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX, SiteHeaders};
 
 /// The parts of a request's head that decide its answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
@@ -58,20 +58,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         return Parsed::Bad;
     };
     let is_current = minor == 1;
-    let mut head = Head {
-        method,
-        path: target,
-        query: "",
-        accept: "",
-        site: SiteHeaders::default(),
-        token: None,
-        authorizations: 0,
-        has_body: false,
-        takes_chunks: is_current,
-        keeps_connection: is_current,
-        has_next: false,
-        says_close: false,
-    };
+    let mut head = Head { method, takes_chunks: is_current, keeps_connection: is_current, ..Head::default() };
     for header in request.headers.iter() {
         head.read(header);
     }

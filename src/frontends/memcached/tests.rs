@@ -48,7 +48,6 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
                             reason: refusal.into(),
                             identity: "anonymous",
                             source: "s",
-                            is_ticket: false,
                             longer_wait: None,
                         }),
                     );

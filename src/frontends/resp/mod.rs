@@ -249,7 +249,6 @@ fn describe(fault: Fault, bytes: &[u8]) -> String {
             return format!("Protocol error: expected '$', got '{found}'");
         }
         Fault::NoLineEnd => "expected a line end after the bulk string",
-        Fault::Quotes => "unbalanced quotes in request",
         Fault::TooLong => "too big request",
     };
     format!("Protocol error: {reason}")

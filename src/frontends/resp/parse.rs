@@ -71,8 +71,6 @@ pub(super) enum Fault {
     NoLineEnd,
     /// An inline command has a control character, which no text has.
     NoText,
-    /// An inline command has a quote that does not end with its argument.
-    Quotes,
     /// The request has more than [`MESSAGE_BYTES_MAX`] bytes.
     TooLong,
 }
@@ -161,7 +159,7 @@ pub(super) fn number(digits: &[u8]) -> Option<i64> {
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// Parses an inline command: words up to the end of the line. A word may be in quotes, without escapes.
+/// Parses an inline command: words up to the end of the line.
 #[cold]
 fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let end = bytes.iter().position(|&byte| byte == b'\n');
@@ -179,37 +177,11 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
         return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Fault::NoText.into() });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
-    let mut rest = line.trim_ascii();
-    while let Some((word, behind)) = first_word(rest)? {
+    for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
         arguments.push(word);
-        rest = behind.trim_ascii_start();
         if arguments.count > ARGUMENTS_MAX {
             return Err(Fault::ArgumentCount.into());
         }
     }
     Ok(consumed)
-}
-
-/// The first word of a line, and the rest of the line.
-type Word<'b> = (&'b [u8], &'b [u8]);
-
-/// Returns the first word of a line that does not begin with a blank.
-fn first_word(line: &[u8]) -> Result<Option<Word<'_>>, Fault> {
-    let (quote, begin) = match line.first() {
-        None => return Ok(None),
-        Some(&quote @ (b'"' | b'\'')) => (Some(quote), 1),
-        Some(_) => (None, 0),
-    };
-    let ends = |&byte: &u8| quote.map_or(byte.is_ascii_whitespace(), |quote| byte == quote);
-    let word = &line[begin..];
-    let size = word.iter().position(ends);
-    let Some(quoted) = size.filter(|_| quote.is_some()) else {
-        let size = size.unwrap_or(word.len());
-        return if quote.is_some() { Err(Fault::Quotes) } else { Ok(Some(word.split_at(size))) };
-    };
-    let rest = &word[quoted + 1..];
-    match rest.first() {
-        Some(byte) if !byte.is_ascii_whitespace() => Err(Fault::Quotes),
-        _ => Ok(Some((&word[..quoted], rest))),
-    }
 }
