@@ -147,11 +147,15 @@ fn managed(ahead_us: i64) -> ManagedSource {
     ManagedSource::new(Arc::new(source), rule, start, now)
 }
 
+/// With a reserve above it, each crash while the clock stands would move the next start up.
 #[test]
-fn the_first_ceiling_is_not_below_the_start() {
-    let managed = managed(HOUR_US);
-    let start = managed.source().cursor().expect("not sealed");
-    assert_eq!(managed.first_ceiling(wall().believe(START)), start);
+fn a_start_far_ahead_has_its_ceiling_at_the_start_until_a_claim() {
+    let mut world = World::of(vec![managed(HOUR_US)], &[Reach::Local]);
+    let start = world.source.cursor().expect("not sealed");
+    for second in 0..60 {
+        world.settle(later(second * SECOND_US, 0));
+        assert_eq!(world.granted(), start, "{second}");
+    }
 }
 
 #[test]
@@ -271,6 +275,15 @@ fn nothing_is_written_or_granted_after_a_loss() {
     let looked = world.look(later(9 * SECOND_US, 0));
     assert!(looked.writes.is_empty() && looked.taken_over.is_some());
     assert_eq!(looked.next_in, PERIOD);
+}
+
+#[test]
+fn a_write_that_ends_after_the_seal_marks_nothing() {
+    let mut world = World::new(1);
+    let write = only(&world.look(later(SECOND_US, 0)));
+    world.keeper.seal();
+    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("it is in flight");
+    assert_eq!(world.marked, [], "the stop stores less");
 }
 
 #[test]

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::wait_queue::{Refusal, Signals, WaitId, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
-use snowbank_id::layout::Tick;
-use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::layout::{Layout, Tick, WorkerSet};
+use snowbank_id::numbering::TicketCounter;
 
 const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, a start of a millisecond.
@@ -199,6 +199,39 @@ fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
             }
         }
         assert!(guard_ticks > 1 || !seen.is_empty(), "some lives see the next tick begin");
+    }
+}
+
+#[test]
+fn a_source_without_a_state_begins_when_the_clock_reaches_its_start() {
+    let numbering = numbering(TWITTER);
+    let grant = Grant::new(numbering.end());
+    let start = first_at(after_ms(2).wall);
+    let source = Source::new(String::from("test"), numbering, RULES, grant, start, START);
+    let source = source.begins_with_the_clock();
+    for (ms, is_yet_to_begin) in [(0, true), (1, true), (2, false)] {
+        let now = after_ms(ms);
+        assert_eq!(source.is_yet_to_begin(now), is_yet_to_begin, "{ms}");
+        assert_eq!(source.claim(&source.window(now), 1, &mut rng()).is_none(), is_yet_to_begin, "{ms}");
+    }
+    assert!(!source.is_yet_to_begin(START), "not after the first claim");
+}
+
+/// Another copy of the machine may go on from the same cursor.
+#[test]
+fn after_a_restore_nothing_is_claimed_and_of_an_own_counter_never_again() {
+    let counter = || {
+        let (name, counter) =
+            (String::from("orders"), TicketCounter::new("orders", 1, 1).expect("a counter"));
+        let grant = Grant::new(Position(100));
+        Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
+    };
+    for (source, is_lost) in
+        [(source(TWITTER, RULES), false), (counter(), true), (counter().with_shared_counter(), false)]
+    {
+        source.note_restored();
+        assert_eq!(source.claim(&source.window(START), 1, &mut rng()), None, "{:?}", source.kind());
+        assert_eq!(source.grant().is_lost(), is_lost, "{:?}", source.kind());
     }
 }
 
