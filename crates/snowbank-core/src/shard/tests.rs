@@ -196,7 +196,7 @@ fn a_lost_grant_takes_all_blocks_with_it() {
 
 /// A clock that stands, and one that has jumped.
 #[test]
-fn while_the_clock_is_doubtful_nothing_is_handed_out_and_blocks_are_dropped() {
+fn a_doubtful_clock_drops_blocks_and_hands_out_nothing() {
     for (back_us, jumped) in [(60 * SECOND_US, false), (0, true)] {
         let (source, mut shards, now) = busy_shards(2);
         let doubtful = Now { wall: UnixMicros(now.wall.0 - back_us), jumped, ..now };

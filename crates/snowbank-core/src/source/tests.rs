@@ -129,6 +129,9 @@ fn a_spread_start_never_costs_a_claim() {
     let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
     let window = source.window(START);
     assert_eq!(source.claim(&window, 11 * 4_096, &mut rng()), Some(window.floor));
+    // The next tick is the oldest that can be claimed: it follows the last one.
+    let window = source.window(after_ms(11));
+    assert_eq!(source.claim(&window, 1, &mut rng()), Some(window.floor));
 }
 
 #[test]
@@ -219,7 +222,7 @@ fn a_source_without_a_state_begins_when_the_clock_reaches_its_start() {
 
 /// Another copy of the machine may go on from the same cursor.
 #[test]
-fn after_a_restore_nothing_is_claimed_and_of_an_own_counter_never_again() {
+fn after_a_restore_an_own_counter_never_claims_again() {
     let counter = || {
         let (name, counter) =
             (String::from("orders"), TicketCounter::new("orders", 1, 1).expect("a counter"));
