@@ -188,25 +188,21 @@ fn slow_and_hostile_scrapers_delay_nothing() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");
-    // Half a request, an endless request, and answers that are never read.
+    // Half a request, answers that are never read, and garbage.
     let mut held: Vec<TcpStream> = Vec::new();
-    for number in 0..40 {
-        let mut stream = connect();
-        let request =
-            if number % 2 == 0 { "GET /metr" } else { "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" };
-        stream.write_all(request.as_bytes()).expect("it leaves");
-        held.push(stream);
-    }
-    assert_eq!(get(&daemon, "/healthz").code, 200);
-    daemon.connect().next(Ask::of(1_000));
-    for garbage in [
-        &b"\0\0\0\0\0\0\0\0\r\n\r\n"[..],
+    for request in [
+        &b"GET /metr"[..],
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\0\0\0\0\0\0\0\0\r\n\r\n",
         b"GET\r\n\r\n",
         b"GET / HTTP/9.9\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01",
-    ] {
+    ]
+    .repeat(20)
+    {
         let mut stream = connect();
-        stream.write_all(garbage).expect("it leaves");
+        stream.write_all(request).expect("it leaves");
+        held.push(stream);
     }
     let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
     let refused = exchange(&admin, long.as_bytes());

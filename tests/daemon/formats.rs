@@ -99,16 +99,6 @@ fn each_format_is_written_and_read_back() {
 }
 
 #[test]
-fn without_json_each_line_is_a_text() {
-    let daemon = Setup::new().start();
-    for text in next(&daemon, "default", "uuidv7", &["-n", "3"]) {
-        assert_eq!((text.len(), &text[14..15]), (36, "7"), "{text}");
-        // The names of the source and the layout are those of a daemon without a configuration.
-        assert!(prints(&["decode", "--from", "uuidv7", &text])[0].contains("datacenter=0 worker=0"));
-    }
-}
-
-#[test]
 fn wrong_names_and_texts_are_one_line_and_hand_out_nothing() {
     let daemon = Setup::new().start();
     let address = daemon.addresses[0].to_string();

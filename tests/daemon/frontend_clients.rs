@@ -60,6 +60,16 @@ impl Restarted {
     }
 }
 
+/// Plays a phase of a client three times: after the first comes a clean restart, after the second a kill -9.
+fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
+    for is_clean in [true, false] {
+        phase(&server);
+        server = server.again(is_clean);
+    }
+    phase(&server);
+    server.daemon.stop();
+}
+
 /// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. The first ceilings of a life
 /// are low, and a busy machine may raise them too late.
 fn await_far_ceilings(daemon: &Daemon) {
@@ -142,10 +152,10 @@ fn redis_cli() {
     if !has_program("redis-cli", "redis-tools") {
         return;
     }
-    let mut server = Restarted::start("resp", "");
+    let server = Restarted::start("resp", "");
     let relay = Relay::to(server.port.address());
     let mut drawn = Drawn::default();
-    for is_clean in [Some(true), Some(false), None] {
+    in_phases(server, |server| {
         for source in ["fast", "second"] {
             let run = |arguments: &[&str]| {
                 let mut cli = Command::new("redis-cli");
@@ -177,11 +187,7 @@ fn redis_cli() {
             assert!(counts.contains("errors: 0, replies: 300"), "{counts}");
             assert_eq!(drawn.add_connections(&relay.take_ids()), 300);
         }
-        if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
-        }
-    }
-    server.daemon.stop();
+    });
 }
 
 #[test]
@@ -244,9 +250,9 @@ fn libmemcached() {
     if !has_program("memccat", "libmemcached-tools") {
         return;
     }
-    let mut server = Restarted::start("memcached", "limits.max_wait = \"500ms\"");
+    let server = Restarted::start("memcached", "limits.max_wait = \"500ms\"");
     let mut drawn = Drawn::default();
-    for is_clean in [Some(true), Some(false), None] {
+    in_phases(server, |server| {
         let servers = format!("--servers={}", server.port.address());
         for form in [&[][..], &["--binary"]] {
             let keys = ["fast", "second"].repeat(20);
@@ -258,11 +264,7 @@ fn libmemcached() {
         let refused = refused.arg(&servers).args(["slow"; 200]).output().expect("it runs");
         let error = String::from_utf8_lossy(&refused.stderr);
         assert!(!refused.status.success() && error.contains("exhausted retry_after_ms="), "{error}");
-        if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
-        }
-    }
-    server.daemon.stop();
+    });
 }
 
 fn output_of(command: &mut Command) -> String {
@@ -276,9 +278,9 @@ fn curl() {
     if !has_program("curl", "curl") {
         return;
     }
-    let mut server = Restarted::start("http", "");
+    let server = Restarted::start("http", "");
     let mut drawn = Drawn::default();
-    for is_clean in [Some(true), Some(false), None] {
+    in_phases(server, |server| {
         let root = format!("http://{}", server.port.address());
         for source in ["fast", "second"] {
             // One connection for all requests.
@@ -292,11 +294,7 @@ fn curl() {
         }
         let refused = output_of(Command::new("curl").args(["-sS", &format!("{root}/v1/ids?source=nothing")]));
         assert!(refused.contains("\"error\":\"unknown_source\""), "{refused}");
-        if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
-        }
-    }
-    server.daemon.stop();
+    });
 }
 
 #[test]

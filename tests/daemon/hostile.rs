@@ -10,7 +10,7 @@ mod queues;
 mod turns;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,6 @@ use std::thread;
 use std::time::Duration;
 
 use crate::support::ids::assert_distinct;
-use crate::support::program::snowbank;
 use crate::support::wire::{self, Run, frame};
 use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
 
@@ -182,41 +181,6 @@ fn connections_that_come_and_go_leave_nothing_behind() {
     });
     daemon.connect().assert_open();
     daemon.stop();
-}
-
-/// Runs `snowbank next` against a listener that sends each connection `answer`, or nothing.
-fn next_against(answer: Option<&'static str>) -> (String, String) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            thread::spawn(move || {
-                let mut asked = [0; 1_024];
-                while stream.read(&mut asked).is_ok_and(|size| size > 0) {
-                    if let Some(answer) = answer {
-                        let _ = stream.write_all(answer.as_bytes());
-                    }
-                }
-            });
-        }
-    });
-    let timeout = if answer.is_some() { "60s" } else { "5s" };
-    let said = snowbank(["next", "--address", &address, "--timeout", timeout]);
-    assert_eq!(said.code, Some(1), "{said:?}");
-    (address, said.err)
-}
-
-#[test]
-fn next_names_the_server_at_a_wrong_port() {
-    for (answer, name) in [
-        (Some("-ERR unknown command\r\n"), "it answers as Redis does"),
-        (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), "it answers in HTTP"),
-        (None, "it accepted the connection and"),
-    ] {
-        let (address, message) = next_against(answer);
-        assert!(message.contains(&address) && message.contains(name), "{message}");
-    }
 }
 
 #[test]

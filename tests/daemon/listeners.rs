@@ -27,6 +27,7 @@ fn all_listeners_hand_out_ids_of_the_same_sources() {
     let options = listen.iter().flat_map(|address| ["--listen", address]);
     let daemon = Setup::bare().args(options).args(["--order", "strict"]).listeners(listen.len()).start();
     assert_eq!(daemon.addresses.last(), Some(&Address::Unix(socket.clone())));
+    assert_eq!(mode(&socket), 0o660, "for the daemon's user and group");
     let mut last = 0;
     for (address, asked) in daemon.addresses.iter().zip(&listen) {
         if let Address::Tcp(address) = address {
@@ -61,25 +62,6 @@ fn a_daemon_can_listen_on_localhost() {
         Wire::connect(address).next(Ask::of(1));
     }
     daemon.stop();
-}
-
-#[test]
-fn beyond_loopback_a_daemon_with_a_worker_id_listens() {
-    let daemon = Setup::bare().args(["--listen", "0.0.0.0:0", "--worker-id", "5"]).start();
-    let port = daemon.tcp().port();
-    let address = Address::Tcp(([127, 0, 0, 1], port).into());
-    assert_eq!(Wire::connect(&address).next(Ask::of(7)).id_count(), Some(7));
-}
-
-#[test]
-fn a_socket_file_is_for_the_daemons_user_and_group() {
-    let home = tempfile::tempdir().expect("a directory");
-    let socket = home.path().join("snowbank.sock");
-    let daemon = Setup::bare().config(&format!("listen = [\"unix:{}\"]\n", socket.display())).start();
-    assert_eq!(mode(&socket), 0o660);
-    daemon.connect().assert_open();
-    daemon.stop();
-    assert!(!socket.exists());
 }
 
 #[test]

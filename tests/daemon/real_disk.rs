@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::file_system::FileSystem;
 use crate::support::program::{Said, program};
-use crate::support::{Ask, Daemon, Setup};
+use crate::support::{Ask, Daemon, Setup, each_case};
 
 /// Starts a daemon whose state is on this file system.
 fn on(disk: &FileSystem) -> Setup {
@@ -87,16 +87,6 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
 }
 
 #[test]
-fn a_full_tmpfs_stops_nothing() {
-    serves_and_starts_on_a_full_disk("tmpfs");
-}
-
-#[test]
-fn a_full_ext4_stops_nothing() {
-    serves_and_starts_on_a_full_disk("ext4");
-}
-
-#[test]
-fn a_full_xfs_stops_nothing() {
-    serves_and_starts_on_a_full_disk("xfs");
+fn a_full_disk_stops_nothing() {
+    each_case(&["tmpfs", "ext4", "xfs"], |kind| serves_and_starts_on_a_full_disk(kind));
 }

@@ -214,37 +214,3 @@ fn an_unused_worker_id_starts_at_once_after_a_fast_clock() {
         daemon.stop();
     }
 }
-
-/// Returns the text of `snowbank state show` for a machine.
-fn show(machine: &Machine) -> String {
-    let (code, out, err) = machine.run(&["state", "show"]);
-    assert_eq!(code, Some(0), "{err}");
-    out
-}
-
-#[test]
-fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
-    let machine = Machine::new();
-    let mut ids = BTreeSet::new();
-    for worker_ids in ["0-1", "1-2", "0-1", "2", "0-2"] {
-        let mut daemon = machine.start(&format!("worker_ids = {worker_ids:?}"));
-        draw(&mut daemon.connect(), 1_000, &mut ids);
-        let shown = show(&machine);
-        assert!(!shown.contains("older copy"), "while {worker_ids} run:\n{shown}");
-        match worker_ids {
-            "0-1" => daemon.kill(),
-            _ => drop(daemon.stop()),
-        }
-        let shown = show(&machine);
-        assert!(!shown.contains("older copy"), "after {worker_ids}:\n{shown}");
-    }
-    // A copy from before the last start is older.
-    let ceilings = machine.path("state").join("ceilings");
-    let older = fs::read(&ceilings).expect("read");
-    let daemon = machine.start("worker_ids = 1");
-    draw(&mut daemon.connect(), 1_000, &mut ids);
-    daemon.stop();
-    fs::write(&ceilings, older).expect("written");
-    let shown = show(&machine);
-    assert!(shown.contains("this state is an older copy"), "{shown}");
-}

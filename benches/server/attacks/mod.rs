@@ -38,7 +38,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
          1,000 IDs at 100/s instead. \
          After every 250 requests it connects again with its token; that has a column of its own. Admin listener: probes at 10/s. Redis (INCRBY) has \
          `maxclients 10000`, `client-output-buffer-limit normal 256kb 256kb 0`, `maxmemory-clients 128mb`. Lost: not answered \
-         within a second, refused, or no connection. Without bounds: the same client in an earlier build. {} Waited: how long \
+         within a second, refused, or no connection. {} Waited: how long \
          the server's threads waited for that core, per second.\n",
         stretch.as_secs_f64(),
         match cores::of_machine()? {
@@ -48,20 +48,17 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         }
     );
     println!(
-        "| peers | without bounds | server | p50 ms | p99 ms | longest ms | to connect ms | lost of all | waited ms/s | MiB before | most | after |"
+        "| peers | server | p50 ms | p99 ms | longest ms | to connect ms | lost of all | waited ms/s | MiB before | most | after |"
     );
-    println!("|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     let wants = |attack: &Attack| effort.peers.as_ref().is_none_or(|part| attack.name().contains(part));
     for attack in Attack::ALL.into_iter().filter(wants) {
         for kind in [Kind::Snowbank, Kind::Redis] {
-            let (name, before) = match kind {
-                Kind::Snowbank => (attack.name(), attack.before()),
-                Kind::Redis => (String::new(), ""),
-            };
+            let name = if kind == Kind::Snowbank { attack.name() } else { String::new() };
             match row(attack, kind, stretch) {
-                Ok(Some(cells)) => println!("| {name} | {before} | {} | {cells} |", kind.name()),
+                Ok(Some(cells)) => println!("| {name} | {} | {cells} |", kind.name()),
                 Ok(None) => {}
-                Err(error) => println!("| {name} | {before} | {} | {error} |", kind.name()),
+                Err(error) => println!("| {name} | {} | {error} |", kind.name()),
             }
         }
     }
@@ -116,7 +113,7 @@ fn measure(attack: Attack, victim: &Victim, stretch: Duration) -> io::Result<Str
             thread::sleep(BEFORE);
             let waited = victim.waited()?;
             let seen = match attack {
-                Attack::Admin(_) => victim.probe(stretch),
+                Attack::Admin => victim.probe(stretch),
                 _ => victim.ask(stretch),
             };
             let waited = victim.waited()?.saturating_sub(waited);

@@ -14,8 +14,6 @@ use super::victim::{Kind, Victim, Wanted};
 
 /// Requests that one write sends.
 const AT_ONCE: usize = 500;
-/// The IDs of a long reply.
-const LONG_REPLY_IDS: u32 = 4_096;
 const HTTP_REQUEST: &[u8] = b"GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// The time after which a peer gives up a connect.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(200);
@@ -25,10 +23,6 @@ const DEAF_BUFFER_SIZE: usize = 8 * 1024;
 
 /// The longest wait that a daemon allows by default.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-const MILLION: Wanted = Wanted { count: 1_000_000, ..Wanted::ONE };
-
-/// The greedy requests of an attack, each kind with its number of connections.
-type Greedy<'g> = &'g [(usize, Wanted)];
 
 /// The behaviour of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,40 +32,30 @@ pub(crate) enum Attack {
     Guesses,
     Flood(usize),
     Malformed,
-    /// Replies of 32 KB.
-    LongReplies,
     /// Requests at the HTTP front end.
     Http,
     Handshakes,
-    /// This many ask for a million IDs again and again.
-    Giants(usize),
-    /// Many ask for a million, and many for 256.
-    Crowd,
+    /// Each asks for a million IDs again and again.
+    Giants,
     Deaf,
     DeafWithoutToken,
-    Admin(usize),
+    Admin,
 }
 
 impl Attack {
-    pub(crate) const ALL: [Attack; 18] = [
+    pub(crate) const ALL: [Attack; 12] = [
         Attack::None,
         Attack::Silent,
         Attack::Guesses,
         Attack::Flood(200),
-        Attack::Flood(2_000),
         Attack::Flood(9_000),
         Attack::Malformed,
-        Attack::LongReplies,
         Attack::Http,
         Attack::Handshakes,
-        Attack::Giants(1),
-        Attack::Giants(8),
-        Attack::Giants(16),
-        Attack::Crowd,
+        Attack::Giants,
         Attack::Deaf,
         Attack::DeafWithoutToken,
-        Attack::Admin(300),
-        Attack::Admin(2_000),
+        Attack::Admin,
     ];
 
     pub(crate) fn name(self) -> String {
@@ -83,44 +67,20 @@ impl Attack {
                 return format!("{count} that flood requests and read the replies");
             }
             Attack::Malformed => "200 that flood malformed requests",
-            Attack::LongReplies => "200 that flood requests for 4,096 IDs, listed",
             Attack::Http => "200 that flood requests over HTTP",
             Attack::Handshakes => "2,000 TLS handshakes at once (RSA 2048), again and again",
-            Attack::Giants(count) => {
-                return format!("{count} that ask for 1,000,000 again and again (one worker ID)");
-            }
-            Attack::Crowd => "45 that ask for 1,000,000 and 64 that ask for 256 (one worker ID)",
+            Attack::Giants => "16 that ask for 1,000,000 again and again (one worker ID)",
             Attack::Deaf => "9,000 that pipeline and never read",
             Attack::DeafWithoutToken => "9,000 that do the same without a token, and connect again",
-            Attack::Admin(count) => return format!("{count} silent at the admin listener"),
+            Attack::Admin => "2,000 silent at the admin listener",
         };
         name.to_owned()
-    }
-
-    /// Returns the client's figure in a build that had no bounds against the attack.
-    pub(crate) fn before(self) -> &'static str {
-        match self {
-            Attack::None | Attack::Guesses | Attack::LongReplies | Attack::Http => "",
-            Attack::Silent => "refused throughout",
-            Attack::Flood(200) => "p50 8 ms",
-            Attack::Flood(2_000) => "p50 289 ms",
-            Attack::Flood(_) => "p50 400 to 1,700 ms",
-            Attack::Malformed => "p50 29 ms",
-            Attack::Handshakes => "p99 1,350 ms",
-            Attack::Giants(1) => "p50 1,300 ms, 165 of 400 lost",
-            Attack::Giants(_) => "400 of 400 lost",
-            Attack::Crowd => "5,680 of 6,000 lost",
-            Attack::Deaf => "2,300 MiB, 2,100 after",
-            Attack::DeafWithoutToken => "447 MiB",
-            Attack::Admin(300) => "none for 14.5 s",
-            Attack::Admin(_) => "none for 87 s",
-        }
     }
 
     /// Returns what the well-behaved client asks for, and how often.
     pub(crate) fn modest(self) -> (Wanted, Duration) {
         match self {
-            Attack::Giants(_) => (Wanted { count: 1_000, ..Wanted::ONE }, Duration::from_millis(10)),
+            Attack::Giants => (Wanted { count: 1_000, ..Wanted::ONE }, Duration::from_millis(10)),
             _ => (Wanted::ONE, Duration::from_millis(1)),
         }
     }
@@ -133,8 +93,7 @@ impl Attack {
     /// Returns the daemon's options, with a rate that greedy peers can use up.
     pub(crate) fn options(self) -> [&'static str; 4] {
         let worker_ids = match self {
-            Attack::Giants(_) | Attack::Crowd => "0",
-            Attack::LongReplies => "0-255",
+            Attack::Giants => "0",
             _ => "0-15",
         };
         ["--worker-id", worker_ids, "--shards", "1"]
@@ -142,11 +101,7 @@ impl Attack {
 
     /// Returns the size of the long reply that Redis has, if peers ask for it.
     pub(crate) fn long_reply(self) -> Option<usize> {
-        match self {
-            Attack::Deaf => Some(1_000),
-            Attack::LongReplies => Some(LONG_REPLY_IDS as usize * size_of::<u64>()),
-            _ => None,
-        }
+        (self == Attack::Deaf).then_some(1_000)
     }
 
     /// Plays the peers until `stop`.
@@ -161,19 +116,12 @@ impl Attack {
             Attack::Malformed => {
                 flood((victim.address(), 200), &malformed(victim.kind()).repeat(AT_ONCE), stop)
             }
-            Attack::LongReplies => {
-                flood((victim.address(), 200), &victim.list_requests(LONG_REPLY_IDS, AT_ONCE), stop)
-            }
             Attack::Http => flood((victim.http(), 200), &HTTP_REQUEST.repeat(AT_ONCE), stop),
             Attack::Handshakes => shake_hands(victim, stop),
-            Attack::Giants(count) => {
-                let wait = Wait::at_most(LONGEST_WAIT);
-                devour(victim, &[(count, Wanted { wait, partial: true, ..MILLION })], stop);
-            }
-            Attack::Crowd => devour(victim, &[(45, MILLION), (64, Wanted { count: 256, ..MILLION })], stop),
+            Attack::Giants => devour(victim, stop),
             Attack::Deaf => deafen(victim, &victim.long_requests(AT_ONCE), stop),
             Attack::DeafWithoutToken => deafen(victim, &victim.pings(AT_ONCE), stop),
-            Attack::Admin(count) => hold(victim.admin(), count, &[], stop),
+            Attack::Admin => hold(victim.admin(), 2_000, &[], stop),
         }
     }
 }
@@ -255,16 +203,16 @@ fn flood((to, connections): (SocketAddr, usize), requests: &[u8], stop: &AtomicB
     }
 }
 
-/// Asks again and again on each of this many connections. A refused peer asks again after a millisecond.
-fn devour(victim: &Victim, greedy: Greedy<'_>, stop: &AtomicBool) {
-    let wanted = greedy.iter().flat_map(|&(connections, wanted)| vec![wanted; connections]);
-    let open = |wanted| Some((TcpStream::connect(victim.address()).ok()?, wanted));
-    let peers: Vec<(TcpStream, Wanted)> = wanted.filter_map(open).collect();
+/// Asks for a million IDs again and again on 16 connections. A refused peer asks again after a millisecond.
+fn devour(victim: &Victim, stop: &AtomicBool) {
+    let million = Wanted { count: 1_000_000, wait: Wait::at_most(LONGEST_WAIT), partial: true };
+    let request = victim.request(million);
+    let peers: Vec<TcpStream> = (0..16).filter_map(|_| TcpStream::connect(victim.address()).ok()).collect();
     std::thread::scope(|scope| {
-        for (stream, wanted) in &peers {
+        for mut stream in &peers {
+            let request = &request;
             scope.spawn(move || {
-                let (mut stream, request) = (stream, victim.request(*wanted));
-                while stream.write_all(&request).is_ok() {
+                while stream.write_all(request).is_ok() {
                     match victim.read_reply(&mut stream) {
                         Ok(()) => {}
                         Err(error) if error.kind() == ErrorKind::Other => {
@@ -278,7 +226,7 @@ fn devour(victim: &Victim, greedy: Greedy<'_>, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        for (stream, _) in &peers {
+        for stream in &peers {
             let _ = stream.shutdown(Shutdown::Both);
         }
     });

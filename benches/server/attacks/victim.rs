@@ -114,7 +114,7 @@ impl Victim {
             make_certificate(directory.path())?;
         }
         let process = match kind {
-            Kind::Redis if matches!(attack, Attack::Admin(_) | Attack::Http) => return Ok(None),
+            Kind::Redis if matches!(attack, Attack::Admin | Attack::Http) => return Ok(None),
             Kind::Redis => match start_redis(directory.path(), attack, tls)? {
                 None => return Ok(None),
                 Some(process) => process,
@@ -184,19 +184,6 @@ impl Victim {
                 let mut info = Vec::new();
                 request::encode_info(&mut info, 0);
                 info.repeat(count)
-            }
-            Kind::Redis => b"GET long\r\n".repeat(count),
-        }
-    }
-
-    /// Returns this many requests for a reply that lists so many IDs, or, for Redis, for a value of the same size.
-    pub(crate) fn list_requests(&self, ids: u32, count: usize) -> Vec<u8> {
-        match self.kind {
-            Kind::Snowbank => {
-                let (mut out, wait) = (Vec::new(), Wait::DEFAULT);
-                let next = Next { source: 0, count: ids, wait, explicit: true, partial: false };
-                request::encode_next(&mut out, 0, &next);
-                out.repeat(count)
             }
             Kind::Redis => b"GET long\r\n".repeat(count),
         }

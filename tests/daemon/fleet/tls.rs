@@ -1,5 +1,6 @@
 //! Coordinators over TLS that require a certificate.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::*;
@@ -21,18 +22,57 @@ fn assert_waits_in_time(toml: &str, parts: &[&str]) {
     });
 }
 
+/// The files of a coordinator and its daemons.
+struct Files {
+    directory: tempfile::TempDir,
+    authority: Authority,
+    /// An authority that the coordinator does not trust.
+    other: Authority,
+}
+
+impl Files {
+    fn new() -> Files {
+        let directory = crate::support::directory();
+        let [authority, other] = ["ca", "other"].map(|name| Authority::new(directory.path(), name));
+        Files { directory, authority, other }
+    }
+
+    /// Starts the coordinator again, with TLS and this certificate. It requires one of the authority.
+    fn secure(&self, at: &mut dyn Coordinator, server: &Pair) {
+        at.kill();
+        at.use_tls(&self.authority.file, (&server.certificate, &server.key));
+        at.run();
+    }
+
+    /// Starts the coordinator with a certificate for this machine.
+    fn secure_local(&self, at: &mut dyn Coordinator) {
+        self.secure(at, &self.authority.issue_local("server"));
+    }
+
+    /// Returns a configuration whose daemon trusts the authority and shows this certificate.
+    fn trusting(&self, bare: &str, own: &Pair) -> String {
+        with(bare, &[("ca", &self.authority.file), ("certificate", &own.certificate), ("key", &own.key)])
+    }
+}
+
+/// Returns a configuration with these values in `[fleet]`.
+fn with(bare: &str, settings: &[(&str, &Path)]) -> String {
+    let lines = settings.iter().map(|(name, path)| format!("{name} = {path:?}\n"));
+    [bare.to_owned()].into_iter().chain(lines).collect()
+}
+
+fn secured_toml(at: &dyn Coordinator) -> String {
+    toml_at(at, &at.tls_url(), Some(5), LONG)
+}
+
 #[test]
 fn coordinators_are_reached_over_tls() {
     each(|at| {
-        let directory = crate::support::directory();
-        let authority = Authority::new(directory.path(), "ca");
-        let (server, client) = (authority.issue_local("server"), authority.issue_local("client"));
-        at.kill();
-        at.use_tls(&authority.file, (&server.certificate, &server.key));
-        at.run();
-        let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
-        let ca = format!("{bare}ca = {:?}\n", authority.file);
-        let full = format!("{ca}certificate = {:?}\nkey = {:?}\n", client.certificate, client.key);
+        let files = Files::new();
+        files.secure_local(at);
+        let bare = secured_toml(at);
+        let ca = with(&bare, &[("ca", &files.authority.file)]);
+        let full = files.trusting(&bare, &files.authority.issue_local("client"));
         poll("it serves", || {
             let (code, text) = fleet(&full, &["init", "--new"]);
             // This is shown if the test fails.
@@ -49,62 +89,38 @@ fn coordinators_are_reached_over_tls() {
     });
 }
 
-/// Returns a configuration with these values in `[fleet]`.
-fn with(bare: &str, settings: &[(&str, &std::path::Path)]) -> String {
-    let lines = settings.iter().map(|(name, path)| format!("{name} = {path:?}\n"));
-    [bare.to_owned()].into_iter().chain(lines).collect()
-}
-
 #[test]
 fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
     on_one(|at| {
-        let directory = crate::support::directory();
-        let authority = Authority::new(directory.path(), "ca");
-        let stranger = Authority::new(directory.path(), "stranger");
+        let files = Files::new();
         // The coordinator's certificate is for another host.
-        let server = authority.issue("server", &["elsewhere.example"]);
-        let (client, other) = (authority.issue_local("client"), stranger.issue_local("other"));
-        at.kill();
-        at.use_tls(&authority.file, (&server.certificate, &server.key));
-        at.run();
-        let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
-        let refused = |settings: &[(&str, &std::path::Path)], parts: &[&str]| {
-            assert_waits_in_time(
-                &with(&bare, settings),
-                &[&["the coordinator does not answer"], parts].concat(),
-            );
-        };
-        let own: [(&str, &std::path::Path); 2] = [("certificate", &client.certificate), ("key", &client.key)];
-        refused(&[&[("ca", &*authority.file)], &own[..]].concat(), &["elsewhere.example", "fleet.endpoints"]);
-        refused(&[&[("ca", &*stranger.file)], &own[..]].concat(), &["its certificate", "fleet.ca"]);
-        let mistaken = |settings: &[(&str, &std::path::Path)], parts: &[&str]| {
+        files.secure(at, &files.authority.issue("server", &["elsewhere.example"]));
+        let bare = secured_toml(at);
+        let (own, foreign) = (files.authority.issue_local("client"), files.other.issue_local("foreign"));
+        let client: [(&str, &Path); 2] = [("certificate", &own.certificate), ("key", &own.key)];
+        let no_answer = "the coordinator does not answer";
+        let named = [no_answer, "elsewhere.example", "fleet.endpoints"];
+        assert_waits_in_time(&files.trusting(&bare, &own), &named);
+        let unknown = with(&bare, &[&[("ca", &*files.other.file)], &client[..]].concat());
+        assert_waits_in_time(&unknown, &[no_answer, "its certificate", "fleet.ca"]);
+        let absent = files.directory.path().join("absent");
+        for (settings, parts) in [
+            (&[("ca", &*absent)][..], &["fleet.ca", "absent"][..]),
+            (&[("ca", &own.key)], &["fleet.ca"]),
+            (&[("certificate", &own.certificate), ("key", &foreign.key)], &["fleet.key"]),
+        ] {
             Machine::new().setup(&with(&bare, settings)).end().assert_refusal(parts);
-        };
-        let absent = directory.path().join("absent");
-        mistaken(&[("ca", &absent)], &["fleet.ca", "absent"]);
-        mistaken(&[("ca", &client.key)], &["fleet.ca"]);
-        let mixed: [(&str, &std::path::Path); 2] =
-            [("certificate", &client.certificate), ("key", &other.key)];
-        mistaken(&mixed, &["fleet.key"]);
+        }
     });
 }
 
-/// The coordinator trusts another authority than the one of the daemon's certificate.
 #[test]
 fn a_client_certificate_of_another_authority_is_refused() {
     on_one(|at| {
-        let directory = crate::support::directory();
-        let authority = Authority::new(directory.path(), "ca");
-        let stranger = Authority::new(directory.path(), "stranger");
-        let (server, other) = (authority.issue_local("server"), stranger.issue_local("other"));
-        at.kill();
-        at.use_tls(&authority.file, (&server.certificate, &server.key));
-        at.run();
-        let bare = toml_at(at, &at.tls_url(), Some(5), LONG);
-        let settings: [(&str, &std::path::Path); 3] =
-            [("ca", &authority.file), ("certificate", &other.certificate), ("key", &other.key)];
-        let parts = ["it refuses this side's certificate", "fleet.certificate"];
-        assert_waits_in_time(&with(&bare, &settings), &parts);
+        let files = Files::new();
+        files.secure_local(at);
+        let toml = files.trusting(&secured_toml(at), &files.other.issue_local("foreign"));
+        assert_waits_in_time(&toml, &["it refuses this side's certificate", "fleet.certificate"]);
     });
 }
 
@@ -112,63 +128,39 @@ fn a_client_certificate_of_another_authority_is_refused() {
 #[test]
 fn etcds_refusal_of_a_common_name_names_the_cure() {
     let Some(mut etcd) = Etcd::start() else { return };
-    let directory = crate::support::directory();
-    let authority = Authority::new(directory.path(), "ca");
-    let (server, named) = (authority.issue_local("server"), authority.issue_local("named"));
-    let nameless = authority.issue_without_name("nameless");
-    let password = directory.path().join("password");
+    let files = Files::new();
+    let named = files.authority.issue_local("named");
+    let nameless = files.authority.issue_without_name("nameless");
+    let password = files.directory.path().join("password");
     std::fs::write(&password, "secret\n").expect("written");
     let user = etcd.require_password("secret");
-    etcd.kill();
-    etcd.use_tls(&authority.file, (&server.certificate, &server.key));
-    etcd.run();
-    let bare = format!("{}user = \"{user}\"\n", toml_at(&etcd, &etcd.tls_url(), Some(5), LONG));
-    let with = |own: &Pair| {
-        let files: [(&str, &std::path::Path); 4] = [
-            ("ca", &authority.file),
-            ("certificate", &own.certificate),
-            ("key", &own.key),
-            ("password_file", &password),
-        ];
-        with(&bare, &files)
-    };
-    init(&with(&nameless));
-    assert_eq!(worker_of(&draw(&Machine::new().start(&with(&nameless)).await_numbers())), 5);
+    files.secure_local(&mut etcd);
+    let bare = format!("{}user = \"{user}\"\npassword_file = {password:?}\n", secured_toml(&etcd));
+    let toml = files.trusting(&bare, &nameless);
+    init(&toml);
+    assert_eq!(worker_of(&draw(&Machine::new().start(&toml).await_numbers())), 5);
     let parts = ["HTTP 40", "CommonName", "without", "fleet.certificate", "fleet.user"];
-    Machine::new().setup(&with(&named)).end().assert_refusal(&parts);
+    Machine::new().setup(&files.trusting(&bare, &named)).end().assert_refusal(&parts);
 }
 
 #[test]
 fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     let Some(mut etcd) = Etcd::start() else { return };
-    let directory = crate::support::directory();
-    let authority = Authority::new(directory.path(), "ca");
-    let (server, own) = (authority.issue_for_servers("server"), authority.issue_local("own"));
-    etcd.kill();
-    etcd.use_tls(&authority.file, (&server.certificate, &server.key));
-    etcd.run();
-    let bare = toml_at(&etcd, &etcd.tls_url(), Some(5), LONG);
-    let files: [(&str, &std::path::Path); 3] =
-        [("ca", &authority.file), ("certificate", &own.certificate), ("key", &own.key)];
-    let parts = ["HTTP 503", ": connection ", "extendedKeyUsage", "--cert-file"];
-    assert_waits_in_time(&with(&bare, &files), &parts);
+    let files = Files::new();
+    files.secure(&mut etcd, &files.authority.issue_for_servers("server"));
+    let toml = files.trusting(&secured_toml(&etcd), &files.authority.issue_local("own"));
+    assert_waits_in_time(&toml, &["HTTP 503", ": connection ", "extendedKeyUsage", "--cert-file"]);
 }
 
 /// Each answer of the network takes longer than the time that an endpoint has while others are left.
 #[test]
 fn a_coordinator_that_is_far_away_is_reached_over_tls() {
     on_one(|at| {
-        let directory = crate::support::directory();
-        let authority = Authority::new(directory.path(), "ca");
-        let (server, own) = (authority.issue_local("server"), authority.issue_local("own"));
-        at.kill();
-        at.use_tls(&authority.file, (&server.certificate, &server.key));
-        at.run();
-        let files: [(&str, &std::path::Path); 3] =
-            [("ca", &authority.file), ("certificate", &own.certificate), ("key", &own.key)];
+        let files = Files::new();
+        files.secure_local(at);
         let proxy = at.proxy();
         let url = proxy.url().replace("://", "s://");
-        let toml = with(&toml_at(at, &url, Some(5), LONG), &files);
+        let toml = files.trusting(&toml_at(at, &url, Some(5), LONG), &files.authority.issue_local("own"));
         poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
         let machine = Machine::new();
         // A number that it did not hold would need a pause of several answers.
