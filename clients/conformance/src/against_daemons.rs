@@ -135,7 +135,8 @@ fn options(arguments: &[&str]) -> Result<Options, String> {
     Ok(Options { daemon, lasts: Duration::from_secs(seconds) })
 }
 
-/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with standard input.
+/// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with
+/// standard input.
 pub(crate) async fn run(arguments: &[&str]) -> Result<(), String> {
     let Options { daemon: program, lasts } = options(arguments)?;
     let directory = TempDir::new().map_err(|error| error.to_string())?;

@@ -12,7 +12,8 @@ const CASES: &str = include_str!("../cases.json");
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// The needs: abilities of a client. A test skips a case with a need that its language cannot meet.
+    /// The needs: abilities of a client. A test skips a case with a need that its language cannot
+    /// meet.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     /// Options for the client.
@@ -29,7 +30,8 @@ pub(crate) struct Case {
 pub(crate) struct DaemonScript {
     #[serde(default)]
     pub(crate) listen: Listen,
-    /// The endpoint's lives, one after the other. The test's `life` steps lead from one to the next.
+    /// The endpoint's lives, one after the other. The test's `life` steps lead from one to the
+    /// next.
     pub(crate) lives: Vec<Life>,
 }
 
@@ -59,7 +61,8 @@ pub(crate) struct Life {
     pub(crate) token: Option<String>,
     /// The answers to the first NEXT requests. Later ones are answered as an ordinary daemon does.
     pub(crate) next: Vec<Answer>,
-    /// The number of NEXT requests that the daemon reads from a connection before it answers the first.
+    /// The number of NEXT requests that the daemon reads from a connection before it answers the
+    /// first.
     pub(crate) gather: usize,
     /// The most connections that the client may make.
     pub(crate) max_connections: Option<usize>,
@@ -90,7 +93,8 @@ pub(crate) enum Kind {
     Daemon,
     /// Nothing listens.
     Down,
-    /// A stopped process: connections stay open, and nobody answers. Those of the life before stop too.
+    /// A stopped process: connections stay open, and nobody answers. Those of the life before stop
+    /// too.
     Frozen,
     /// Accepts and closes.
     Closes,

@@ -50,8 +50,8 @@ impl Certificates {
         self.directory.path()
     }
 
-    /// Writes the files that a client may need: the authority, the client's certificate and key, and those of
-    /// an authority that no daemon knows. Returns their paths by name.
+    /// Writes the files that a client may need: the authority, the client's certificate and key,
+    /// and those of an authority that no daemon knows. Returns their paths by name.
     pub(crate) fn write(&self) -> Result<Map<String, Value>, String> {
         let made = |error: rcgen::Error| error.to_string();
         let other = Authority::new("another authority").map_err(made)?;

@@ -1,4 +1,5 @@
-//! Scripted daemons that every client of Snowbank is tested against. README.md says how to use this program.
+//! Scripted daemons that every client of Snowbank is tested against. README.md says how to use this
+//! program.
 //!
 //! ```text
 //!   cases.json ─▶ play ─▶ daemon (one or two) ◀─ connections ─ the client under test

@@ -1,4 +1,5 @@
-//! One case: daemons, the line that describes them, and the test's words until it closes standard input.
+//! One case: daemons, the line that describes them, and the test's words until it closes standard
+//! input.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! An application that numbers its rows: several tasks, each with IDs from a buffer of its own.
 //!
-//! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --package snowbank-client
-//! --example number_rows`.
+//! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --package
+//! snowbank-client --example number_rows`.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// One of the application's tasks. Its clone of the client shares the connection. The buffer is its own.
+/// One of the application's tasks. Its clone of the client shares the connection. The buffer is its
+/// own.
 async fn write_rows(client: Client, writer: u32) -> Result<Vec<Row>, Error> {
     let mut ids = client.ids(IdsOptions::default().max_age(Duration::from_millis(500)))?;
     let mut rows = Vec::new();

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest path of a Unix socket, in bytes: `sun_path` of Linux holds 108 with its closing zero.
+/// The longest path of a Unix socket, in bytes: `sun_path` of Linux holds 108 with its closing
+/// zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// The longest host name, in bytes (RFC 1035, section 2.3.4, without the closing dot).
@@ -19,14 +20,16 @@ const HOST_BYTES_MAX: usize = 253;
 pub enum Address {
     /// A TCP port.
     Tcp {
-        /// An IPv4 address, an IPv6 address without brackets (a `%zone` may follow), or a host name.
+        /// An IPv4 address, an IPv6 address without brackets (a `%zone` may follow), or a host
+        /// name.
         host: String,
         /// The port. 0 lets the system choose a free one.
         port: u16,
     },
     /// A TCP port with TLS.
     Tls {
-        /// The host, as for [`Tcp`](Address::Tcp). A client compares it with the server's certificate.
+        /// The host, as for [`Tcp`](Address::Tcp). A client compares it with the server's
+        /// certificate.
         host: String,
         /// The port, as for [`Tcp`](Address::Tcp).
         port: u16,
@@ -49,10 +52,11 @@ impl Address {
         })
     }
 
-    /// Returns whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.
+    /// Returns whether only this machine can reach the address: a loopback IP, `localhost`, or a
+    /// Unix socket.
     ///
-    /// Every other host name counts as reachable from outside, because it can resolve to another address
-    /// later.
+    /// Every other host name counts as reachable from outside, because it can resolve to another
+    /// address later.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,

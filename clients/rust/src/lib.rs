@@ -1,4 +1,5 @@
-//! The client of Snowbank, a daemon that hands out batches of unique, time-sortable 64-bit IDs over TCP.
+//! The client of Snowbank, a daemon that hands out batches of unique, time-sortable 64-bit IDs over
+//! TCP.
 //!
 //! ```no_run
 //! use snowbank_client::{Client, ClientOptions, Error, IdsOptions};
@@ -10,47 +11,52 @@
 //!         println!("{id}"); // 1,000 IDs in one round trip, increasing, that no other client has
 //!     }
 //!     let mut ids = client.ids(IdsOptions::default())?;
-//!     println!("{}", ids.next().await?); // one ID from a buffer that is refilled in the background
+//!     println!("{}", ids.next().await?); // one ID from a buffer that is refilled ahead
 //!     Ok(())
 //! }
 //! ```
 //!
-//! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it freely: the
-//!   clones share one connection and pipeline their calls on it. It needs a tokio runtime with time and I/O
-//!   enabled. [`blocking::Client`] needs none.
-//! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] has its IDs for columns of
-//!   type BIGINT.
+//! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it
+//!   freely: the clones share one connection and pipeline their calls on it. It needs a tokio
+//!   runtime with time and I/O enabled. [`blocking::Client`] needs none.
+//! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] has its IDs for
+//!   columns of type BIGINT.
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time, for one task or thread.
 //!   [`Client::shared_ids`] makes a [`SharedIds`], which a web server clones into each request.
-//! - [`Error`] says why a call failed, who is at fault, and whether another try may help. An [`Error`] that
-//!   `main` returns reads as one line.
-//! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time span.
+//! - [`Error`] says why a call failed, who is at fault, and whether another try may help. An
+//!   [`Error`] that `main` returns reads as one line.
+//! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time
+//!   span.
 //! - [`mod@format`] writes IDs as strings, such as UUIDs or short keys, and reads them back.
 //! - [`protocol`] is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries, failover
-//! All of Snowbank's clients follow the same rules, which the section "What a client does" of the protocol's
-//! page (docs/protocol.md) has: which errors are tried again and where, deadlines, back-off, daemons with the
-//! same worker IDs, the age of buffered IDs, forks, cloned machines, and order. In short:
+//! All of Snowbank's clients follow the same rules, which the section "What a client does" of the
+//! protocol's page (docs/protocol.md) has: which errors are tried again and where, deadlines,
+//! back-off, daemons with the same worker IDs, the age of buffered IDs, forks, cloned machines, and
+//! order. In short:
 //!
-//! - Every call has one deadline ([`ClientOptions::timeout`]). Within it the client reconnects, goes to the next
-//!   endpoint, and repeats what another daemon or a moment may cure ([`Error::is_retried`]).
-//! - A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the future of a
-//!   call cancels the call in the same way.
-//! - If two endpoints are daemons with the same worker IDs, every call returns [`Error::SameWorkerIds`].
-//! - A server of another protocol is passed over while another endpoint serves. [`Client::endpoint_errors`]
-//!   names it.
-//! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the child. The
-//!   client detects forks through the C library's `fork`, and not a bare `clone` system call.
+//! - Every call has one deadline ([`ClientOptions::timeout`]). Within it the client reconnects,
+//!   goes to the next endpoint, and repeats what another daemon or a moment may cure
+//!   ([`Error::is_retried`]).
+//! - A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the
+//!   future of a call cancels the call in the same way.
+//! - If two endpoints are daemons with the same worker IDs, every call returns
+//!   [`Error::SameWorkerIds`].
+//! - A server of another protocol is passed over while another endpoint serves.
+//!   [`Client::endpoint_errors`] names it.
+//! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the
+//!   child. The client detects forks through the C library's `fork`, and not a bare `clone` system
+//!   call.
 //!
 //! # Closing
-//! There is no call to close a client. Drop all of its clones and buffers: the connection then closes. IDs
-//! left in a buffer are skipped.
+//! There is no call to close a client. Drop all of its clones and buffers: the connection then
+//! closes. IDs left in a buffer are skipped.
 //!
 //! # TLS
 //! An address `tls:host:port` is one of a TLS listener, and needs the cargo feature `tls`.
-//! `ClientOptions::tls` sets the authorities that the client trusts, and the client's own certificate if the
-//! daemon asks for one.
+//! `ClientOptions::tls` sets the authorities that the client trusts, and the client's own
+//! certificate if the daemon asks for one.
 
 #![forbid(unsafe_code)]
 

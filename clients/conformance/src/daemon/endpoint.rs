@@ -15,7 +15,8 @@ use super::connection::Stream;
 use crate::case::Listen;
 use crate::certificates::Certificates;
 
-/// Ports below those that kernels give to outgoing connections. A port that is closed for a while stays free.
+/// Ports below those that kernels give to outgoing connections. A port that is closed for a while
+/// stays free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// The number of ports, or of tries with a port that is in use.

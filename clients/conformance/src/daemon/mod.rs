@@ -26,7 +26,8 @@ use connection::{Connection, Stream};
 use endpoint::{Endpoint, Listener};
 use life::LifeState;
 
-/// The time for which a server of another protocol, or one that refuses, waits for the client's end.
+/// The time for which a server of another protocol, or one that refuses, waits for the client's
+/// end.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// One scripted daemon.
@@ -86,7 +87,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends the current life. A daemon that freezes keeps its connections: their tasks are returned.
+    /// Ends the current life. A daemon that freezes keeps its connections: their tasks are
+    /// returned.
     fn end_life(&mut self, next: Kind) -> Vec<AbortHandle> {
         let Some(Running { state, tasks }) = self.current.take() else { return Vec::new() };
         state.end();

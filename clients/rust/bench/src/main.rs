@@ -11,7 +11,8 @@ use snowbank_client::{Client, ClientOptions, IdsOptions, blocking};
 
 const ROUNDS: usize = 7;
 const STRETCHES: usize = 500;
-/// The IDs of a stretch: enough for the clock's grain, and so few that most stretches see no refill.
+/// The IDs of a stretch: enough for the clock's grain, and so few that most stretches see no
+/// refill.
 const STRETCH: u32 = 1_000;
 const CALLS: u32 = 2_000;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use rustix::time::ClockId;
 use tokio::time::{Instant, sleep};
 
-/// The longest sleep of a timer that waits for an age. Timers do not count the machine's sleep, so after it
-/// one of them may be late by this much.
+/// The longest sleep of a timer that waits for an age. Timers do not count the machine's sleep, so
+/// after it one of them may be late by this much.
 const STEP: Duration = Duration::from_millis(50);
 
 /// The clock of ages. The monotonic one stands still while the machine sleeps.
@@ -67,7 +67,8 @@ pub(super) fn sleep_machine(time: Duration) {
     SLEPT.set(SLEPT.get() + time);
 }
 
-/// Returns the time that this thread's machine has slept. A test's other time is its monotonic clock's.
+/// Returns the time that this thread's machine has slept. A test's other time is its monotonic
+/// clock's.
 #[cfg(test)]
 fn boot_time() -> Duration {
     SLEPT.get()

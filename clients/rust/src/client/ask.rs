@@ -15,8 +15,8 @@ use crate::protocol::{Next, Wait};
 /// A call for a batch of IDs. Set its options, then await it.
 ///
 /// # Errors
-/// Returns an [`Error`] when awaited. It is `bad_count` if the count is 0 or above the daemon's `max_count`,
-/// which [`Client::info`] returns.
+/// Returns an [`Error`] when awaited. It is `bad_count` if the count is 0 or above the daemon's
+/// `max_count`, which [`Client::info`] returns.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
@@ -48,11 +48,11 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this call's
-    /// deadline.
+    /// Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this
+    /// call's deadline.
     ///
-    /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon answers at
-    /// once.
+    /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon
+    /// answers at once.
     pub fn max_wait(mut self, limit: Duration) -> Self {
         self.max_wait = Some(limit);
         self
@@ -70,7 +70,8 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Sets the deadline of this call, instead of [`ClientOptions::timeout`](super::ClientOptions::timeout).
+    /// Sets the deadline of this call, instead of
+    /// [`ClientOptions::timeout`](super::ClientOptions::timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -36,8 +36,8 @@ impl Batch {
         self.count == 0
     }
 
-    /// Returns the endpoint of the daemon that handed out the IDs. If its name has several addresses, the daemon's
-    /// follows, as in `ids:7660 (10.0.0.1)`.
+    /// Returns the endpoint of the daemon that handed out the IDs. If its name has several
+    /// addresses, the daemon's follows, as in `ids:7660 (10.0.0.1)`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -49,7 +49,8 @@ impl Batch {
         BatchIter::new(self)
     }
 
-    /// Returns the IDs as signed integers, as columns of type BIGINT have them, in increasing order.
+    /// Returns the IDs as signed integers, as columns of type BIGINT have them, in increasing
+    /// order.
     ///
     /// # Errors
     /// Returns [`Error::AboveSigned`] if an ID has all 64 bits.
@@ -59,14 +60,14 @@ impl Batch {
         Ok(self.iter().map(|id| id.cast_signed()))
     }
 
-    /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single IDs has a
-    /// run for each.
+    /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single
+    /// IDs has a run for each.
     pub fn runs(&self) -> impl Iterator<Item = Run> {
         (0..).map_while(|index| self.run(index))
     }
 
-    /// Returns the batch with a chosen value in place of a random field: the table suffix of a clearing house's IDs,
-    /// for one. `layout` must be that of the IDs' source.
+    /// Returns the batch with a chosen value in place of a random field: the table suffix of a
+    /// clearing house's IDs, for one. `layout` must be that of the IDs' source.
     ///
     /// ```no_run
     /// # use snowbank_client::{Client, layout::Layout};
@@ -78,8 +79,8 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// Returns an error if the field carries uniqueness, if the value is too large for it, or if the IDs are not of
-    /// this layout.
+    /// Returns an error if the field carries uniqueness, if the value is too large for it, or if
+    /// the IDs are not of this layout.
     pub fn with_field(&self, layout: &Layout, name: &str, value: u64) -> Result<Batch, LayoutError> {
         let chosen = layout.choose(name, value)?;
         let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;

@@ -1,4 +1,5 @@
-//! The client for programs without async code. It needs no runtime of the caller's: each client has a thread.
+//! The client for programs without async code. It needs no runtime of the caller's: each client has
+//! a thread.
 //!
 //! ```no_run
 //! use snowbank_client::blocking::Client;
@@ -28,8 +29,9 @@ use super::options::{ClientOptions, SourceChoice};
 use super::{IdsOptions, SharedIds, forked};
 use crate::protocol::Info;
 
-/// A handle to one daemon or several, whose calls block the calling thread. Clones share its connections, and any
-/// thread may use them. The options, deadlines and errors are those of [`Client`](super::Client).
+/// A handle to one daemon or several, whose calls block the calling thread. Clones share its
+/// connections, and any thread may use them. The options, deadlines and errors are those of
+/// [`Client`](super::Client).
 #[derive(Debug, Clone)]
 pub struct Client {
     client: super::Client,
@@ -100,7 +102,8 @@ impl Ids {
     /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
     ///
     /// # Errors
-    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
+    /// again.
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it takes &self, so it cannot be an iterator")]
     pub fn next(&self) -> Result<u64, Error> {

@@ -16,8 +16,8 @@ use crate::protocol::ErrorCode;
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) exchange: Exchange,
-    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon whose next IDs
-    /// come only after it.
+    /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon whose
+    /// next IDs come only after it.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -41,7 +41,8 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Returns the error of a call that has reached its deadline. `last` is the error of its last try.
+    /// Returns the error of a call that has reached its deadline. `last` is the error of its last
+    /// try.
     pub(super) fn passed(&self, shared: &Shared, last: Option<Error>) -> Error {
         let (endpoint, last) = match shared.endpoint_or_failure() {
             Ok(endpoint) => (Some(endpoint), last),
@@ -64,8 +65,8 @@ fn soonest(refusals: Vec<Arc<Refusal>>) -> Option<Error> {
 }
 
 impl Client {
-    /// Sends a call until it is answered, retrying where that may help, before the deadline. `exchange` makes
-    /// one try. All tries take the same lane.
+    /// Sends a call until it is answered, retrying where that may help, before the deadline.
+    /// `exchange` makes one try. All tries take the same lane.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
@@ -101,7 +102,8 @@ impl Client {
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);
             };
-            // The refusal with its time to wait helps the caller more than an error about the deadline.
+            // The refusal with its time to wait helps the caller more than an error about the
+            // deadline.
             if deadline.left() <= pause {
                 return Err(error);
             }
@@ -112,8 +114,9 @@ impl Client {
 
     /// Returns the pause before the next try, or `None` for no retry.
     ///
-    /// With several endpoints the driver moves on by itself. A single daemon that refuses because of its
-    /// state keeps its connection, and the client asks again after the time that the daemon named.
+    /// With several endpoints the driver moves on by itself. A single daemon that refuses because
+    /// of its state keeps its connection, and the client asks again after the time that the daemon
+    /// named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let shared = self.shared();
         let endpoints = shared.names.len();

@@ -1,4 +1,5 @@
-//! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try the next.
+//! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try
+//! the next.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ struct Health {
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
-    /// The time from which it may serve every call again. Until then another endpoint is tried first, if there is one.
+    /// The time from which it may serve every call again. Until then another endpoint is tried
+    /// first, if there is one.
     exhausted_until: Instant,
 }
 
@@ -33,7 +35,8 @@ impl Health {
 
     /// Takes note of the end of a connection.
     fn served(&mut self, connection: &Connection) {
-        // Without this condition, the pause would not grow for a daemon that greets and then fails every call.
+        // Without this condition, the pause would not grow for a daemon that greets and then fails
+        // every call.
         if connection.has_answered {
             self.failures = 0;
         }
@@ -46,8 +49,8 @@ struct Greeted {
     connection: Connection,
 }
 
-/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves on after a
-/// failure. It ends with the last handle.
+/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves
+/// on after a failure. It ends with the last handle.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
@@ -77,8 +80,8 @@ impl Driver {
         };
     }
 
-    /// Connects for the first call that needs it, and serves until there is no connection. It waits until there is a
-    /// call.
+    /// Connects for the first call that needs it, and serves until there is no connection. It waits
+    /// until there is a call.
     async fn step(&mut self) -> Result<(), Abandoned> {
         self.queue.wait_for_work().await?;
         let index = self.pick();
@@ -105,7 +108,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Serves until the connection ends, or until an earlier endpoint is preferred. Returns the latter's connection.
+    /// Serves until the connection ends, or until an earlier endpoint is preferred. Returns the
+    /// latter's connection.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
         self.shared.enter(Stage::Serving(index, Arc::clone(&connection.endpoint)));
@@ -138,9 +142,9 @@ impl Driver {
         Ok(None)
     }
 
-    /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those that are not
-    /// exhausted, then those that have not failed, and of these the next in the circle. The circle begins with the
-    /// current one, or with the first if that is preferred.
+    /// Returns the endpoint that may be tried soonest. Of several such endpoints it prefers those
+    /// that are not exhausted, then those that have not failed, and of these the next in the
+    /// circle. The circle begins with the current one, or with the first if that is preferred.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -154,8 +158,9 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Tries the other endpoints before one that has no IDs in time for one call. It may have some for the next call,
-    /// which can ask for another source or wait for longer: with no other endpoint left it is tried after a short pause.
+    /// Tries the other endpoints before one that has no IDs in time for one call. It may have some
+    /// for the next call, which can ask for another source or wait for longer: with no other
+    /// endpoint left it is tried after a short pause.
     fn prefer_others(&mut self, index: usize, error: &Error) {
         let now = Instant::now();
         self.health[index].not_before = now + self.shared.backoff(1);
@@ -186,8 +191,8 @@ impl Driver {
     }
 }
 
-/// Waits until one of these endpoints, the first of the list, has connected and greeted. Each is tried once its
-/// back-off is over.
+/// Waits until one of these endpoints, the first of the list, has connected and greeted. Each is
+/// tried once its back-off is over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
         let due_at = |health: &Health| health.not_before.max(health.exhausted_until).max(Instant::now());

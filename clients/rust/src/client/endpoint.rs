@@ -71,8 +71,8 @@ impl Writer {
     }
 }
 
-/// Resolves the name and connects, trying each of its addresses, the one of number `turn` first. `limit` covers
-/// everything, with the TLS handshake.
+/// Resolves the name and connects, trying each of its addresses, the one of number `turn` first.
+/// `limit` covers everything, with the TLS handshake.
 pub(super) async fn connect(
     endpoint: &Address,
     tls: &TlsChoice,
@@ -150,8 +150,9 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with that of number `turn`. Each gets an equal share of the
-/// remaining time, so that an address that drops packets leaves time for the others.
+/// Connects to the first address that accepts, beginning with that of number `turn`. Each gets an
+/// equal share of the remaining time, so that an address that drops packets leaves time for the
+/// others.
 async fn connect_any(
     addresses: &[SocketAddr],
     deadline: Instant,
@@ -165,7 +166,8 @@ async fn connect_any(
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Otherwise the kernel may delay a small request until an earlier one is acknowledged.
+                // Otherwise the kernel may delay a small request until an earlier one is
+                // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());
                 return Ok((stream, Chosen { ip, turn: turn.wrapping_add(index) }));

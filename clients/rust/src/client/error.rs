@@ -8,8 +8,8 @@ use super::BadEndpoint;
 use crate::protocol::reply::ErrorReply;
 use crate::protocol::{ErrorCode, one_line, reply};
 
-/// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust prints an error that
-/// `main` returns with `Debug`.
+/// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust prints an
+/// error that `main` returns with `Debug`.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,13 +23,15 @@ pub enum Error {
         allowed: Duration,
         /// The daemon that the client was connected to. `None` if there was no connection.
         endpoint: Option<Arc<str>>,
-        /// The error of the last try, if there was one. Without a connection, the errors of all endpoints.
+        /// The error of the last try, if there was one. Without a connection, the errors of all
+        /// endpoints.
         last: Option<Arc<Error>>,
     },
     /// Every endpoint failed. The errors are in the endpoints' order, at least two.
     #[error("{}", joined(.0))]
     EveryEndpoint(Arc<[Error]>),
-    /// The client cannot resolve the endpoint, cannot connect to it, or gets no greeting from it in time.
+    /// The client cannot resolve the endpoint, cannot connect to it, or gets no greeting from it in
+    /// time.
     #[error("cannot reach {endpoint}: {reason}")]
     Unreachable {
         /// The endpoint.
@@ -63,8 +65,9 @@ pub enum Error {
         /// The names of the daemon's sources.
         known: Arc<str>,
     },
-    /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) has handed out.
-    /// Its next call continues from the lower IDs. No ID is handed out twice, but their order begins again.
+    /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) has
+    /// handed out. Its next call continues from the lower IDs. No ID is handed out twice, but their
+    /// order begins again.
     #[error(
         "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
          address; the next call goes on from there"
@@ -77,7 +80,8 @@ pub enum Error {
         /// The highest ID of the last reply.
         found: u64,
     },
-    /// Two endpoints are daemons that hand out the same IDs. Calls fail until the worker IDs differ.
+    /// Two endpoints are daemons that hand out the same IDs. Calls fail until the worker IDs
+    /// differ.
     #[error(
         "{one} and {other} are two daemons with worker ID {worker_id} of the layout {layout}: both hand out the same \
          IDs; stop one of them, and start it with worker IDs that no other daemon has"
@@ -121,10 +125,11 @@ pub enum Error {
 pub struct Refusal {
     /// The daemon that refused.
     pub endpoint: Arc<str>,
-    /// The code's number. A later version may have further ones; [`Error::code`] returns the known ones.
+    /// The code's number. A later version may have further ones; [`Error::code`] returns the known
+    /// ones.
     pub code: u16,
-    /// The time after which the same call may succeed, if the daemon named one. For `exhausted`, `None` means
-    /// never within this wait: ask for fewer IDs, or wait for longer.
+    /// The time after which the same call may succeed, if the daemon named one. For `exhausted`,
+    /// `None` means never within this wait: ask for fewer IDs, or wait for longer.
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,
@@ -176,13 +181,13 @@ impl Error {
         }
     }
 
-    /// Returns whether the client retries a call after this error, within its deadline, on another endpoint
-    /// if it has one.
+    /// Returns whether the client retries a call after this error, within its deadline, on another
+    /// endpoint if it has one.
     ///
-    /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has
-    /// no usable clock or ceiling. Every daemon would repeat other refusals, apart from `exhausted`: if the
-    /// time to wait exceeds the deadline, the client asks each other endpoint once. All other errors are
-    /// mistakes that must become visible.
+    /// It does if it cannot connect or loses the connection, and if the daemon is draining, too
+    /// busy, or has no usable clock or ceiling. Every daemon would repeat other refusals, apart
+    /// from `exhausted`: if the time to wait exceeds the deadline, the client asks each other
+    /// endpoint once. All other errors are mistakes that must become visible.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
@@ -192,7 +197,8 @@ impl Error {
         }
     }
 
-    /// Returns whether an error while connecting would repeat for every waiting call, on any endpoint.
+    /// Returns whether an error while connecting would repeat for every waiting call, on any
+    /// endpoint.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Refused(_) => !self.is_retried(),
@@ -210,7 +216,8 @@ impl Error {
     }
 }
 
-/// Returns whether a refusal is about the state of that daemon, so that another daemon may serve the request.
+/// Returns whether a refusal is about the state of that daemon, so that another daemon may serve
+/// the request.
 pub(super) fn moves_on(code: ErrorCode) -> bool {
     match code {
         ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy => true,

@@ -11,8 +11,8 @@ use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::Reply as Frame;
 use crate::protocol::{Info, Next};
 
-/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that
-/// the runtime has shut down.
+/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the
+/// caller that the runtime has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// One try of a call. The code that holds it must answer it.

@@ -79,12 +79,12 @@ impl Lane {
 }
 
 impl Client {
-    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first call
-    /// connects.
+    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first
+    /// call connects.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::NoRuntime`] outside a
-    /// tokio runtime.
+    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::NoRuntime`] outside
+    /// a tokio runtime.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
@@ -95,7 +95,8 @@ impl Client {
         Ok(Self { lanes, calls: Arc::default(), runtime, process })
     }
 
-    /// Returns the connection of the next call. A client that takes turns uses each endpoint in turn.
+    /// Returns the connection of the next call. A client that takes turns uses each endpoint in
+    /// turn.
     fn lane(&self) -> &Lane {
         &self.lanes[self.calls.fetch_add(1, Ordering::Relaxed) % self.lanes.len()]
     }
@@ -110,7 +111,8 @@ impl Client {
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn example(client: snowbank_client::Client) -> Result<(), snowbank_client::Error> {
-    /// let batch = client.batch(50_000).source("orders").max_wait(Duration::from_millis(20)).partial().await?;
+    /// let call = client.batch(50_000).source("orders").max_wait(Duration::from_millis(20));
+    /// let batch = call.partial().await?;
     /// println!("{} IDs from {}", batch.len(), batch.endpoint());
     /// # Ok(())
     /// # }
@@ -120,8 +122,8 @@ impl Client {
         BatchCall::new(self, count)
     }
 
-    /// Creates a buffer that hands out IDs one at a time. They increase while they come from one endpoint;
-    /// [`Ids`] says what happens if an endpoint's IDs go back.
+    /// Creates a buffer that hands out IDs one at a time. They increase while they come from one
+    /// endpoint; [`Ids`] says what happens if an endpoint's IDs go back.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range.
@@ -155,9 +157,9 @@ impl Client {
         self.call(&deadline, Exchange::Ping).await
     }
 
-    /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a wrong port
-    /// shows here while another one serves. If calls take turns, the errors of all connections are returned,
-    /// equal ones once.
+    /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a
+    /// wrong port shows here while another one serves. If calls take turns, the errors of all
+    /// connections are returned, equal ones once.
     #[must_use]
     pub fn endpoint_errors(&self) -> Vec<Error> {
         let mut errors = Vec::new();
@@ -177,9 +179,9 @@ impl Client {
 
 /// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// It checks a copy, because a guard reports a fork only once. The compiled code is one load and one
-/// comparison (under 1 ns). Asking the kernel for the process ID took 120 to 200 ns when measured, too much
-/// for every ID.
+/// It checks a copy, because a guard reports a fork only once. The compiled code is one load and
+/// one comparison (under 1 ns). Asking the kernel for the process ID took 120 to 200 ns when
+/// measured, too much for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

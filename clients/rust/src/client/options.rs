@@ -34,11 +34,11 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port` or
-    /// `unix:PATH`.
+    /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`,
+    /// `tls:host:port` or `unix:PATH`.
     ///
-    /// The client uses the first one while it serves. When it fails, the client moves on to the next, and so
-    /// on in a circle. It stays with a daemon that serves it, unless
+    /// The client uses the first one while it serves. When it fails, the client moves on to the
+    /// next, and so on in a circle. It stays with a daemon that serves it, unless
     /// [`prefer_first`](Self::prefer_first) is set. To spread many clients over a fleet, give each
     /// client another order.
     ///
@@ -76,8 +76,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the authorities to trust on `tls:` endpoints, and the client's own certificate. By default the
-    /// client trusts the system's authorities and has no certificate.
+    /// Sets the authorities to trust on `tls:` endpoints, and the client's own certificate. By
+    /// default the client trusts the system's authorities and has no certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, files: crate::tls::ClientFiles) -> Self {
@@ -85,41 +85,41 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and every retry.
-    /// A call can set its own.
+    /// Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and
+    /// every retry. A call can set its own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the time for one endpoint to be resolved, to connect and to greet, before the client tries the
-    /// next (2 s).
+    /// Sets the time for one endpoint to be resolved, to connect and to greet, before the client
+    /// tries the next (2 s).
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(FOREVER);
         self
     }
 
-    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). The wait
-    /// counts once earlier requests of the connection are answered. A daemon that takes longer counts as stalled,
-    /// and the client tries the next one.
+    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1
+    /// s). The wait counts once earlier requests of the connection are answered. A daemon that
+    /// takes longer counts as stalled, and the client tries the next one.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout.min(FOREVER);
         self
     }
 
-    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms) after its
-    /// first failure. The limit doubles with each further failure, up to `max` (5 s).
+    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms)
+    /// after its first failure. The limit doubles with each further failure, up to `max` (5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
         self
     }
 
-    /// Sets how many calls may wait to be sent (1,024; without a connection, twice as many). A further call waits
-    /// for a place, within its deadline.
+    /// Sets how many calls may wait to be sent (1,024; without a connection, twice as many). A
+    /// further call waits for a place, within its deadline.
     #[must_use]
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.max_queued = calls;
@@ -133,8 +133,9 @@ impl ClientOptions {
         self
     }
 
-    /// Makes calls take turns over the endpoints, each with a connection of its own, as clients of a pair of ticket
-    /// servers do. A call whose endpoint fails goes to the next one, until it serves again. IDs of successive calls no longer increase.
+    /// Makes calls take turns over the endpoints, each with a connection of its own, as clients of
+    /// a pair of ticket servers do. A call whose endpoint fails goes to the next one, until it
+    /// serves again. IDs of successive calls no longer increase.
     ///
     /// By default the client uses one endpoint while that serves.
     #[must_use]
@@ -143,8 +144,8 @@ impl ClientOptions {
         self
     }
 
-    /// Says that the endpoints are in order of preference for good, the nearest first: the client goes back to
-    /// an earlier one that serves again.
+    /// Says that the endpoints are in order of preference for good, the nearest first: the client
+    /// goes back to an earlier one that serves again.
     ///
     /// By default the client stays with the endpoint that serves it.
     #[must_use]
@@ -160,8 +161,8 @@ impl ClientOptions {
         options
     }
 
-    /// Returns whether the client goes back to its first endpoint once that serves again. Each connection of a client
-    /// that takes turns has another first.
+    /// Returns whether the client goes back to its first endpoint once that serves again. Each
+    /// connection of a client that takes turns has another first.
     pub(super) fn returns_to_first(&self) -> bool {
         self.prefer_first || self.take_turns
     }
@@ -252,7 +253,8 @@ impl fmt::Debug for Token {
 /// The source that a call takes IDs from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceChoice {
-    /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may count differently.
+    /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may count
+    /// differently.
     Index(u16),
     /// The source's name. The client looks up its index on each daemon that it connects to.
     Name(Arc<str>),

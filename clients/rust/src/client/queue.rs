@@ -23,8 +23,8 @@ impl Queue {
         Self { waiting: VecDeque::new(), receiver }
     }
 
-    /// Waits for the next call. Returns `None` once every handle is dropped. Dropping the future loses no
-    /// call.
+    /// Waits for the next call. Returns `None` once every handle is dropped. Dropping the future
+    /// loses no call.
     pub(super) async fn next(&mut self) -> Option<Call> {
         match self.waiting.pop_front() {
             Some(call) => Some(call),
@@ -48,8 +48,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Runs `work`, and takes calls from the channel meanwhile. It ends early when the last handle is
-    /// dropped.
+    /// Runs `work`, and takes calls from the channel meanwhile. It ends early when the last handle
+    /// is dropped.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Abandoned> {
         let mut work = pin!(work);
         loop {

@@ -1,7 +1,9 @@
-//! The check that no two endpoints are daemons with the same worker IDs: they would hand out the same IDs.
+//! The check that no two endpoints are daemons with the same worker IDs: they would hand out the
+//! same IDs.
 //!
-//! A daemon refuses a worker ID that another daemon of its machine has. Containers and machines do not see
-//! each other's locks, but a client sees all of its endpoints. It asks each for INFO when it connects.
+//! A daemon refuses a worker ID that another daemon of its machine has. Containers and machines do
+//! not see each other's locks, but a client sees all of its endpoints. It asks each for INFO when
+//! it connects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +17,14 @@ use super::shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::info::SharedWorkerId;
 
-/// The time before the first look, and between two looks while daemons collide. A client with a shorter life
-/// costs the other endpoints nothing. A daemon that restarts, or that passes its worker IDs on, can look like
-/// two for a moment, so a collision counts when two looks in a row find it.
+/// The time before the first look, and between two looks while daemons collide. A client with a
+/// shorter life costs the other endpoints nothing. A daemon that restarts, or that passes its
+/// worker IDs on, can look like two for a moment, so a collision counts when two looks in a row
+/// find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
-/// The time between two looks while an endpoint does not answer, and the shortest between the starts of two checks.
+/// The time between two looks while an endpoint does not answer, and the shortest between the
+/// starts of two checks.
 const REPETITION: Duration = Duration::from_secs(60);
 
 /// The check of one client. It ends when dropped.
@@ -31,7 +35,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Starts a check in the background, unless one is running. It waits if one was started a moment ago.
+    /// Starts a check in the background, unless one is running. It waits if one was started a
+    /// moment ago.
     pub(super) fn start(&mut self, shared: &Arc<Shared>) {
         let is_running = self.task.as_ref().is_some_and(|task| !task.is_finished());
         if shared.names.len() > 1 && !is_running {
@@ -79,7 +84,8 @@ struct Answer {
     info: Info,
 }
 
-/// Returns the answer of each endpoint that gives one, in their order. All connections are open at the same time.
+/// Returns the answer of each endpoint that gives one, in their order. All connections are open at
+/// the same time.
 async fn look(shared: &Arc<Shared>) -> Vec<Answer> {
     let mut looks = JoinSet::new();
     for index in 0..shared.names.len() {

@@ -22,7 +22,8 @@ struct Progress {
     stage: Stage,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
-    /// The number of the address that is tried first, if an endpoint's name has several. It grows with each failure.
+    /// The number of the address that is tried first, if an endpoint's name has several. It grows
+    /// with each failure.
     turns: Vec<usize>,
 }
 
@@ -74,8 +75,8 @@ impl Shared {
         progress.stage = stage;
     }
 
-    /// Notes that the endpoint of that index failed. One that has served begins again with its first address if that is
-    /// preferred.
+    /// Notes that the endpoint of that index failed. One that has served begins again with its
+    /// first address if that is preferred.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         let keeps_turn = self.options.prefer_first && matches!(progress.stage, Stage::Serving(..));
@@ -134,8 +135,9 @@ impl Shared {
         Err(Error::join(failures.into_iter().flatten().collect()))
     }
 
-    /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`, doubled for each
-    /// failure but the first. The randomness spreads the clients of a daemon that comes back.
+    /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`,
+    /// doubled for each failure but the first. The randomness spreads the clients of a daemon that
+    /// comes back.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let limit = self.options.min_backoff.saturating_mul(doubled).min(self.options.max_backoff);

@@ -18,8 +18,8 @@ pub enum ErrorCode {
     Unauthorized = 5,
     /// The IDs are not available within the wait, or the client's rate does not allow them.
     Exhausted = 6,
-    /// The daemon's clock is too far behind the source's IDs, or has not reached the first tick of a
-    /// source that keeps no state.
+    /// The daemon's clock is too far behind the source's IDs, or has not reached the first tick of
+    /// a source that keeps no state.
     ClockBehind = 7,
     /// The daemon could not make the ceiling durable, or has lost its worker ID.
     NoCeiling = 8,
@@ -73,9 +73,10 @@ impl ErrorCode {
         }
     }
 
-    /// Returns whether the daemon closes the connection after this code. After `malformed` it does so only
-    /// if the length was bad ([`Parsed::BadLength`](super::Parsed::BadLength)), so this returns false for
-    /// it. It also closes the connection after a thousand errors in a row, of any code.
+    /// Returns whether the daemon closes the connection after this code. After `malformed` it does
+    /// so only if the length was bad ([`Parsed::BadLength`](super::Parsed::BadLength)), so this
+    /// returns false for it. It also closes the connection after a thousand errors in a row, of any
+    /// code.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

@@ -24,7 +24,8 @@ pub enum Progress {
     Done,
 }
 
-/// A reply that breaks the protocol's promises. The daemon is at fault, and no part of the reply is usable.
+/// A reply that breaks the protocol's promises. The daemon is at fault, and no part of the reply is
+/// usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadReply {
     /// A frame whose kind does not fit the request, or is not that of the reply's first frame.

@@ -17,8 +17,8 @@ pub enum Parsed<T> {
         /// The size of the frame in bytes.
         consumed: usize,
     },
-    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is unknown,
-    /// so the stream is lost. The parser reports this as soon as it has the length field.
+    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is
+    /// unknown, so the stream is lost. The parser reports this as soon as it has the length field.
     BadLength(u32),
 }
 

@@ -4,12 +4,12 @@ use super::collect::{Collected, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply};
 use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 
-/// The client's side of a stream: three choices (how its requests ask, the size of pieces, the count that
-/// each request asks for), then the stream itself.
+/// The client's side of a stream: three choices (how its requests ask, the size of pieces, the
+/// count that each request asks for), then the stream itself.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, are as many as
-/// requested (or fewer where that is allowed), are the same after they are encoded and read again, and
-/// take at most twice the memory of the requested number.
+/// requested (or fewer where that is allowed), are the same after they are encoded and read again,
+/// and take at most twice the memory of the requested number.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
@@ -22,7 +22,8 @@ pub fn reply_frames(data: &[u8]) {
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
 }
 
-/// Reads a client's connection on which all requests are equal, up to the first breach of the protocol.
+/// Reads a client's connection on which all requests are equal, up to the first breach of the
+/// protocol.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
     let (mut arrived, mut unread) = (Vec::new(), Vec::new());
     let (mut ids, mut info) = (IdCollector::new(asked), InfoCollector::default());
@@ -119,7 +120,8 @@ fn encode<'a, T: 'a>(
     out
 }
 
-/// Any text as the JSON of an INFO reply. If it can be read, it is written, and reads as the same again.
+/// Any text as the JSON of an INFO reply. If it can be read, it is written, and reads as the same
+/// again.
 pub fn info_json(data: &[u8]) {
     match Info::from_json(data) {
         Ok(info) => {

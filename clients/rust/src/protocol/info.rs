@@ -5,14 +5,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::one_line;
 use crate::layout::{Layout, WorkerSet, concurrent_collision};
 
-/// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand worker IDs
-/// fit.
+/// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand
+/// worker IDs fit.
 pub const MAX_INFO_SIZE: usize = 4 << 20;
 
 /// A daemon's version, limits and sources.
 ///
-/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key of an unexpected
-/// form reads as missing, and unknown keys are ignored.
+/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key of an
+/// unexpected form reads as missing, and unknown keys are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
     /// The protocol version of the daemon: [`VERSION`](super::VERSION).
@@ -67,8 +67,8 @@ pub struct Source {
     /// The first number of a ticket source's sequence. `None` for a layout.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// The fleet whose coordinator has the counter of a ticket source: its daemons take disjoint ranges of it. `None`
-    /// for other sources.
+    /// The fleet whose coordinator has the counter of a ticket source: its daemons take disjoint
+    /// ranges of it. `None` for other sources.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
     /// The layout in full text form, never a preset's name. `None` for tickets.
@@ -121,7 +121,8 @@ impl Info {
     /// Reads the JSON of a whole INFO reply.
     ///
     /// # Errors
-    /// Returns [`BadInfo`] if it is not JSON, lacks a required key, or has another protocol version.
+    /// Returns [`BadInfo`] if it is not JSON, lacks a required key, or has another protocol
+    /// version.
     pub fn from_json(json: &[u8]) -> Result<Self, BadInfo> {
         let mut info: Self = serde_json::from_slice(json)?;
         if info.protocol != super::VERSION {
@@ -138,8 +139,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns how this daemon and another one can hand out the same ID at the same time: two sources that have the
-    /// same worker ID of one ID space. Returns `None` if the two are one daemon, or do not tell who they are.
+    /// Returns how this daemon and another one can hand out the same ID at the same time: two
+    /// sources that have the same worker ID of one ID space. Returns `None` if the two are one
+    /// daemon, or do not tell who they are.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];
@@ -168,7 +170,8 @@ impl Info {
 }
 
 impl Source {
-    /// Returns the name, the layout and the worker IDs. A source that has none, or unreadable ones, is not compared.
+    /// Returns the name, the layout and the worker IDs. A source that has none, or unreadable ones,
+    /// is not compared.
     fn generator(&self) -> Option<(&str, Layout, WorkerSet)> {
         let layout: Layout = self.layout.as_ref()?.parse().ok()?;
         let workers = WorkerSet::from_list(self.worker_ids.clone()?).ok()?;
@@ -176,7 +179,8 @@ impl Source {
     }
 }
 
-/// Reads an optional value. A value of an unexpected form, as a later daemon may send it, counts as `None`.
+/// Reads an optional value. A value of an unexpected form, as a later daemon may send it, counts as
+/// `None`.
 fn lenient<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,5 @@
-//! The wire format, version 1, for both sides: bytes to requests and replies, and back. It does no I/O.
+//! The wire format, version 1, for both sides: bytes to requests and replies, and back. It does no
+//! I/O.
 //!
 //! A connection carries frames, all integers little-endian:
 //!
@@ -15,9 +16,9 @@
 //! - [`info`]: the JSON of an INFO reply.
 //! - [`code`]: the error codes. [`one_line`]: text of other programs, safe to show.
 //!
-//! Both `parse` functions take the bytes so far and return one frame or [`Parsed::Incomplete`]. They keep no
-//! state, copy nothing and allocate nothing. So a stream parses in the same way however it is split.
-//! `docs/protocol.md` describes the format for users, with test vectors.
+//! Both `parse` functions take the bytes so far and return one frame or [`Parsed::Incomplete`].
+//! They keep no state, copy nothing and allocate nothing. So a stream parses in the same way
+//! however it is split. `docs/protocol.md` describes the format for users, with test vectors.
 
 pub mod code;
 pub mod collect;
@@ -53,8 +54,8 @@ pub const HEADER_SIZE: usize = 8;
 /// The smallest value of a frame's length field: kind, flags and tag.
 pub const MIN_LENGTH: u32 = 4;
 
-/// The largest value of a request's length field. The client controls it. The server buffers no more than
-/// this of an unfinished frame.
+/// The largest value of a request's length field. The client controls it. The server buffers no
+/// more than this of an unfinished frame.
 pub const MAX_REQUEST_LENGTH: u32 = 1_024;
 
 /// The largest value of a reply's length field. MORE splits larger replies.

@@ -1,7 +1,8 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
-//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`] at a time.
-//! So a server buffers no more than the socket drains. Every frame but the last has `more`.
+//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`]
+//! at a time. So a server buffers no more than the socket drains. Every frame but the last has
+//! `more`.
 
 use std::time::Duration;
 
@@ -69,8 +70,8 @@ pub enum Reply<'a> {
 pub struct ErrorReply<'a> {
     /// The code's number; see [`ErrorCode::from_u16`].
     pub code: u16,
-    /// The time after which to try again, or `None` if the daemon names none. For `exhausted`, `None` means
-    /// never within this wait.
+    /// The time after which to try again, or `None` if the daemon names none. For `exhausted`,
+    /// `None` means never within this wait.
     pub retry_after: Option<Duration>,
     /// A message for a person. It may not be UTF-8.
     pub message: &'a [u8],
@@ -195,11 +196,12 @@ pub enum Unencodable {
     },
 }
 
-/// Appends one RUNS frame of 1 to [`RUNS_PER_FRAME`] runs. `more` says that another frame of this reply
-/// follows.
+/// Appends one RUNS frame of 1 to [`RUNS_PER_FRAME`] runs. `more` says that another frame of this
+/// reply follows.
 ///
 /// # Errors
-/// Returns [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride exceeds `u32`.
+/// Returns [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride
+/// exceeds `u32`.
 #[inline]
 pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     let [run] = runs else {
@@ -212,8 +214,8 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
     Ok(())
 }
 
-/// Appends a RUNS frame, or nothing if it fails. A frame of one run, the most common, does not come here: it
-/// needs no loop.
+/// Appends a RUNS frame, or nothing if it fails. A frame of one run, the most common, does not come
+/// here: it needs no loop.
 fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
         return Err(Unencodable::Empty);
@@ -249,12 +251,12 @@ fn encode_run(run: &Run) -> Result<[u8; RUN_SIZE], Unencodable> {
     Ok(bytes)
 }
 
-/// Appends one LIST frame of 1 to [`IDS_PER_FRAME`] IDs. `more` says that another frame of this reply
-/// follows.
+/// Appends one LIST frame of 1 to [`IDS_PER_FRAME`] IDs. `more` says that another frame of this
+/// reply follows.
 ///
 /// # Errors
-/// Returns [`Unencodable`] if there are no or too many IDs. It has then read `ids` to its end, or one past
-/// the limit.
+/// Returns [`Unencodable`] if there are no or too many IDs. It has then read `ids` to its end, or
+/// one past the limit.
 pub fn encode_list_frame(
     out: &mut Vec<u8>,
     tag: u16,
@@ -303,8 +305,8 @@ pub fn encode_ok(out: &mut Vec<u8>, tag: u16) {
     out.extend_from_slice(&frame::header(OK, 0, tag, 0));
 }
 
-/// Appends an ERROR frame. It rounds `retry_after` up to whole milliseconds, at least 1, because 0 on the
-/// wire means `None`. It cuts the message at [`MAX_MESSAGE_SIZE`].
+/// Appends an ERROR frame. It rounds `retry_after` up to whole milliseconds, at least 1, because 0
+/// on the wire means `None`. It cuts the message at [`MAX_MESSAGE_SIZE`].
 pub fn encode_error(
     out: &mut Vec<u8>,
     tag: u16,

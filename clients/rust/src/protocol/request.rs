@@ -41,7 +41,8 @@ pub struct Next {
     pub partial: bool,
 }
 
-/// The time that a daemon may wait for IDs that are not available yet. The daemon caps it at its `max_wait`.
+/// The time that a daemon may wait for IDs that are not available yet. The daemon caps it at its
+/// `max_wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     on_wire_ms: u16,
@@ -146,7 +147,8 @@ pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), TooLo
 /// Appends an AUTH frame.
 ///
 /// # Errors
-/// Returns [`TooLong`] and appends nothing if `token` is empty or has more than [`MAX_TOKEN_SIZE`] bytes.
+/// Returns [`TooLong`] and appends nothing if `token` is empty or has more than [`MAX_TOKEN_SIZE`]
+/// bytes.
 pub fn encode_auth(out: &mut Vec<u8>, tag: u16, token: &[u8]) -> Result<(), TooLong> {
     if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
         return Err(TooLong { what: "a token", size: token.len(), allowed: "1 to 512" });

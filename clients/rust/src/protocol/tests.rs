@@ -26,7 +26,8 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// All frames of a stream that arrives in these pieces, as text, and whether it ended in a bad length.
+/// All frames of a stream that arrives in these pieces, as text, and whether it ended in a bad
+/// length.
 fn read<T: std::fmt::Debug>(
     pieces: &[&[u8]],
     max_size: usize,

@@ -1,4 +1,5 @@
-//! The vectors of `tests/vectors`, held to both sides' code and to the page that shows them to users.
+//! The vectors of `tests/vectors`, held to both sides' code and to the page that shows them to
+//! users.
 
 use super::code::ErrorCode;
 use super::reply::{self, Reply};
@@ -17,7 +18,8 @@ fn lines(file: &str) -> impl Iterator<Item = Vec<&str>> {
     file.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(" | ").collect())
 }
 
-/// The bytes that a vector stands for: hex, spaces anywhere between bytes, `61*513` for a byte repeated.
+/// The bytes that a vector stands for: hex, spaces anywhere between bytes, `61*513` for a byte
+/// repeated.
 fn bytes(vector: &str) -> Vec<u8> {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).expect("two hex digits");
     let word = |word: &str| match word.split_once('*') {

@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::files::{self, FileFault, PemFile};
 
-/// The authorities that a client trusts, and its own certificate. The default trusts the system's authorities
-/// and has no certificate.
+/// The authorities that a client trusts, and its own certificate. The default trusts the system's
+/// authorities and has no certificate.
 ///
 /// Each connection reads the files again, so certificates can be renewed while the client runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,16 +35,16 @@ impl ClientFiles {
         self
     }
 
-    /// Sets the client's own certificate, with those that lead to its authority's, and its private key (both
-    /// PEM).
+    /// Sets the client's own certificate, with those that lead to its authority's, and its private
+    /// key (both PEM).
     #[must_use]
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.own = Some((certificate.into(), key.into()));
         self
     }
 
-    /// Sets the name or IP address that the server's certificate must have. The default is the host of the
-    /// address.
+    /// Sets the name or IP address that the server's certificate must have. The default is the host
+    /// of the address.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
@@ -76,8 +76,8 @@ impl ClientFiles {
     }
 }
 
-/// Returns the authorities that this system trusts. Without any, every handshake fails with a message about
-/// its certificate.
+/// Returns the authorities that this system trusts. Without any, every handshake fails with a
+/// message about its certificate.
 fn system_authorities() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

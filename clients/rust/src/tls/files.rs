@@ -13,8 +13,8 @@ use x509_cert::ext::pkix::BasicConstraints;
 
 use super::fault;
 
-/// The largest file that is read, in bytes. It is far above any bundle of authorities, and stops the reading
-/// of a disk or an endless device.
+/// The largest file that is read, in bytes. It is far above any bundle of authorities, and stops
+/// the reading of a disk or an endless device.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.
@@ -199,7 +199,8 @@ pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
     Ok(roots)
 }
 
-/// Describes the fault of a certificate and a key that do not belong together, or that cannot be used.
+/// Describes the fault of a certificate and a key that do not belong together, or that cannot be
+/// used.
 pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> FileFault {
     match error {
         rustls::Error::InconsistentKeys(_) => FileFault::new(

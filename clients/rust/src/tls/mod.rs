@@ -1,4 +1,5 @@
-//! TLS of the client, and the code that it shares with the daemon: PEM files and the words for faults.
+//! TLS of the client, and the code that it shares with the daemon: PEM files and the words for
+//! faults.
 
 mod client;
 #[doc(hidden)]

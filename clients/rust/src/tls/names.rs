@@ -25,8 +25,8 @@ pub enum CertificateName {
 impl FromStr for CertificateName {
     type Err = &'static str;
 
-    /// Reads a name as an operator writes it. Its form tells the kind: an IP address, a URI with its colon, an
-    /// email address with its @, else a DNS name.
+    /// Reads a name as an operator writes it. Its form tells the kind: an IP address, a URI with
+    /// its colon, an email address with its @, else a DNS name.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         let is_dns = || text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));

@@ -1,5 +1,5 @@
-//! A forked child gets none of its parent's IDs. The test runs in a process of its own, so that no other test's
-//! threads run when it forks.
+//! A forked child gets none of its parent's IDs. The test runs in a process of its own, so that no
+//! other test's threads run when it forks.
 
 use std::process::Command;
 use std::time::Duration;
@@ -66,15 +66,16 @@ fn in_a_process_of_its_own() {
     let shared = client.shared_ids(options).expect("IDs");
     assert_eq!(parents.block_on(shared.next()), Ok(PARENTS_IDS + 16));
 
-    // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can hold (the C
-    // library keeps its own usable over a fork), touches nothing of the parent's runtime, and ends by
-    // `_exit`.
+    // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can
+    // hold (the C library keeps its own usable over a fork), touches nothing of the parent's
+    // runtime, and ends by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             in_child(&client, &mut ids, &shared, &daemon)
         }));
-        // SAFETY: it does not return and runs no destructors, so nothing of the parent's is touched.
+        // SAFETY: it does not return and runs no destructors, so nothing of the parent's is
+        // touched.
         unsafe { libc::_exit(found.unwrap_or(99)) };
     }
     assert!(child > 0, "no fork");

@@ -1,4 +1,5 @@
-//! The client against scripted daemons, on loopback and free ports: what clients/conformance has no case for.
+//! The client against scripted daemons, on loopback and free ports: what clients/conformance has no
+//! case for.
 
 #[path = "../fake_daemon/mod.rs"]
 mod fake_daemon;
@@ -38,8 +39,8 @@ pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {
     Client::new(options(daemons)).expect("a client")
 }
 
-/// An address where nothing listens. No connection of another test gets this port: the kernel chooses from a higher
-/// range.
+/// An address where nothing listens. No connection of another test gets this port: the kernel
+/// chooses from a higher range.
 pub(crate) fn nobody() -> String {
     String::from("127.0.0.1:1")
 }

@@ -9,8 +9,8 @@ use snowbank_client::layout::Run;
 use crate::fake_daemon::{FakeDaemon, Peer};
 use crate::{client, eventually};
 
-/// Has `answer` reply to a call for two IDs. The caller's error is a breach of protocol that contains `reason`, and the
-/// client closes the connection.
+/// Has `answer` reply to a call for two IDs. The caller's error is a breach of protocol that
+/// contains `reason`, and the client closes the connection.
 async fn breach(reason: &str, answer: impl Fn(&mut Peer, u16) + Send + Sync + 'static) {
     let closed = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&closed);

@@ -10,8 +10,8 @@ use snowbank_client::protocol::ErrorCode;
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, ms, options};
 
-/// Daemons that are exhausted for one call may have IDs for the next. So they serve it at once, though each named an
-/// hour.
+/// Daemons that are exhausted for one call may have IDs for the next. So they serve it at once,
+/// though each named an hour.
 #[tokio::test]
 async fn exhausted_daemons_serve_calls_that_they_can() {
     let no_large_ones = || {
@@ -35,8 +35,8 @@ async fn exhausted_daemons_serve_calls_that_they_can() {
     }
 }
 
-/// A refused call goes to the next daemon. The reply that another call waits for still arrives on the same
-/// connection.
+/// A refused call goes to the next daemon. The reply that another call waits for still arrives on
+/// the same connection.
 #[tokio::test]
 async fn an_exhausted_call_leaves_the_others_their_connection() {
     let other = Arc::new(FakeDaemon::honest(77));

@@ -1,4 +1,5 @@
-//! Servers of other protocols at an endpoint: the client names each, and still uses the other endpoints.
+//! Servers of other protocols at an endpoint: the client names each, and still uses the other
+//! endpoints.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};

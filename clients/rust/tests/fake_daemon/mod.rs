@@ -96,7 +96,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the next request; `None` once the client has closed. Answers the greeting's PING itself.
+    /// Returns the next request; `None` once the client has closed. Answers the greeting's PING
+    /// itself.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
         match self.read_any() {
             Some((Asked::Ping(body), tag)) if !body.is_empty() => {

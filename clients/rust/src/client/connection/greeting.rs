@@ -1,5 +1,5 @@
-//! The start of a connection: connect, prove that a daemon is there, send the token if there is one, ask for
-//! INFO.
+//! The start of a connection: connect, prove that a daemon is there, send the token if there is
+//! one, ask for INFO.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::protocol::collect::{BadReply, InfoCollector, Progress};
 use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// The body of the PING that every connection begins with. Servers of HTTP wait for the end of a line before
-/// they answer. The line ends in this body make them answer at once, and the client can name them. A Redis
-/// stays silent: it finds no line behind the zero bytes of a frame.
+/// The body of the PING that every connection begins with. Servers of HTTP wait for the end of a
+/// line before they answer. The line ends in this body make them answer at once, and the client can
+/// name them. A Redis stays silent: it finds no line behind the zero bytes of a frame.
 const PROBE: &[u8] = b"\r\n\r\n";
 
 const CLOSED_EARLY: &str = "it closed the connection before its greeting";
@@ -59,7 +59,8 @@ impl Connection {
         })
     }
 
-    /// Greets the daemon and returns its INFO. `connect_timeout` covers the connecting and the greeting.
+    /// Greets the daemon and returns its INFO. `connect_timeout` covers the connecting and the
+    /// greeting.
     pub(in crate::client) async fn greet(&mut self) -> Result<Info, Error> {
         let limit = self.shared.options.connect_timeout;
         match timeout_at(self.began + limit, self.greet_patiently()).await {
@@ -74,8 +75,8 @@ impl Connection {
 
     async fn greet_patiently(&mut self) -> Result<Info, Error> {
         let hello = self.hello()?;
-        // A daemon that is too busy answers before it reads, and closes. Its answer counts more than the
-        // failed write.
+        // A daemon that is too busy answers before it reads, and closes. Its answer counts more
+        // than the failed write.
         let sent = self.streams.writer.send(&hello).await;
         let closed = sent.err().map_or_else(|| CLOSED_EARLY.to_owned(), |error| describe(&error));
         self.take_greeting(&closed, |frame| done_if(*frame == Frame::Pong(PROBE))).await?;

@@ -1,9 +1,9 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
-//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only proves that both sides
-//! count alike. A caller that gave up leaves its entry in the queue. Its reply is read and dropped, so that later
-//! replies still match. A frame that is not the reply due next ends the connection, because later frames could belong
-//! to any call.
+//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only
+//! proves that both sides count alike. A caller that gave up leaves its entry in the queue. Its
+//! reply is read and dropped, so that later replies still match. A frame that is not the reply due
+//! next ends the connection, because later frames could belong to any call.
 
 mod end;
 mod greeting;
@@ -40,8 +40,8 @@ use crate::protocol::collect::Progress;
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Next, Parsed, request};
 
-/// The most requests that are sent ahead of their replies. A daemon reads some 500 requests in a turn, so more than two
-/// turns' requests would only wait there.
+/// The most requests that are sent ahead of their replies. A daemon reads some 500 requests in a
+/// turn, so more than two turns' requests would only wait there.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
@@ -66,8 +66,8 @@ pub(super) struct Connection {
     last_tag: u16,
     /// The daemon's sources, from its latest INFO.
     sources: Sources,
-    /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused while there
-    /// is none.
+    /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused
+    /// while there is none.
     stall: Pin<Box<Sleep>>,
     stall_armed: bool,
     /// True once the daemon has answered a call, apart from the greeting.
@@ -79,7 +79,8 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Serves calls until the connection ends. Then it fails all calls in flight, unless the daemon still answers them.
+    /// Serves calls until the connection ends. Then it fails all calls in flight, unless the daemon
+    /// still answers them.
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
         let reason = match &end {
@@ -94,7 +95,8 @@ impl Connection {
         end
     }
 
-    /// Takes the replies to the calls in flight, and no further calls. A stall ends it at the latest.
+    /// Takes the replies to the calls in flight, and no further calls. A stall ends it at the
+    /// latest.
     pub(super) async fn finish(mut self) {
         self.is_finishing = true;
         let (_no_calls, calls) = mpsc::channel(1);
@@ -325,8 +327,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. The timer can be early, because replies do not move it. Then it
-    /// is set again.
+    /// Ends the connection if it has stalled. The timer can be early, because replies do not move
+    /// it. Then it is set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else {

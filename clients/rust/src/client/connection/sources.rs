@@ -9,8 +9,8 @@ use crate::layout::Layout;
 use crate::protocol::info::Source;
 use crate::protocol::{Info, one_line};
 
-/// The longest time that a daemon holds a request without a wait of its own, unless two of the source's ticks are
-/// longer.
+/// The longest time that a daemon holds a request without a wait of its own, unless two of the
+/// source's ticks are longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The number of ticks that a daemon holds such a request for, if that is longer.
@@ -41,8 +41,8 @@ impl Sources {
         })
     }
 
-    /// Returns the longest time that the daemon holds a request that names no wait. Its `max_wait`, which a client
-    /// cannot know, may be shorter.
+    /// Returns the longest time that the daemon holds a request that names no wait. Its `max_wait`,
+    /// which a client cannot know, may be shorter.
     pub(super) fn default_wait(&self, index: u16) -> Duration {
         self.long_waits.get(&index).copied().unwrap_or(DEFAULT_WAIT)
     }

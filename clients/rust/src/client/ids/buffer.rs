@@ -14,8 +14,8 @@ use crate::client::call::Deadline;
 use crate::client::{Client, Error};
 use crate::protocol::ErrorCode;
 
-/// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are worth
-/// something.
+/// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are
+/// worth something.
 const FIRST_FETCH: u32 = 16;
 
 /// The batches behind the slice.
@@ -52,8 +52,8 @@ impl Buffer {
         self.options.timeout.unwrap_or(self.client.shared().options.timeout)
     }
 
-    /// Cuts the next slice from the current batch, and starts a fetch if it is time for one. `unused` IDs of
-    /// the slice before were not handed out.
+    /// Cuts the next slice from the current batch, and starts a fetch if it is time for one.
+    /// `unused` IDs of the slice before were not handed out.
     pub(super) fn cut(&mut self, slice: &mut Vec<u64>, unused: usize) -> Result<bool, Error> {
         loop {
             let now = Instant::now();
@@ -77,8 +77,8 @@ impl Buffer {
         }
     }
 
-    /// Starts the next fetch once the current batch is half used. It repeats a fetch that failed meanwhile:
-    /// the error matters only to a caller that finds no IDs.
+    /// Starts the next fetch once the current batch is half used. It repeats a fetch that failed
+    /// meanwhile: the error matters only to a caller that finds no IDs.
     fn fetch_if_low(&mut self, now: Instant) {
         let Some(current) = &self.current else { return };
         if !current.is_low() || self.next.is_some() {
@@ -98,8 +98,8 @@ impl Buffer {
         }
     }
 
-    /// Takes the result of the fetch. Returns false if there is none yet. Starts a fetch if none is under
-    /// way.
+    /// Takes the result of the fetch. Returns false if there is none yet. Starts a fetch if none is
+    /// under way.
     fn take_delivery(&mut self) -> Result<bool, Error> {
         let Some(fetch) = &mut self.fetch else {
             self.start_fetch();

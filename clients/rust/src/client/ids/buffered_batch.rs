@@ -10,9 +10,9 @@ use super::options::IdsOptions;
 use crate::client::Batch;
 use crate::client::age::Birth;
 
-/// The number of IDs between two checks of the clock and of how many IDs are left. Both checks cost some 40
-/// ns together, so at 256 IDs they hardly count. Fewer IDs would cost more. More would let a blocked runtime
-/// keep IDs for longer.
+/// The number of IDs between two checks of the clock and of how many IDs are left. Both checks cost
+/// some 40 ns together, so at 256 IDs they hardly count. Fewer IDs would cost more. More would let
+/// a blocked runtime keep IDs for longer.
 pub(super) const SLICE: usize = 256;
 
 /// The most by which one fetch may exceed the one before it.
@@ -66,8 +66,8 @@ impl BufferedBatch {
         Self { batch, run, offset, count, left: count, opened_at: None, born, expired, _task: task_guard }
     }
 
-    /// Fills `slice` with up to [`SLICE`] IDs, and ends where half of the batch is used. Returns false if the
-    /// batch is used up.
+    /// Fills `slice` with up to [`SLICE`] IDs, and ends where half of the batch is used. Returns
+    /// false if the batch is used up.
     pub(super) fn cut(&mut self, now: Instant, slice: &mut Vec<u64>) -> bool {
         self.opened_at.get_or_insert(now);
         let until_low = match self.left - self.left.min(self.count / 2) {
@@ -105,8 +105,8 @@ impl BufferedBatch {
         self.count - self.left
     }
 
-    /// Returns how many IDs to fetch next. At the pace of this batch they last for [`LASTING_PART`] of the
-    /// maximum age.
+    /// Returns how many IDs to fetch next. At the pace of this batch they last for [`LASTING_PART`]
+    /// of the maximum age.
     pub(super) fn next_count(&self, now: Instant, last_count: u32, options: &IdsOptions) -> u32 {
         let Some(opened_at) = self.opened_at else { return last_count };
         let pace_ns = now.saturating_duration_since(opened_at).as_nanos().max(1);

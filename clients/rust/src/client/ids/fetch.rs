@@ -15,8 +15,8 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller without IDs gets
-/// some soon.
+/// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller
+/// without IDs gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// The pause after the first batch without a usable ID. It doubles with each further one, up to
@@ -26,11 +26,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
-/// The time for which a fetch asks again if its IDs are lower, or half of its timeout if that is shorter. It exceeds any
-/// common burst window: within one, a shard that is behind catches up.
+/// The time for which a fetch asks again if its IDs are lower, or half of its timeout if that is
+/// shorter. It exceeds any common burst window: within one, a shard that is behind catches up.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
-/// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and be skipped.
+/// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and
+/// be skipped.
 const RETRY_COUNT: u32 = 16;
 
 /// A fetch that is in flight, or whose result was not taken yet.
@@ -122,7 +123,8 @@ impl FetchRequest {
         let deadline = Deadline::after(self.timeout);
         let wait = Wait::at_most(GATHERING);
         let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
-        // Since when the IDs are lower, and how long to wait before the next request for higher ones.
+        // Since when the IDs are lower, and how long to wait before the next request for higher
+        // ones.
         let (mut lower_since, mut lower_pause) = (None, PAUSE);
         loop {
             let pause = match self.client.next(&deadline, next, &self.source).await {

@@ -34,8 +34,8 @@ impl IdsOptions {
         self
     }
 
-    /// Sets the most IDs that one fetch asks for (10,000). Fetches start small and follow the demand up to
-    /// this. The buffer holds at most two batches.
+    /// Sets the most IDs that one fetch asks for (10,000). Fetches start small and follow the
+    /// demand up to this. The buffer holds at most two batches.
     #[must_use]
     pub fn max_batch(mut self, count: u32) -> Self {
         self.max_batch = count;
@@ -49,8 +49,8 @@ impl IdsOptions {
         self
     }
 
-    /// Sets the deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty buffer. The
-    /// default is the client's own.
+    /// Sets the deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty
+    /// buffer. The default is the client's own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

@@ -10,12 +10,12 @@ use super::{Ids, forked};
 use crate::client::call::Deadline;
 use crate::client::error::{Error, signed};
 
-/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server makes one, and gives
-/// each request a clone.
+/// [`Ids`] that many tasks and threads share: clones draw from one buffer. A web server makes one,
+/// and gives each request a clone.
 ///
-/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock that nobody
-/// holds for longer than a few hundred nanoseconds. A part of the buffer for each thread would need none, but a
-/// task that moves to another thread would then get lower IDs.
+/// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock
+/// that nobody holds for longer than a few hundred nanoseconds. A part of the buffer for each
+/// thread would need none, but a task that moves to another thread would then get lower IDs.
 #[derive(Debug, Clone)]
 pub struct SharedIds {
     inner: Arc<Inner>,
@@ -41,7 +41,8 @@ impl SharedIds {
     /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
     ///
     /// # Errors
-    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
+    /// again.
     #[inline]
     pub async fn next(&self) -> Result<u64, Error> {
         match self.take() {
@@ -59,11 +60,12 @@ impl SharedIds {
         signed(self.next().await?)
     }
 
-    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never waits for a
-    /// daemon. Any thread may call it.
+    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never
+    /// waits for a daemon. Any thread may call it.
     ///
     /// # Errors
-    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
+    /// again.
     #[inline]
     pub fn try_next(&self) -> Result<Option<u64>, Error> {
         self.check_process()?;

@@ -97,7 +97,8 @@ impl Ledger {
     }
 }
 
-/// Takes IDs one at a time. They increase while they come from one address, except after `WentBack`.
+/// Takes IDs one at a time. They increase while they come from one address, except after
+/// `WentBack`.
 async fn number_rows(client: Client, ledger: Arc<Ledger>, max_batch: u32) {
     let mut ids = client.ids(IdsOptions::default().max_batch(max_batch)).expect("IDs");
     let mut last: Option<(usize, u64)> = None;

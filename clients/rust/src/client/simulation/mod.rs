@@ -1,7 +1,8 @@
 //! The client over a simulated wire, on tokio's paused clock.
 //!
-//! Daemons stop, are replaced by others whose IDs lie lower, stand behind load balancers, lose replies, refuse,
-//! and are no daemons at all. A seed decides everything, so a failure repeats: it names its seed.
+//! Daemons stop, are replaced by others whose IDs lie lower, stand behind load balancers, lose
+//! replies, refuse, and are no daemons at all. A seed decides everything, so a failure repeats: it
+//! names its seed.
 
 mod app;
 mod daemon;
@@ -23,8 +24,8 @@ use world::{Mode, PER_MS, Wire, World};
 /// The simulated time in which daemons fail.
 const STORM: Duration = Duration::from_secs(20);
 
-/// The time after the last failure in which calls may still fail: a rest that was asked for, the longest
-/// back-off, and a call that began before.
+/// The time after the last failure in which calls may still fail: a rest that was asked for, the
+/// longest back-off, and a call that began before.
 const RECOVERY: Duration = Duration::from_secs(16);
 
 /// The simulated time after that, in which every call must succeed.
@@ -176,7 +177,8 @@ fn each_address_of_a_name_has_an_order_of_its_own() {
     });
 }
 
-/// A client begins with any address, so some of these seeds begin with the one where nobody listens.
+/// A client begins with any address, so some of these seeds begin with the one where nobody
+/// listens.
 #[test]
 fn a_failure_leads_to_the_address_after_the_one_that_served() {
     for seed in 0..10 {
@@ -308,7 +310,8 @@ fn an_endpoint_that_failed_comes_after_the_others() {
     });
 }
 
-/// Only the first failure after an answer counts, or a daemon that restarts now and then would be left for seconds.
+/// Only the first failure after an answer counts, or a daemon that restarts now and then would be
+/// left for seconds.
 #[test]
 fn an_answer_sets_the_back_off_back() {
     simulate(async {

@@ -1,4 +1,5 @@
-//! A name whose address changes. Sockets are real here, because the simulated wire looks no name up.
+//! A name whose address changes. Sockets are real here, because the simulated wire looks no name
+//! up.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -53,7 +54,8 @@ impl Listener {
     }
 }
 
-/// Three daemons: the one behind the name, the one at its later address, and one at an address of its own.
+/// Three daemons: the one behind the name, the one at its later address, and one at an address of
+/// its own.
 struct Fleet {
     wire: Wire,
     old: Listener,

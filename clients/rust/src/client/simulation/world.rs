@@ -43,8 +43,8 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     began: Instant,
     pub(super) daemons: Vec<Daemon>,
-    /// True if an address is a name, which lists an IP address of each daemon there. Otherwise it is that of a load
-    /// balancer.
+    /// True if an address is a name, which lists an IP address of each daemon there. Otherwise it
+    /// is that of a load balancer.
     pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
@@ -141,7 +141,8 @@ pub(in crate::client) fn dial(endpoint: &Address, turn: usize) -> Option<Dialed>
 }
 
 impl World {
-    /// Chooses a daemon at that address which is not down: the next in turn, or any behind a load balancer.
+    /// Chooses a daemon at that address which is not down: the next in turn, or any behind a load
+    /// balancer.
     fn choose(&mut self, address: usize, turn: usize) -> Option<(usize, Chosen)> {
         let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;
         let here: Vec<usize> =
