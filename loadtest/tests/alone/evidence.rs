@@ -13,8 +13,7 @@ use crate::alone;
 use crate::machine::{Neighbours, Noise};
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, target};
-use crate::support::served::{directory, serve};
-use crate::support::{Ran, command, has_daemon, loadtest};
+use crate::support::{Ran, Setup, command, has_daemon, loadtest};
 
 #[test]
 #[ignore = "for a quiet machine: two minutes"]
@@ -150,8 +149,8 @@ fn fifteen_per_cent_more_processor_time_is_found() {
 fn the_generator_costs_no_more_than_redis_benchmark() {
     const REQUESTS: u64 = 300_000;
     let _alone = alone();
-    let daemon = serve(directory("listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n"), 2);
-    let address = daemon.address("resp");
+    let daemon = Setup::new().resp().start();
+    let address = daemon.addresses[1].to_string();
     let port = address.rsplit(':').next().expect("a port");
     let line =
         format!("TIMEFORMAT='%U %S'; time redis-benchmark -p {port} -n {REQUESTS} -c 8 -q INCR default >&2");

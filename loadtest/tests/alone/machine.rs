@@ -16,8 +16,7 @@ use snowbank_client::protocol::ErrorCode;
 use crate::alone;
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
 use crate::support::scripted::{INFO, sound_target, target};
-use crate::support::served::{Served, directory, serve};
-use crate::support::{Ran, has_daemon, loadtest};
+use crate::support::{Daemon, Ran, Setup, has_daemon, loadtest};
 
 /// A program that takes a core for 1 to 20 ms at random times.
 const BURSTS: &str = "import random, time\nwhile True:\n end = time.monotonic() + random.uniform(0.001, 0.02)\n while time.monotonic() < end: pass\n time.sleep(random.uniform(0.001, 0.08))";
@@ -71,14 +70,14 @@ struct Bad {
 enum Target {
     Fake(FakeDaemon),
     /// A daemon that is stopped and continued by signals.
-    Stopped(Served),
+    Stopped(Daemon),
 }
 
 impl Target {
     fn name(&self) -> String {
         match self {
             Self::Fake(fake) => fake.name(),
-            Self::Stopped(daemon) => daemon.address("listening"),
+            Self::Stopped(daemon) => daemon.addresses[0].to_string(),
         }
     }
 }
@@ -253,7 +252,7 @@ const BAD: [(&str, fn() -> Bad); 16] = [
 
 /// Returns a daemon that is stopped for 300 ms in the middle of its load.
 fn stopped() -> Bad {
-    let daemon = serve(directory("listen = [\"127.0.0.1:0\"]\n"), 1);
+    let daemon = Setup::new().start();
     let process = Pid::from_raw(daemon.id() as i32).expect("a process ID");
     let beside = Beside::default();
     let is_over = Arc::clone(&beside.is_over);

@@ -1,20 +1,18 @@
 //! Targets that use TLS and require certificates and tokens.
 
-use crate::support::served::{Served, directory, serve};
-use crate::support::{CLOSED, Ran, has_daemon, loadtest};
+use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 /// Starts a daemon whose listeners require a client certificate and a token.
-fn secured() -> Served {
+fn secured() -> Daemon {
     let authority_key = KeyPair::generate().expect("a key");
     let mut authority = CertificateParams::new(Vec::new()).expect("sound");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let certificate = authority.self_signed(&authority_key).expect("signed").pem();
     let issuer = Issuer::new(authority, authority_key);
     let config = "listen = [\"tls:127.0.0.1:0\"]\n[http]\nlisten = [\"tls:127.0.0.1:0\"]\n[resp]\nlisten = [\"tls:127.0.0.1:0\"]\n";
-    let directory = directory("");
-    let path = |name: &str| directory.path().join(name);
-    let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");
+    let setup = Setup::bare().listeners(3);
+    let write = |name: &str, text: &str| std::fs::write(setup.path(name), text).expect("written");
     for (side, name) in [("server", "127.0.0.1"), ("client", "client.example")] {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
@@ -23,18 +21,15 @@ fn secured() -> Served {
     }
     write("ca.pem", &certificate);
     write("token", "s3cret-s3cret-s3cret-s3cret-s3cret\n");
-    let at = |name: &str| path(name).display().to_string();
-    write(
-        "snowbank.toml",
-        &format!(
-            "{config}[auth]\ntoken_file = \"{}\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\nclient_ca = \"{}\"\n",
-            at("token"),
-            at("server.pem"),
-            at("server.key"),
-            at("ca.pem")
-        ),
+    let at = |name: &str| setup.path(name).display().to_string();
+    let toml = format!(
+        "{config}[auth]\ntoken_file = \"{}\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\nclient_ca = \"{}\"\n",
+        at("token"),
+        at("server.pem"),
+        at("server.key"),
+        at("ca.pem")
     );
-    serve(directory, 3)
+    setup.config(&toml).start()
 }
 
 fn load(more: &[String]) -> Ran {
@@ -42,9 +37,9 @@ fn load(more: &[String]) -> Ran {
     loadtest(&CLOSED.into_iter().chain(more).collect::<Vec<_>>())
 }
 
-fn credentials(daemon: &Served) -> Vec<String> {
+fn credentials(daemon: &Daemon) -> Vec<String> {
     [("ca", "ca.pem"), ("client-cert", "client.pem"), ("client-key", "client.key"), ("token-file", "token")]
-        .map(|(option, file)| format!("--{option}={}", daemon.path(file)))
+        .map(|(option, file)| format!("--{option}={}", daemon.path(file).display()))
         .into()
 }
 
@@ -54,12 +49,12 @@ fn targets_are_loaded_over_tls_with_certificates_and_tokens() {
         return;
     }
     let daemon = secured();
-    for (front_end, words) in [(None, "listening"), (Some("--http"), "http"), (Some("--resp"), "resp")] {
+    for (front_end, listener) in [(None, 0), (Some("--resp"), 1), (Some("--http"), 2)] {
         let mut options = credentials(&daemon);
-        options.push(format!("--address={}", daemon.address(words)));
+        options.push(format!("--address={}", daemon.addresses[listener]));
         options.extend(front_end.map(str::to_owned));
-        if words == "resp" {
-            options.push(format!("--info={}", daemon.address("listening")));
+        if front_end == Some("--resp") {
+            options.push(format!("--info={}", daemon.addresses[0]));
         }
         let ran = load(&options);
         assert_eq!(ran.code, 0, "{ran:?}");
@@ -77,7 +72,7 @@ fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
         return;
     }
     let daemon = secured();
-    let address = format!("--address={}", daemon.address("listening"));
+    let address = format!("--address={}", daemon.addresses[0]);
     let all = credentials(&daemon);
     let without = |option: &str| {
         let kept = all.iter().filter(|given| !given.starts_with(option)).cloned();

@@ -1,17 +1,17 @@
 //! Ticket counters: their order, uniqueness and gaps. Time is not checked.
 
-use crate::support::served::{Served, directory, prepare, serve};
-use crate::support::{CLOSED, Ran, has_daemon, loadtest};
+use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 
 /// Serves every second number from `offset` on.
-fn counter(offset: &str) -> Served {
+fn counter(offset: &str) -> Daemon {
     let config = format!(
         "listen = [\"127.0.0.1:0\"]\n[resp]\nlisten = [\"127.0.0.1:0\"]\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n\
          increment = 2\noffset = {offset}\n"
     );
-    let directory = directory(&config);
-    prepare(&directory, &["ticket", "set", "orders", "0", "--increment", "2", "--offset", offset]);
-    serve(directory, 2)
+    let setup = Setup::bare().config(&config).listeners(2);
+    let set = setup.run(&["ticket", "set", "orders", "0", "--increment", "2", "--offset", offset]);
+    assert_eq!(set.code, Some(0), "{set:?}");
+    setup.start()
 }
 
 fn load(more: &[&str]) -> Ran {
@@ -25,7 +25,7 @@ fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
     }
     for front_end in [false, true] {
         let daemon = counter("1");
-        let (native, resp) = (daemon.address("listening"), daemon.address("resp"));
+        let (native, resp) = (daemon.addresses[0].to_string(), daemon.addresses[1].to_string());
         let ran = if front_end {
             load(&["--resp", "--address", &resp, "--info", &native])
         } else {
@@ -44,7 +44,7 @@ fn odd_and_even_counters_are_loaded_together_and_equal_ones_are_refused() {
     }
     let pair = |offsets: [&str; 2]| {
         let daemons = offsets.map(counter);
-        let addresses = daemons.each_ref().map(|daemon| format!("--address={}", daemon.address("listening")));
+        let addresses = daemons.each_ref().map(|daemon| format!("--address={}", daemon.addresses[0]));
         load(&addresses.each_ref().map(String::as_str))
     };
     let ran = pair(["1", "2"]);

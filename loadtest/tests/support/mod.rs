@@ -4,12 +4,11 @@
 pub(crate) mod browser;
 pub(crate) mod room;
 pub(crate) mod scripted;
-pub(crate) mod served;
 
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-pub(crate) use snowbank_testkit::port;
+pub(crate) use snowbank_testkit::{Daemon, Setup, coordinators, port, skip};
 use tempfile::TempDir;
 
 use room::Room;
@@ -40,12 +39,6 @@ pub(crate) struct Ran {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     json: Option<String>,
-}
-
-/// Makes a directory for a server's files, in memory if possible, so that a busy disk delays no
-/// answer.
-pub(crate) fn directory_in_memory() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 
 /// Runs the load test to its end.
@@ -255,16 +248,9 @@ pub(crate) fn figure(run: &serde_json::Value, row: &str, name: &str) -> serde_js
 /// Returns whether the daemon's binary is there. Tests of the workspace have built it; tests of
 /// this package alone have not.
 pub(crate) fn has_daemon() -> bool {
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let found = program.with_file_name("snowbank").is_file();
+    let found = snowbank_testkit::program::path().is_some();
     if !found {
         skip("no snowbank binary beside snowbank-loadtest; cargo build makes it");
     }
     found
-}
-
-/// Reports that a test cannot run here. Where `CI` is set, it fails.
-pub(crate) fn skip(reason: &str) {
-    assert!(std::env::var_os("CI").is_none(), "{reason}");
-    eprintln!("skipped: {reason}");
 }
