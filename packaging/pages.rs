@@ -11,8 +11,8 @@ use clap_complete::Shell;
 pub(crate) fn write(command: clap::Command) {
     let temporary = tempfile::tempdir().unwrap();
     let directory = std::env::var_os("SNOWBANK_PAGES").unwrap_or_else(|| OsString::from(temporary.path()));
-    let (man, completions) =
-        (PathBuf::from(&directory).join("man"), PathBuf::from(&directory).join("completions"));
+    let man = PathBuf::from(&directory).join("man");
+    let completions = PathBuf::from(&directory).join("completions");
     fs::create_dir_all(&man).unwrap();
     fs::create_dir_all(&completions).unwrap();
     let name = command.get_name().to_owned();

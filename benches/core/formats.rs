@@ -27,7 +27,8 @@ fn codec(name: &str) -> Codec {
 
 #[divan::bench(args = EACH)]
 fn write(bencher: Bencher<'_, '_>, name: &str) {
-    let (codec, mut text) = (codec(name), String::with_capacity(64));
+    let codec = codec(name);
+    let mut text = String::with_capacity(64);
     bencher.bench_local(|| {
         text.clear();
         codec.write(black_box(ID), &mut text).expect("an ID");

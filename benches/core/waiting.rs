@@ -44,7 +44,8 @@ fn admit(bencher: Bencher<'_, '_>, behind: u64) {
 /// A look by a shard in a tick that another shard has shared out.
 #[divan::bench(args = BEHIND)]
 fn look(bencher: Bencher<'_, '_>, behind: u64) {
-    let (source, mut rng) = (source_with(behind), fastrand::Rng::with_seed(1));
+    let source = source_with(behind);
+    let mut rng = fastrand::Rng::with_seed(1);
     bencher.bench_local(|| source.advance(NOW, &mut rng, &Unheard));
 }
 

@@ -66,7 +66,8 @@ struct Singles {
 
 fn round(daemon: &Process, stretch: Duration, wait: Wait) -> io::Result<Round> {
     let address = daemon.address();
-    let (stop, large_ids) = (AtomicBool::new(false), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let large_ids = AtomicU64::new(0);
     let begin = Instant::now() + WARM;
     thread::scope(|scope| {
         let singles = scope.spawn(|| ask_singles(address, begin, &stop));

@@ -53,7 +53,8 @@ impl Place {
 
     fn daemon(&self) -> io::Result<Process> {
         let text = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| io::Error::other("a path"));
-        let (config, locks) = (text(&self.config())?, text(&self.0.path().join("locks"))?);
+        let config = text(&self.config())?;
+        let locks = text(&self.0.path().join("locks"))?;
         let options = ["--config", config.as_str(), "--lock-dir", locks.as_str()];
         Process::daemon_with_state(&options, &self.0.path().join("state"), &[])
     }

@@ -63,7 +63,9 @@ fn row(
     connections: u64,
     before_kib: Option<u64>,
 ) -> io::Result<(u64, u64)> {
-    let (begin, wake_ups, cpu) = (Instant::now(), daemon.wake_ups()?, daemon.cpu()?);
+    let begin = Instant::now();
+    let wake_ups = daemon.wake_ups()?;
+    let cpu = daemon.cpu()?;
     thread::sleep(stretch);
     let seconds = begin.elapsed().as_secs_f64();
     let wake_ups = (daemon.wake_ups()? - wake_ups) as f64 / seconds;

@@ -51,7 +51,8 @@ pub(crate) fn start(effort: &Effort) -> io::Result<()> {
     println!("| state | median ms | longest ms | times |");
     println!("|---|---:|---:|---:|");
     let directory = tempfile::tempdir()?;
-    let (state, config) = (directory.path().join("state"), directory.path().join("snowbank.toml"));
+    let state = directory.path().join("state");
+    let config = directory.path().join("snowbank.toml");
     for source in ["", TICKETS] {
         std::fs::write(&config, source)?;
         let kind = if source.is_empty() { "" } else { "ticket source, " };

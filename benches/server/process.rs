@@ -118,7 +118,8 @@ impl Process {
     pub(crate) fn etcd() -> io::Result<Option<Process>> {
         let directory = tempfile::tempdir()?;
         let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr();
-        let (address, peer) = (free()?, free()?);
+        let address = free()?;
+        let peer = free()?;
         let (client, peer) = (format!("http://{address}"), format!("http://{peer}"));
         let mut command = Command::new("etcd");
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);

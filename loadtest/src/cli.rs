@@ -142,7 +142,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
-    let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
+    let scenario = arguments.scenario()?;
+    let objectives = arguments.objectives();
     let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
     open_files(&[json, html, csv, hgrm, hlog])?;
     let origin = origin::of_this_process();

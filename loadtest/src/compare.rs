@@ -135,10 +135,12 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
     let values = |runs: &[Run]| -> Option<Vec<f64>> {
         runs.iter().map(|run| run.figures.number(figure.row, figure.name)).collect()
     };
-    let (a_values, b_values) = (values(a)?, values(b)?);
+    let a_values = values(a)?;
+    let b_values = values(b)?;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let unit = a.first()?.figures.get(figure.row, figure.name)?.unit;
-    let (a, b) = (mean(&a_values), mean(&b_values));
+    let a = mean(&a_values);
+    let b = mean(&b_values);
     let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
     let more = match interval {
         // A number of errors: none on one side and some on the other is a difference.
@@ -200,7 +202,8 @@ fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     let of = |side: BTreeSet<String>| side.into_iter().collect::<Vec<_>>().join(" and ");
     let [a_loops, b_loops] = [a, b].map(|runs| texts(runs, LOAD, "loop"));
     if a_loops != b_loops || a_loops.len() != 1 {
-        let (a, b) = (of(a_loops), of(b_loops));
+        let a = of(a_loops);
+        let b = of(b_loops);
         return Err(format!("A is {a}, B is {b}: the times of one are not those of the other"));
     }
     let runs = || a.iter().chain(b);

@@ -234,7 +234,8 @@ impl Evidence<'_> {
             reasons
                 .push("no request was due in the measurement: use a longer one or a higher rate".to_owned());
         }
-        let (judged, answered) = (counts.settling.certain.len(), counts.response.len());
+        let judged = counts.settling.certain.len();
+        let answered = counts.response.len();
         if judged != answered || judged < counts.answered {
             reasons.push(format!("{judged} times were judged of {} answers", counts.answered));
         }

@@ -165,7 +165,8 @@ impl Watched {
         // Where it is refused, another sleeper sees the same core, and none sees this one.
         let _ = sched_setaffinity(None, &only);
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let (mut own_ns, mut seen) = (self.own_ns(false), None);
+        let mut own_ns = self.own_ns(false);
+        let mut seen = None;
         let mut nap = Nap::first(self.now_ns());
         while !self.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_nanos(nap.length_ns));

@@ -118,7 +118,9 @@ impl Sum {
 /// [`NoPlan`] if the sweep cannot support it, or no number of daemons is enough.
 pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, NoPlan> {
     let basis = Basis::of(sweep, wanted)?;
-    let (rate, spare, used_share) = (wanted.rate.per_s(), u64::from(wanted.spare), 1.0 - wanted.headroom.0);
+    let rate = wanted.rate.per_s();
+    let spare = u64::from(wanted.spare);
+    let used_share = 1.0 - wanted.headroom.0;
     let limits = basis.limits();
     let lowest = &limits[0];
     let exact = rate / (lowest.ids_per_s * used_share);
@@ -195,7 +197,8 @@ impl<'a> Basis<'a> {
         let swept = figures.words(LOAD, "IDs per request").and_then(|words| words.parse::<Mix>().ok());
         let swept = swept.ok_or_else(|| lacks("it does not say its batch"))?;
         let batch = wanted.batch.clone().unwrap_or_else(|| swept.clone());
-        let (asked, allowed) = (batch.max(), figures.number(TARGET, "IDs of a request at most"));
+        let asked = batch.max();
+        let allowed = figures.number(TARGET, "IDs of a request at most");
         if allowed.is_none_or(|allowed| f64::from(asked) > allowed) {
             return Err(unsupported(format!(
                 "--batch asks for {asked} IDs at once; the daemon of the sweep allows {}",
@@ -216,7 +219,8 @@ impl<'a> Basis<'a> {
 
     fn limits(&self) -> Vec<Limit> {
         let requests_per_s = self.sweep.saturation.unwrap_or_default() / self.swept.mean();
-        let (requests, ids) = (grouped(requests_per_s), grouped(self.batch.mean()));
+        let requests = grouped(requests_per_s);
+        let ids = grouped(self.batch.mean());
         let mut limits = vec![Limit {
             name: "CPU",
             ids_per_s: requests_per_s * self.batch.mean(),
@@ -253,11 +257,13 @@ impl<'a> Basis<'a> {
     /// Checks that the layout has worker IDs for all daemons.
     fn check_worker_ids(&self, all_daemons: u64) -> Result<(), NoPlan> {
         let Some(numbering) = &self.numbering else { return Ok(()) };
-        let (wanted, all) = (all_daemons * self.worker_ids, numbering.layout().workers());
+        let wanted = all_daemons * self.worker_ids;
+        let all = numbering.layout().workers();
         if wanted <= all {
             return Ok(());
         }
-        let (daemons, each) = (counted(all_daemons, "daemon"), counted(self.worker_ids, "worker ID"));
+        let daemons = counted(all_daemons, "daemon");
+        let each = counted(self.worker_ids, "worker ID");
         let wanted = counted(wanted, "worker ID");
         let reason = format!("no plan: {daemons}, with {each} each, need {wanted}; the layout has {all}");
         Err(NoPlan { code: 1, reason })

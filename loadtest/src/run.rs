@@ -140,7 +140,8 @@ impl<'a> Loaded<'a> {
     /// # Errors
     /// [`CannotRun`] if the daemon does not start.
     pub(crate) fn begin(scenario: &Scenario, terminal: &'a Terminal) -> Result<(Self, Scenario), CannotRun> {
-        let (mut scenario, mut daemon) = (scenario.clone(), None);
+        let mut scenario = scenario.clone();
+        let mut daemon = None;
         if scenario.addresses.is_empty() {
             let protocol = scenario.protocol;
             let started = terminal.unless_interrupted(move || Daemon::start(protocol));
@@ -247,7 +248,8 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
 fn spawn(streams: approach::Streams, shared: &Arc<Shared>) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
     let start = |(thread, streams)| {
-        let (shared, to) = (Arc::clone(shared), to.clone());
+        let shared = Arc::clone(shared);
+        let to = to.clone();
         let builder = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
         let spawned = builder.spawn(move || load::run(thread, streams, &shared, &to));
         spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"))

@@ -118,7 +118,8 @@ impl Scenario {
 
     /// Returns the requests that a thread may measure: equal parts, the rest to the first threads.
     pub(crate) fn requests_of(&self, thread: usize) -> Option<u64> {
-        let (thread, threads) = (thread as u64, self.threads as u64);
+        let thread = thread as u64;
+        let threads = self.threads as u64;
         self.requests.map(|all| all / threads + u64::from(thread < all % threads))
     }
 

@@ -147,13 +147,16 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
     (target, settings.scenario) = Loaded::begin(&settings.scenario, terminal)?;
     let full_rate = run::greet(&settings.scenario, 0)?.peer.promise.per_second;
     let mut search = Search::new(settings.bounds(full_rate)?);
-    let (mut steps, mut ended) = (Vec::new(), Ended::Searched);
+    let mut steps = Vec::new();
+    let mut ended = Ended::Searched;
     terminal.print(|out| table::begin(&settings, search.bounds, out));
     while let Some(attempt) = search.next() {
         if !steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
-        let (number, phase, rate) = (steps.len() + 1, attempt.phase.name(), grouped(attempt.rate));
+        let number = steps.len() + 1;
+        let phase = attempt.phase.name();
+        let rate = grouped(attempt.rate);
         terminal.name_run(format!("step {number}, {phase} {rate}/s, "));
         let answer = match step::run(&settings, attempt, full_rate, &mut target) {
             Ok((step, answer)) => {

@@ -154,7 +154,8 @@ impl FromStr for Mix {
         let wanted = "a number of IDs above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1";
         let parts = or_bad(parts, text, wanted)?;
         let total: f64 = parts.iter().map(|&(_, weight)| f64::from(weight)).sum();
-        let (mut upto, mut mean) = (0.0, 0.0);
+        let mut upto = 0.0;
+        let mut mean = 0.0;
         let shares = parts.iter().map(|&(count, weight)| {
             let share = f64::from(weight) / total;
             upto += share;

@@ -76,7 +76,8 @@ impl Pace {
         partial: bool,
     ) -> Result<Reserved, TooFast> {
         let mut state = self.lock();
-        let (line, per_second) = (state.line(now), state.per_second);
+        let line = state.line(now);
+        let per_second = state.per_second;
         let limit = state.line(due).saturating_add(u64::from(per_second));
         let from = state.cursor.max(line);
         let room = limit.saturating_sub(from);

@@ -119,7 +119,8 @@ impl Status {
         if self.last_minute.unauthorized_lately < UNAUTHORIZED {
             return None;
         }
-        let (refused, addresses) = (Grouped(refused), Grouped(self.connections.unauthorized_addresses));
+        let refused = Grouped(refused);
+        let addresses = Grouped(self.connections.unauthorized_addresses);
         let message = format!(
             "{refused} requests or connections refused in the last minute, from {addresses} addresses, because clients did \
              not authorize themselves (a wrong token or none, a TLS handshake that failed): the log names the addresses; \
@@ -209,7 +210,8 @@ impl Status {
             let message = format!("waits for a worker ID, and hands out nothing: {reason}");
             return Some(Finding::new("fleet", Effect::Refuses, message));
         }
-        let (is_reached, left) = (fleet.left_s <= 0.0, seconds(fleet.left_s));
+        let is_reached = fleet.left_s <= 0.0;
+        let left = seconds(fleet.left_s);
         let (effect, message) = match &fleet.silent {
             Some(reason) if is_reached => (
                 Effect::Refuses,
@@ -265,10 +267,14 @@ impl Status {
         if is_elsewhere {
             return None;
         }
-        let (is_reached, left) = (source.is_ceiling_reached(), source.left());
-        let (took_s, usual_s) = (ceilings.in_flight_s, ceilings.usual_raise_s);
-        let (took, usual) = (seconds(took_s), seconds(usual_s));
-        let (horizon_s, slowest_s) = (ceilings.horizon_s, ceilings.slowest_raise_s);
+        let is_reached = source.is_ceiling_reached();
+        let left = source.left();
+        let took_s = ceilings.in_flight_s;
+        let usual_s = ceilings.usual_raise_s;
+        let took = seconds(took_s);
+        let usual = seconds(usual_s);
+        let horizon_s = ceilings.horizon_s;
+        let slowest_s = ceilings.slowest_raise_s;
         let (effect, found) = match &ceilings.failing {
             Some(reason) if is_reached => (
                 Effect::Refuses,
@@ -396,7 +402,8 @@ fn find_end(source: &SourceStatus) -> Option<Finding> {
 }
 
 fn find_layout_end(snowflake: &SnowflakeStatus) -> Option<Finding> {
-    let (ends, years) = (&snowflake.layout_ends, snowflake.layout_years_left);
+    let ends = &snowflake.layout_ends;
+    let years = snowflake.layout_years_left;
     let another = "another (a later epoch, or more time)";
     if years <= 0.0 {
         let message = format!("the layout ended {ends}: change to {another}");
@@ -417,7 +424,8 @@ fn find_numbers_end(ticket: &TicketStatus) -> Option<Finding> {
     } else if ticket.left == 0 {
         (Effect::Refuses, format!("the counter has ended: {another}"))
     } else if ticket.left_share < NUMBERS_SHARE {
-        let (left, percent) = (Grouped(ticket.left), 100.0 * ticket.left_share);
+        let left = Grouped(ticket.left);
+        let percent = 100.0 * ticket.left_share;
         let found = format!("{left} numbers are left, {percent:.2} % of all");
         (Effect::Look, format!("{found}: plan to {another}"))
     } else {

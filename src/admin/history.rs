@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn an_hour_is_kept_in_points_of_half_a_minute_and_no_more() {
-        let (mut history, mut status) = (History::default(), healthy());
+        let mut history = History::default();
+        let mut status = healthy();
         (status.sources[0].counts.ids, status.sources[0].counts.requests) = (0, 0);
         for second in 1..=7_200 {
             status.uptime_s = f64::from(second);
@@ -105,7 +106,8 @@ mod tests {
             history.observe(&status);
         }
         assert_eq!(history.points.len(), POINTS_MAX);
-        let (first, last) = (&history.points[0], &history.points[POINTS_MAX - 1]);
+        let first = &history.points[0];
+        let last = &history.points[POINTS_MAX - 1];
         assert_eq!((first.uptime_s, last.uptime_s), (3_630.0, 7_200.0));
         assert_eq!((&*first.ids, first.requests, first.refused), (&[50.0][..], 10.0, 0.0));
         assert_eq!((last.refused, last.latency_s[1].is_some_and(|p99_s| p99_s <= 0.002)), (4.0, true));
@@ -115,7 +117,8 @@ mod tests {
 
     #[test]
     fn half_minutes_without_requests_are_points_too() {
-        let (mut history, mut status) = (History::default(), healthy());
+        let mut history = History::default();
+        let mut status = healthy();
         status.uptime_s = 30.0;
         history.observe(&status);
         status.uptime_s = 60.0;

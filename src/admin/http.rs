@@ -113,7 +113,9 @@ impl Site {
     }
 
     async fn answer(&self, request: &Request<Incoming>, via: Via) -> Response<Full<Bytes>> {
-        let (method, path, headers) = (request.method(), request.uri().path(), request.headers());
+        let method = request.method();
+        let path = request.uri().path();
+        let headers = request.headers();
         let mut site = SiteHeaders::default();
         headers.iter().for_each(|(name, value)| site.read(name.as_str(), value.as_bytes()));
         if let Err(text) = site.check_host(request.version() < Version::HTTP_11) {

@@ -82,15 +82,18 @@ impl Sample {
 impl Recent {
     /// Fills in the figures of the last minute.
     pub(crate) fn fill(&self, status: &mut Status) {
-        let (minute, soon) = (self.window(status, MINUTE_S), self.window(status, SOON_S));
+        let minute = self.window(status, MINUTE_S);
+        let soon = self.window(status, SOON_S);
         for identity in &mut status.identities {
-            let (minute, soon) = (minute.identities[&identity.name], soon.identities[&identity.name]);
+            let minute = minute.identities[&identity.name];
+            let soon = soon.identities[&identity.name];
             let limited_share =
                 share(minute.limited, minute.requests).min(share(soon.limited, soon.requests));
             identity.last_minute = LimitedMinute { limited_share, ..minute };
         }
         for (index, source) in status.sources.iter_mut().enumerate() {
-            let (minute, soon) = (minute.sources[index], soon.sources[index]);
+            let minute = minute.sources[index];
+            let soon = soon.sources[index];
             let refused_share =
                 share(minute.refused, minute.requests).min(share(soon.refused, soon.requests));
             source.last_minute = SourceMinute { refused_share, ..minute };

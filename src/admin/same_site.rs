@@ -85,7 +85,9 @@ mod tests {
 
     #[test]
     fn one_host_is_needed_and_http_1_0_may_leave_it_out() {
-        let (none, one, two) = (&[][..], &[("Host", "ids")][..], &[("host", "ids"), ("host", "ids")][..]);
+        let none = &[][..];
+        let one = &[("Host", "ids")][..];
+        let two = &[("host", "ids"), ("host", "ids")][..];
         for (is_http_1_0, lines, is_allowed) in [
             (false, one, true),
             (false, none, false),

@@ -49,7 +49,8 @@ impl Status {
         }
         facts.push(Fact::new("last reload", self.reload_in_words()));
         self.facts = facts;
-        let (now_s, ceilings) = (self.started_unix_s + self.uptime_s, &self.ceilings);
+        let now_s = self.started_unix_s + self.uptime_s;
+        let ceilings = &self.ceilings;
         for source in &mut self.sources {
             source.facts = source_in_words(source, ceilings, now_s);
         }
@@ -72,7 +73,8 @@ impl Status {
     fn last_minute_in_words(&self) -> String {
         let minute = &self.last_minute;
         let p99 = minute.p99_us.map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-        let (errors, answers) = (Grouped(minute.errors), counted(minute.answers, "request"));
+        let errors = Grouped(minute.errors);
+        let answers = counted(minute.answers, "request");
         format!("{errors} of {answers} answered with an error; 99 % within {p99}")
     }
 
@@ -148,7 +150,8 @@ fn source_in_words(source: &SourceStatus, ceilings: &CeilingsStatus, now_s: f64)
     };
     lines.push(ceiling_in_words(source, ceilings));
     if source.waiting_requests > 0 {
-        let (requests, ids) = (counted(source.waiting_requests, "request"), Grouped(source.waiting_ids));
+        let requests = counted(source.waiting_requests, "request");
+        let ids = Grouped(source.waiting_ids);
         lines.push(format!("waiting: {requests}, for {ids} IDs"));
     }
     lines
@@ -165,7 +168,8 @@ fn snowflake_in_words(source: &SourceStatus, snowflake: &SnowflakeStatus, now_s:
         lines.push(format!("fleet: worker {workers} held by this daemon until {until}, {ahead} ahead"));
     }
     lines.push(if snowflake.ahead_s > 0.0 {
-        let (ahead, most) = (seconds(snowflake.ahead_s), seconds(snowflake.max_ahead_s));
+        let ahead = seconds(snowflake.ahead_s);
+        let most = seconds(snowflake.max_ahead_s);
         let catching_up = "at half speed until that has caught up";
         format!("clock: {ahead} ahead of the wall clock, {catching_up}; at most {most} is allowed")
     } else {

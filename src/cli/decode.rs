@@ -68,7 +68,9 @@ fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> O
     let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
     let worker_id = has_several.then_some(decoded.worker);
     if json {
-        let (id, layout, unix_ms) = (id.to_string(), &*chosen.label(), decoded.instant.unix_ms());
+        let id = id.to_string();
+        let layout = &*chosen.label();
+        let unix_ms = decoded.instant.unix_ms();
         write_json(&Line { id, layout, time, unix_ms, worker_id, fields: decoded.fields }, lines)?;
         return Ok(());
     }

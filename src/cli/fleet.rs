@@ -191,7 +191,8 @@ struct PreparedJson<'a> {
 
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
-    let (horizon, max_ahead) = (fleet.settings.fleet.horizon, fleet.settings.max_ahead());
+    let horizon = fleet.settings.fleet.horizon;
+    let max_ahead = fleet.settings.max_ahead();
     let (mut operator, sources) = fleet.operator();
     let layouts = layouts(sources);
     if layouts.is_empty() {
@@ -327,8 +328,10 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     for layout in layouts(sources) {
         let entries = operator.list(layout, now)?;
         let count = |state| entries.iter().filter(|entry| entry.state == state).count() as u64;
-        let (held, unreadable) = (count("held"), count("unreadable"));
-        let (space, workers) = (layout.space().to_string(), layout.space().numbers());
+        let held = count("held");
+        let unreadable = count("unreadable");
+        let space = layout.space().to_string();
+        let workers = layout.space().numbers();
         let free = workers.saturating_sub(held + unreadable);
         all.push(Counts { space, workers, held, free, unreadable });
     }
@@ -362,7 +365,8 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     let mut fleet = common.open(now)?;
     let (mut operator, sources) = fleet.operator();
     let layout = layout_of(sources, source.as_deref())?;
-    let (space, numbers) = (layout.space().to_string(), layout.space().numbers());
+    let space = layout.space().to_string();
+    let numbers = layout.space().numbers();
     if *number >= numbers {
         return Err(Failure::usage(format_args!(
             "found worker ID {number}, allowed: 0 to {} in ID space {space}",

@@ -209,7 +209,8 @@ mod tests {
         while let Some(command) = commands.pop() {
             commands.extend(command.get_subcommands().cloned());
             let Some(text) = command.get_after_help() else { continue };
-            let (text, name) = (text.to_string(), command.get_name());
+            let text = text.to_string();
+            let name = command.get_name();
             let lines: Vec<&str> = text.lines().collect();
             for pair in lines.windows(2) {
                 let is_whole = pair[0].is_empty() || pair[1].is_empty() || pair[1].starts_with("  ");

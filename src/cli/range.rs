@@ -35,8 +35,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     chosen.warn_unless_alive();
     let mut answer = Vec::new();
     if arguments.json {
-        let (first, last) = (first.to_string(), last.to_string());
-        let (from, to) = (from.to_string(), to.to_string());
+        let first = first.to_string();
+        let last = last.to_string();
+        let from = from.to_string();
+        let to = to.to_string();
         write_json(&Bounds { layout: chosen.label(), from, to, first, last }, &mut answer)?;
     } else {
         writeln!(answer, "{first}\n{last}")?;

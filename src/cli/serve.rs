@@ -184,7 +184,8 @@ impl<W: Write> Process<'_, W> {
     /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start. Returns `None` if it is stopped
     /// meanwhile.
     fn wait(&mut self, waiting: Waiting, secrets: &Secrets) -> Result<Option<StartEnd>, Failure> {
-        let (health, addresses) = (waiting.server().health(), where_it_listens(waiting.server()));
+        let health = waiting.server().health();
+        let addresses = where_it_listens(waiting.server());
         let ends_with_stdin = self.arguments.stop_at_stdin_eof;
         let stops = match &mut self.stops {
             Some(stops) => stops,
@@ -202,7 +203,8 @@ impl<W: Write> Process<'_, W> {
 
     /// Serves until the stop. Runs `beside` meanwhile.
     fn serve(mut self, server: Server, beside: impl Future<Output = ()>) -> Outcome {
-        let (health, addresses) = (server.health(), where_it_listens(&server));
+        let health = server.health();
+        let addresses = where_it_listens(&server);
         let is_probed = server.admin_addresses().next().is_some();
         let stops = self.stops.map_or_else(Stops::catch, Ok)?;
         let of_stop = health.clone();

@@ -74,7 +74,8 @@ impl Terms {
         let mut condition = format!("{id} BETWEEN 0 AND {}", self.last_id);
         for field in self.layout.fields() {
             if let Role::Constant(value) = field.role() {
-                let (weight, values) = (field.weight(), field.values());
+                let weight = field.weight();
+                let values = field.values();
                 condition += &format!(" AND {id} {div} {weight} {rem} {values} = {value}");
             }
         }
@@ -111,7 +112,8 @@ impl Terms {
 
     fn postgres(&self) -> String {
         let Terms { name, epoch_ms, last_tick, .. } = self;
-        let (is_an_id, ms) = (self.is_an_id("id", "/", "%"), self.unix_ms("id", "/"));
+        let is_an_id = self.is_an_id("id", "/", "%");
+        let ms = self.unix_ms("id", "/");
         let unix_ms = "floor(extract(epoch FROM at AT TIME ZONE 'UTC') * 1000)::bigint";
         let tick = format!("(greatest({unix_ms} - ({epoch_ms}), 0){})", self.times_tick("/"));
         format!(
@@ -136,7 +138,8 @@ impl Terms {
 
     fn mysql(&self) -> String {
         let Terms { name, tick_ms, epoch_ms, last_tick, .. } = self;
-        let (is_an_id, ms) = (self.is_an_id("id", "DIV", "MOD"), self.unix_ms("id", "DIV"));
+        let is_an_id = self.is_an_id("id", "DIV", "MOD");
+        let ms = self.unix_ms("id", "DIV");
         let tick = format!(
             "(GREATEST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', at) - ({epoch_ms} * 1000), 0) DIV ({tick_ms} * 1000))"
         );

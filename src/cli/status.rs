@@ -201,7 +201,9 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
     let per_second = rate(latency.count(), elapsed_s);
     let within = |share| latency.quantile_us(share).map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-    let (half, most, nearly_all) = (within(0.5), within(0.99), within(0.999));
+    let half = within(0.5);
+    let most = within(0.99);
+    let nearly_all = within(0.999);
     writeln!(
         out,
         "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"
@@ -216,7 +218,8 @@ fn describe_source(
     let per_second = last.map_or_else(String::new, |(last, elapsed_s)| {
         rate(source.counts.ids.saturating_sub(last.counts.ids), Some(elapsed_s))
     });
-    let (ids, requests) = (counted(source.counts.ids, "ID"), counted(source.counts.requests, "request"));
+    let ids = counted(source.counts.ids, "ID");
+    let requests = counted(source.counts.requests, "request");
     writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
     source.facts.iter().try_for_each(|fact| writeln!(out, "       {fact}"))
 }

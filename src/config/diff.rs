@@ -57,10 +57,12 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
 /// # Errors
 /// Every setting that takes a restart, with its place in `wanted`, both values and the reason.
 pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mistakes> {
-    let (mut changed, mut refused) = (Vec::new(), Vec::new());
+    let mut changed = Vec::new();
+    let mut refused = Vec::new();
     let mut compare = |row: &Row, source: Option<usize>| {
         let index = source.unwrap_or(0);
-        let (from, to) = ((row.show)(running, index), (row.show)(wanted, index));
+        let from = (row.show)(running, index);
+        let to = (row.show)(wanted, index);
         let key = row.full_key(source);
         match row.change {
             _ if from == to => {}
@@ -93,7 +95,8 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
 
 /// Returns a refusal for each source that only one of both has at its place.
 fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
-    let (before, after) = (running.sources.len(), wanted.sources.len());
+    let before = running.sources.len();
+    let after = wanted.sources.len();
     let mut refused = Vec::new();
     for index in before.min(after)..before.max(after) {
         let (entry, text) = match wanted.sources.get(index) {

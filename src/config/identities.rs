@@ -47,7 +47,8 @@ pub(super) fn check(
     has_client_ca: bool,
     findings: &mut Findings,
 ) {
-    let (mut names, mut certificates) = (BTreeMap::new(), BTreeMap::new());
+    let mut names = BTreeMap::new();
+    let mut certificates = BTreeMap::new();
     let known = names_of(sources);
     for (index, identity) in identities.iter().enumerate() {
         let name = &identity.name;

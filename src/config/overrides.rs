@@ -149,7 +149,8 @@ impl Overrides {
     /// Adds an override by the variable of a setting. An empty variable counts as not set, because many tools cannot unset
     /// one.
     fn add_variable(&mut self, row: &Row) -> Result<(), clap::Error> {
-        let (key, origin) = (row.full_key(None), row.variable());
+        let key = row.full_key(None);
+        let origin = row.variable();
         let Some(text) = std::env::var_os(&origin).filter(|text| !text.is_empty()) else { return Ok(()) };
         let text = text.into_string().map_err(|_| {
             clap::Error::raw(ErrorKind::InvalidUtf8, format!("{origin}: found text that is not UTF-8\n"))
@@ -193,7 +194,8 @@ impl clap::FromArgMatches for Overrides {
             let texts = option.and_then(|_| matches.get_many::<String>(&key));
             match option.zip(texts) {
                 Some(((_, option, ..), texts)) => {
-                    let (texts, origin) = (texts.cloned().collect(), format!("--{option}"));
+                    let texts = texts.cloned().collect();
+                    let origin = format!("--{option}");
                     self.0.push(Override { key, texts, origin });
                 }
                 None => self.add_variable(row)?,

@@ -88,7 +88,8 @@ impl Settings {
         sources.filter_map(|source| {
             let WorkerIdFrom::Ipv4(Ipv4Of::Subnet(_, prefix)) = source.worker_id_from else { return None };
             let numbers = OpenFields::of(&source.layout, &source.worker_ids).values();
-            let (addresses, bits) = (32 - prefix, numbers.trailing_zeros());
+            let addresses = 32 - prefix;
+            let bits = numbers.trailing_zeros();
             (addresses > bits).then(|| {
                 format!(
                     "source {:?}: worker IDs are the low {bits} bits of an address, and {} has {addresses}: two machines \

@@ -67,7 +67,8 @@ impl Reader {
         };
         match value.get_ref() {
             DeValue::Table(entries) => {
-                let (prefix, here) = (&format!("{table}."), &[Section::Table(table)]);
+                let prefix = &format!("{table}.");
+                let here = &[Section::Table(table)];
                 for (key, value) in entries.iter() {
                     self.read_entry(input, &Place { prefix, index: None, here }, key, value);
                 }
@@ -148,7 +149,8 @@ impl Reader {
             };
             entries.iter().map(listed).collect()
         });
-        let (least, most) = (*allowed.start(), *allowed.end());
+        let least = *allowed.start();
+        let most = *allowed.end();
         let (mut tables, text) = match tables {
             Some(tables) if allowed.contains(&tables.len()) => return tables,
             Some(tables) => {

@@ -199,7 +199,8 @@ impl Located {
 
     /// Returns the files of TLS listeners, if there are a certificate and a key.
     fn server_files(&self) -> Option<ServerFiles<'_>> {
-        let (certificate, key) = (self.certificate.as_deref()?, self.key.as_deref()?);
+        let certificate = self.certificate.as_deref()?;
+        let key = self.key.as_deref()?;
         Some(ServerFiles { certificate, key, client_ca: self.client_ca.as_deref() })
     }
 }
@@ -242,7 +243,8 @@ impl FleetFiles {
         }
         let name = fleet.user.clone();
         let user = self.password.clone().map(|password_file| User { name, password_file });
-        let (endpoints, certificate) = (fleet.members(kind), self.certificate.clone());
+        let endpoints = fleet.members(kind);
+        let certificate = self.certificate.clone();
         let boot_clock = clock::os::boot;
         Ok(Some(Access { kind, endpoints, user, tls, certificate, boot_clock }))
     }

@@ -240,14 +240,16 @@ const MAX_AHEADS_IN_HORIZON: u32 = 6;
 
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
 fn check_horizon(settings: &Settings, findings: &mut Findings) {
-    let (horizon, sources) = (settings.fleet.horizon, settings.sources.iter().enumerate());
+    let horizon = settings.fleet.horizon;
+    let sources = settings.sources.iter().enumerate();
     let longest = sources.map(|(index, source)| (source.max_ahead, index)).max();
     let short = longest
         .filter(|&(max_ahead, _)| settings.fleet.is_used() && horizon < MAX_AHEADS_IN_HORIZON * max_ahead);
     let Some((max_ahead, index)) = short.filter(|_| !findings.is_refused("fleet.horizon")) else { return };
     let shortest = MAX_AHEADS_IN_HORIZON * max_ahead;
     let can_be_longer = shortest <= HORIZON_MAX;
-    let (found, least) = (Plain(horizon), Plain(shortest));
+    let found = Plain(horizon);
+    let least = Plain(shortest);
     if can_be_longer && findings.origins.of("fleet.horizon").is_some() {
         let text = format!(
             "found \"{found}\", allowed: at least {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{least}\", so that a daemon that \

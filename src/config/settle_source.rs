@@ -33,13 +33,16 @@ pub(super) fn settle_source(
     if !place.is_given("burst_window") {
         source.burst_window = source.burst_window.min(source.max_ahead);
     }
-    let (max_ahead, burst_window) = (source.max_ahead, source.burst_window);
+    let max_ahead = source.max_ahead;
+    let burst_window = source.burst_window;
     if max_ahead < four_ticks {
-        let (found, ticks) = (Plain(max_ahead), Plain(four_ticks));
+        let found = Plain(max_ahead);
+        let ticks = Plain(four_ticks);
         let text = format!("found \"{found}\", allowed: at least four ticks of the layout, \"{ticks}\"");
         place.mistake("max_ahead", text);
     } else if burst_window > max_ahead && place.of("max_ahead").is_some() {
-        let (found, max_ahead) = (Plain(burst_window), Plain(max_ahead));
+        let found = Plain(burst_window);
+        let max_ahead = Plain(max_ahead);
         place.mistake(
             "burst_window",
             format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\""),
@@ -118,7 +121,8 @@ impl Place<'_> {
         let text = match layout.life(now) {
             Life::Running { .. } | Life::LastYear { .. } => return self.of("layout").is_some(),
             Life::NotBegun => {
-                let (first, now) = (layout.rfc3339(layout.first()), layout.rfc3339(now));
+                let first = layout.rfc3339(layout.first());
+                let now = layout.rfc3339(now);
                 let text = format!(
                     "found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)"
                 );
@@ -177,7 +181,8 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
             let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids.set)) else {
                 continue;
             };
-            let (one, two) = (label(earlier_index, earlier), label(index, source));
+            let one = label(earlier_index, earlier);
+            let two = label(index, source);
             let text = if earlier.layout.space() == source.layout.space() && workers.0 == workers.1 {
                 let worker = workers.0;
                 format!(
@@ -213,11 +218,13 @@ pub(super) fn check_open_overlaps(
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
             let is_open = in_fleet || is_picked(source) || is_picked(earlier);
-            let (space, other) = (source.layout.space(), earlier.layout.space());
+            let space = source.layout.space();
+            let other = earlier.layout.space();
             if !is_open || space == other || !space.runs_beside(&other) {
                 continue;
             }
-            let (one, two) = (label(earlier_index, earlier), label(index, source));
+            let one = label(earlier_index, earlier);
+            let two = label(index, source);
             let why =
                 if in_fleet { "other daemons of the fleet may have" } else { "other machines may pick" };
             let text = format!(

@@ -36,7 +36,8 @@ impl SourceSettings {
         }
         let set = &self.worker_ids.set;
         let workers = if set.len() == 1 { "worker" } else { "workers" };
-        let (rate, end) = (Grouped(self.ids_per_second()), layout.end().date());
+        let rate = Grouped(self.ids_per_second());
+        let end = layout.end().date();
         format!("source {index} {name:?}: {layout}; {workers} {set}, {rate} IDs/s until {end}")
     }
 }

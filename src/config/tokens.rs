@@ -55,10 +55,13 @@ impl Eq for Token {}
 impl Tokens {
     /// Reads the tokens of a file's bytes; `path` is for messages.
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenErrors> {
-        let (mut tokens, mut errors, mut short) = (Vec::new(), Vec::new(), 0);
+        let mut tokens = Vec::new();
+        let mut errors = Vec::new();
+        let mut short = 0;
         let mut first_lines = BTreeMap::new();
         for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            let (line, number) = (line.trim_ascii(), index + 1);
+            let line = line.trim_ascii();
+            let number = index + 1;
             if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }

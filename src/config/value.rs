@@ -136,7 +136,8 @@ impl<'v> Value<'v> {
             _ => None,
         };
         duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
-            let (least, most) = (Plain(*allowed.start()), Plain(*allowed.end()));
+            let least = Plain(*allowed.start());
+            let most = Plain(*allowed.end());
             self.refuse(format_args!(
                 "a duration from \"{least}\" to \"{most}\", with its unit (ms, s, m or h){}",
                 self.in_file(" and in quotes")
@@ -152,7 +153,8 @@ impl<'v> Value<'v> {
         };
         let count = count.filter(|count| allowed.contains(count));
         count.and_then(|count| count.to_string().parse().ok()).ok_or_else(|| {
-            let (least, most) = (Grouped(*allowed.start()), Grouped(*allowed.end()));
+            let least = Grouped(*allowed.start());
+            let most = Grouped(*allowed.end());
             self.refuse(format_args!("a number from {least} to {most}"))
         })
     }
@@ -231,7 +233,8 @@ impl<'v> Value<'v> {
             DeValue::String(_) => vec![self],
             _ => return Err(self.refuse(format_args!("at least one address, as in [{example:?}]"))).into(),
         };
-        let (mut addresses, mut problems) = (Vec::new(), Vec::new());
+        let mut addresses = Vec::new();
+        let mut problems = Vec::new();
         for item in items {
             match item.address(parse, example, &addresses) {
                 Ok(address) => addresses.push(address),
@@ -298,7 +301,8 @@ impl<'v> Value<'v> {
         let Some(items) = self.0.get_ref().as_array() else {
             return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();
         };
-        let (mut names, mut problems) = (Vec::new(), Vec::new());
+        let mut names = Vec::new();
+        let mut problems = Vec::new();
         for item in items.iter().map(Value) {
             match item.0.get_ref().as_str().unwrap_or_default().parse() {
                 Ok(name) => names.push(name),

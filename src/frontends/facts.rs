@@ -36,7 +36,8 @@ impl Facts {
             settings.sources.iter().position(|source| Some(&source.name) == settings.any_key.as_ref());
         let consecutive = settings.sources.iter().map(SourceSettings::is_consecutive).collect();
         let layouts = settings.sources.iter().map(|source| source.own_layout().cloned()).collect();
-        let (max_count, replies) = (settings.limits.max_count.get(), settings.front_ends.resp.replies);
+        let max_count = settings.limits.max_count.get();
+        let replies = settings.front_ends.resp.replies;
         let redis_info = resp::info(&info_json);
         Facts { info_json, redis_info, max_count, sources, access, replies, consecutive, layouts, any_key }
     }

@@ -39,7 +39,8 @@ fn any_pieces<F: FrontEnd>(
 ) -> Vec<u8> {
     let mut choices = Choices::new(data);
     let kind = choices.byte();
-    let (asks_token, draining) = (kind & 1 == 1, kind & 2 == 2);
+    let asks_token = kind & 1 == 1;
+    let draining = kind & 2 == 2;
     let piece_size = usize::from(choices.byte()) + 1;
     let facts = facts(asks_token);
     let stream = choices.rest();
@@ -65,14 +66,17 @@ fn serve<'a, F: FrontEnd>(
         wall: UnixMicros(1_000_000),
         incr_connections: &IncrConnections::default(),
     };
-    let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unread = Vec::new();
+    let mut asks = Vec::new();
+    let mut out = Vec::new();
     let mut has_token = facts.access.tokens.is_none();
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
         let mut alike = Alike::default();
         loop {
-            let (bytes, answered) = (&unread[at..], out.len());
+            let bytes = &unread[at..];
+            let answered = out.len();
             let had_kept = front.has_kept_requests();
             let step = front.step(bytes, conditions, &mut out);
             if let Step::Ids { ask, form, .. } = &step {
@@ -282,7 +286,8 @@ pub fn noeqd_requests(data: &[u8]) {
 /// Returns the bytes behind the first RESP value.
 fn behind_value(bytes: &[u8]) -> &[u8] {
     let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a line end");
-    let (line, mut rest) = (std::str::from_utf8(&bytes[1..end]).expect("UTF-8"), &bytes[end + 2..]);
+    let line = std::str::from_utf8(&bytes[1..end]).expect("UTF-8");
+    let mut rest = &bytes[end + 2..];
     assert!(!line.contains(char::is_control), "{line:?}");
     let number = || line.parse::<i64>().expect("a number");
     match bytes[0] {

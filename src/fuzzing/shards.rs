@@ -171,7 +171,8 @@ impl Daemon {
             // Up to more than the default burst window holds.
             _ => 1 + choices.below(16 * self.numbering.ids_per_tick()),
         };
-        let (ahead, partial) = (choices.below(8), choices.bool());
+        let ahead = choices.below(8);
+        let partial = choices.bool();
         let above = self.highest_id;
         let mut runs = Vec::new();
         let (lane, rng) = self.shards[shard].lane(0);
@@ -262,7 +263,8 @@ impl Daemon {
             self.highest_id = self.highest_id.max(*last_id);
 
             let position = |id| self.numbering.position_of(id).expect("an ID of the layout").0;
-            let (from, end) = (position(run.first), position(run.last()) + 1);
+            let from = position(run.first);
+            let end = position(run.last()) + 1;
             assert_eq!(end - from, u64::from(run.count), "{run:?} is consecutive");
             assert!(end <= self.highest_ceiling.0, "{run:?} is above every ceiling");
             assert!(from >= self.lost_below.0, "{run:?} is of a grant that was lost");

@@ -87,7 +87,8 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
         return format!("not ready: {}", worst.unwrap_or_default());
     }
     let connections = counted(now.connections.open, "connection");
-    let (mut ids, mut headroom_s) = (0, None);
+    let mut ids = 0;
+    let mut headroom_s = None;
     for (source, earlier) in now.sources.iter().zip(before.map_or(&[][..], |before| &before.sources[..])) {
         let issued = source.counts.ids.saturating_sub(earlier.counts.ids);
         ids += issued;

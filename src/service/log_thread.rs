@@ -124,7 +124,8 @@ mod tests {
         let (written, lines) = mpsc::channel();
         let (messages, received) = bounded(LINES_MAX);
         let writer = LogWriter { messages, dropped: Arc::default() };
-        let (reports, dropped) = (writer.clone(), Arc::clone(&writer.dropped));
+        let reports = writer.clone();
+        let dropped = Arc::clone(&writer.dropped);
         // As `start` does, with a subscriber that no other test writes to.
         thread::spawn(move || {
             let subscriber = tracing_subscriber::fmt().with_writer(move || reports.clone()).with_ansi(false);

@@ -40,7 +40,8 @@ impl House {
 
     /// Runs `snowbank status` against it, with its authority.
     fn status(&self, options: &[&str]) -> Said {
-        let (admin, ca) = (self.admin().to_string(), self.authority.file.display().to_string());
+        let admin = self.admin().to_string();
+        let ca = self.authority.file.display().to_string();
         status(&[&["--admin", &admin, "--ca", &ca], options].concat())
     }
 }
@@ -112,12 +113,14 @@ fn a_client_certificate_is_required_if_clients_need_one() {
     );
     house.daemon.assert_logs("the peer sent no client certificate");
     let own = house.authority.issue("operator", &[]);
-    let (certificate, key) = (own.certificate.display().to_string(), own.key.display().to_string());
+    let certificate = own.certificate.display().to_string();
+    let key = own.key.display().to_string();
     let said = house.status(&["--client-cert", &certificate, "--client-key", &key]);
     assert!(said.code == Some(0), "{said:?}");
     assert_eq!(house.get("/metrics", &house.authority.client(Some(&own))).code, 200);
     let strange = Authority::new(house._files.path(), "strange").issue("stranger", &[]);
-    let (certificate, key) = (strange.certificate.display().to_string(), strange.key.display().to_string());
+    let certificate = strange.certificate.display().to_string();
+    let key = strange.key.display().to_string();
     assert_unasked(house.status(&["--client-cert", &certificate, "--client-key", &key]), "authority");
 }
 

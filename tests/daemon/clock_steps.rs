@@ -68,7 +68,8 @@ impl Scene {
 
 /// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and by a second.
 fn catches_up_after_steps_back(scene: Scene) -> Option<Testimony> {
-    let (clock, witness) = (scene.clock(), &scene.witness);
+    let clock = scene.clock();
+    let witness = &scene.witness;
     // Long enough that the catch-up of the start lies far behind: only the one that the step begins can yield IDs.
     witness.await_time(Duration::from_millis(4_000));
     let most = clock.step(-10_000);
@@ -117,7 +118,8 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
     /// Long enough to see a refusal on busy machines.
     const BACK_MS: i64 = 7_000;
     Scene::play("max_ahead = \"1s\"", &[MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
+        let clock = scene.clock();
+        let witness = &scene.witness;
         let step = clock.step(-BACK_MS);
         witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
         witness.await_ids();
@@ -141,7 +143,8 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
 #[test]
 fn an_hour_back_is_refused_until_the_clock_returns() {
     Scene::play("", &[MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
+        let clock = scene.clock();
+        let witness = &scene.witness;
         let away = clock.step(-HOUR_MS);
         witness.await_each("a refusal", away.after, |sample| sample.refusal().is_some());
         witness.await_time(Duration::from_millis(1_200));
@@ -164,7 +167,8 @@ fn an_hour_back_is_refused_until_the_clock_returns() {
 #[test]
 fn a_far_step_forward_that_is_taken_back_is_never_followed() {
     Scene::play("", &[MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
+        let clock = scene.clock();
+        let witness = &scene.witness;
         let start = Instant::now();
         for by_ms in [HOUR_MS, 61_000] {
             clock.step(by_ms);
@@ -187,7 +191,8 @@ const HOLD: Duration = Duration::from_secs(6);
 #[test]
 fn a_far_step_forward_that_lasts_is_followed() {
     Scene::play(QUICK_HOLD, &[MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
+        let clock = scene.clock();
+        let witness = &scene.witness;
         let away = clock.step(HOUR_MS);
         let is_followed = |sample: &Sample| {
             sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))
@@ -217,7 +222,8 @@ fn a_far_step_forward_that_lasts_is_followed() {
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
+        let clock = scene.clock();
+        let witness = &scene.witness;
         let mut steps = Vec::new();
         for by_ms in [5, 1_900, 2_500, 30_000, 59_000] {
             steps.push((clock.step(by_ms), clock.offset_ms()));
@@ -272,7 +278,8 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
     /// Long enough to see a refusal on busy machines.
     const BACK_MS: i64 = 8_000;
     Scene::play("on_step_back = \"wait\"", &[MIXED, SPARSE], |scene| {
-        let (clock, witness) = (scene.clock(), &scene.witness);
+        let clock = scene.clock();
+        let witness = &scene.witness;
         // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise it would reach the IDs
         // before the wall clock does.
         witness.await_time(Duration::from_millis(4_000));

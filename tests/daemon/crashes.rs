@@ -33,7 +33,10 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
     let mut random = Random::seeded(seed);
-    let (mut runs, mut highest, mut lost_in_all_ms, mut starved) = (Vec::<Run>::new(), 0, 0, 0);
+    let mut runs = Vec::<Run>::new();
+    let mut highest = 0;
+    let mut lost_in_all_ms = 0;
+    let mut starved = 0;
     let offset_ms = |lost_in_all_ms: u64| -(lost_in_all_ms as f64);
     for round in 0..rounds() {
         let started = Instant::now();
@@ -142,9 +145,12 @@ fn clean() -> String {
 
 #[test]
 fn stopped_and_started_over_and_over_nothing_is_lost_or_ahead() {
-    let (machine, toml) = (Machine::new(), clean());
+    let machine = Machine::new();
+    let toml = clean();
     let mut random = Random::seeded(3);
-    let (mut runs, mut highest, mut slow_next) = (Vec::new(), 0, None);
+    let mut runs = Vec::new();
+    let mut highest = 0;
+    let mut slow_next = None;
     for round in 0..rounds() {
         let daemon = machine.start(&toml);
         let mut wires = [daemon.connect(), daemon.connect()];
@@ -189,7 +195,8 @@ fn long_tick(tick_s: u64) -> String {
 fn after_kill_9_with_long_ticks_ids_come_at_once() {
     each_case(&[5, 20, 60, 600, 86_400], |&tick_s| {
         let begun = Instant::now();
-        let (machine, toml) = (Machine::new(), long_tick(tick_s));
+        let machine = Machine::new();
+        let toml = long_tick(tick_s);
         let mut highest = 0;
         for life in 1..=3 {
             let mut daemon = machine.setup(&toml).admin().start();

@@ -187,7 +187,8 @@ fn another_kind_of_file_with_a_locks_name_is_3() {
 #[test]
 fn a_full_disk_is_3_wherever_it_strikes() {
     let Some(disk) = FileSystem::mount_with_files(64) else { return };
-    let (made, point) = (disk.point().join("made"), disk.point());
+    let made = disk.point().join("made");
+    let point = disk.point();
     fs::create_dir(&made).expect("made");
     let ballast: Vec<PathBuf> = (0..)
         .map(|number| point.join(format!("ballast-{number}")))

@@ -61,7 +61,8 @@ impl Crowd<'_> {
 
     /// Repeats a request until the end, also after a refusal.
     fn keep_asking(&self, ask: Ask) -> Drawn {
-        let (mut wire, mut drawn) = (self.daemon.connect(), Drawn::default());
+        let mut wire = self.daemon.connect();
+        let mut drawn = Drawn::default();
         while !self.stop.load(Ordering::Relaxed) {
             self.request(&mut wire, ask, &mut drawn);
         }
@@ -70,7 +71,8 @@ impl Crowd<'_> {
 
     /// Repeats a request up to this often, with pauses, until the end. Each must get its IDs.
     fn ask_modestly(&self, ask: Ask, pause: Duration, at_most: usize) -> Drawn {
-        let (mut wire, mut drawn) = (self.daemon.connect(), Drawn::default());
+        let mut wire = self.daemon.connect();
+        let mut drawn = Drawn::default();
         while !self.stop.load(Ordering::Relaxed) && drawn.others_before.len() < at_most {
             assert!(self.request(&mut wire, ask, &mut drawn), "a modest request is refused");
             thread::sleep(pause);
@@ -108,7 +110,8 @@ fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) -> Medians {
     });
     assert_distinct([modest.runs.clone(), greedy.runs.clone()].concat());
     daemon.stop();
-    let (modest, greedy) = (modest.median_of_others_before(), greedy.median_of_others_before());
+    let modest = modest.median_of_others_before();
+    let greedy = greedy.median_of_others_before();
     println!("requests of others that came before: {modest} for the modest client, {greedy} for greedy ones");
     Medians { modest, greedy }
 }
@@ -160,10 +163,12 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     let daemon = Setup::configured(PATIENT).start();
     let crowd = Crowd::around(&daemon);
     let (streamed, millions, singles) = thread::scope(|scope| {
-        let (daemon, crowd) = (&daemon, &crowd);
+        let daemon = &daemon;
+        let crowd = &crowd;
         let stream = Ask::of(2_000).wait_ms(10_000);
         let streams: Vec<_> = (0..50).map(|_| scope.spawn(move || crowd.keep_asking(stream))).collect();
-        let (single, pause) = (Ask::of(1).wait_ms(10_000), Duration::from_millis(1));
+        let single = Ask::of(1).wait_ms(10_000);
+        let pause = Duration::from_millis(1);
         let single = scope.spawn(move || crowd.ask_modestly(single, pause, usize::MAX));
         // Two requests have waits that are too short for all of their IDs, three can wait.
         let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
@@ -189,7 +194,8 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
     // At the start and at the end there is no overload.
     drawn.sort_unstable();
     let edge = |run: &Run| run.first >> 22;
-    let (from, to) = (edge(&drawn[0]) + 300, edge(&drawn[drawn.len() - 1]) - 300);
+    let from = edge(&drawn[0]) + 300;
+    let to = edge(&drawn[drawn.len() - 1]) - 300;
     let inner: Vec<Run> = drawn.iter().copied().filter(|run| (from..to).contains(&edge(run))).collect();
     assert_distinct(drawn);
     let share = delivered_share(&inner);
@@ -207,7 +213,8 @@ fn refused_requests_hand_out_nothing() {
     for order in ["relaxed", "strict"] {
         let toml = "shards = 1\nburst_window = \"50s\"\nmax_ahead = \"60s\"\n";
         let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
-        let (mut wire, mut greedy) = (daemon.connect(), daemon.connect());
+        let mut wire = daemon.connect();
+        let mut greedy = daemon.connect();
         // From here on the cursor is at the clock. It makes no jump for five ticks.
         let mut last = wire.next(Ask::of(1)).ids()[0];
         for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {

@@ -140,7 +140,8 @@ fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
     on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
-        let (first, second) = (Machine::new(), Machine::new());
+        let first = Machine::new();
+        let second = Machine::new();
         let mut runs = Vec::new();
         let daemon = first.start(&toml);
         runs.extend(draw(&daemon));
@@ -186,7 +187,8 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
     on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
-        let (first, second) = (Machine::new(), Machine::new());
+        let first = Machine::new();
+        let second = Machine::new();
         let mut paused = first.start(&toml);
         let mut runs = draw(&paused);
         paused.signal(Signal::STOP);

@@ -268,7 +268,8 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
             scope.spawn(move || site.draw(churn));
         }
         // On a slow machine, until each daemon can have lived once.
-        let (began, has_lived) = (Instant::now(), || churn.lives.load(Ordering::SeqCst) >= DAEMONS);
+        let began = Instant::now();
+        let has_lived = || churn.lives.load(Ordering::SeqCst) >= DAEMONS;
         while began.elapsed() < lasts || (!has_lived() && began.elapsed() < lasts + DEADLINE) {
             thread::sleep(Duration::from_millis(50));
         }

@@ -148,7 +148,8 @@ fn an_old_key_decodes_its_aliases_and_a_missing_one_is_named() {
         let file = keys(&daemon, text);
         prints(&["next", "--address", &address, "--format", "alias", "--alias-keys", &file])[0].clone()
     };
-    let (before, after) = (write(old), write(KEYS));
+    let before = write(old);
+    let after = write(KEYS);
     assert!(before.starts_with("1-") && after.starts_with("2-"), "{before} {after}");
     let file = keys(&daemon, KEYS);
     let decode = ["decode", "--from", "alias", "--alias-keys"];

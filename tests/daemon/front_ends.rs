@@ -103,7 +103,8 @@ impl FrontEnd {
 
     /// Reads until there are as many IDs. Panics if the stream ends before.
     pub(crate) fn read_ids(&self, stream: &mut impl Read, count: usize) -> Vec<u64> {
-        let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; 1 << 16];
         loop {
             match stream.read(&mut buffer) {
                 Ok(size @ 1..) => bytes.extend_from_slice(&buffer[..size]),
@@ -122,7 +123,8 @@ impl FrontEnd {
     fn ask(&self, address: SocketAddr) -> Option<TcpStream> {
         let mut stream = connect(address);
         stream.write_all(&self.request()).ok()?;
-        let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1 << 10]);
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; 1 << 10];
         while let Ok(size @ 1..) = stream.read(&mut buffer) {
             bytes.extend_from_slice(&buffer[..size]);
             if !(self.ids)(&bytes).is_empty() {

@@ -35,7 +35,8 @@ struct Restarted {
 
 impl Restarted {
     fn start(front_end: &'static str, settings: &'static str) -> Restarted {
-        let (machine, port) = (Machine::new(), Port::take());
+        let machine = Machine::new();
+        let port = Port::take();
         let daemon = Self::serve(&machine, front_end, &port, settings);
         Restarted { machine, front_end, port, settings, daemon }
     }
@@ -73,7 +74,8 @@ fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
 /// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. The first ceilings of a life
 /// are low, and a busy machine may raise them too late.
 fn await_far_ceilings(daemon: &Daemon) {
-    let (mut wire, began) = (daemon.connect(), Instant::now());
+    let mut wire = daemon.connect();
+    let began = Instant::now();
     poll("IDs of both sources", || {
         let have_ids = [0, 1].map(|source| wire.next(Ask::of(1).source(source)).id_count().is_some());
         (have_ids == [true; 2] && began.elapsed() > Duration::from_secs(1)).then_some(())
@@ -200,7 +202,8 @@ fn redis_benchmark() {
         let mut benchmark = Command::new("redis-benchmark");
         let output = benchmark.args(["-p", &port.to_string(), "-q", "--csv"]).args(arguments).output();
         let output = output.expect("it runs");
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
         (output.status.success(), format!("{out}{err}"))
     };
     // It prints no IDs.

@@ -34,7 +34,8 @@ fn each_key_gets_an_id_of_its_source_or_the_front_ends() {
     let daemon = two_sources();
     let mut client = client_of(&daemon);
     client.send("get fast slow anything\r\nGETS slow\n");
-    let (first, second) = (values(&mut client), values(&mut client));
+    let first = values(&mut client);
+    let second = values(&mut client);
     let keys: Vec<_> = first.iter().map(|(key, _)| &**key).collect();
     assert_eq!(keys, ["fast", "slow", "anything"]);
     assert!(first[0].1 < first[2].1, "any other key draws from the first source: {first:?}");

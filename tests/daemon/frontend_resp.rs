@@ -48,7 +48,9 @@ fn any_key_draws_from_the_source_that_is_configured() {
     client.send(
         array(&["INCR", "counter:__rand_int__"]) + &array(&["SNOWBANK.NEXT"]) + &array(&["INCR", "slow"]),
     );
-    let (any, first, named) = (client.integer(), client.list(), client.integer());
+    let any = client.integer();
+    let first = client.list();
+    let named = client.integer();
     assert!(
         any < named && named < 1 << 53 && first.len() == 1 && first[0] > 1 << 53,
         "{any} {first:?} {named}"
@@ -128,7 +130,8 @@ fn a_clients_first_commands_are_answered_as_by_redis() {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert!(info.contains(&format!("\r\nsnowbank_instance:{machine}-")), "{info}");
     client.asks("TIME\r\n", "*2\r\n$10\r\n");
-    let (_seconds, _micros) = (client.line(), client.bulk());
+    let _seconds = client.line();
+    let _micros = client.bulk();
     client.asks("QUIT\r\n", "+OK\r\n");
     client.is_closed();
     daemon.stop();
@@ -140,8 +143,8 @@ fn hello_3_greets_with_a_map_and_changes_the_forms_of_replies() {
     let mut client = Client::of(&daemon);
     client.send("CLIENT ID\r\n");
     let id = client.integer();
-    let (head, tail) =
-        ("$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n", "$2\r\nid\r\n");
+    let head = "$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n";
+    let tail = "$2\r\nid\r\n";
     let rest = "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
     client.asks("HELLO\r\n", &format!("*14\r\n{head}:2\r\n{tail}:{id}\r\n{rest}"));
     client
@@ -193,7 +196,8 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     // The slow source has 16 IDs a second, so the second request waits.
     client
         .send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nPING\r\nINCR fast\r\n");
-    let (first, second) = (client.list(), client.list());
+    let first = client.list();
+    let second = client.list();
     assert!(first.len() == 16 && second.len() == 16 && first[15] < second[0]);
     client.expect("+PONG\r\n");
     client.integer();
@@ -213,7 +217,8 @@ fn equal_requests_in_a_row_are_answered_one_by_one() {
     let sources = source("fast", 20, "6s") + &source("slow", 4, "10s");
     let daemon = Setup::configured(&format!("limits.max_wait = 0\n{sources}")).resp().start();
     let mut client = Client::of(&daemon);
-    let (fast, slow) = (array(&["INCR", "fast"]), array(&["INCR", "slow"]));
+    let fast = array(&["INCR", "fast"]);
+    let slow = array(&["INCR", "slow"]);
     // More requests than one look ahead covers, and some that differ only in key, case or command.
     let requests = [fast.repeat(150), array(&["ECHO", "fast"]), "INCR fast\r\n".repeat(70), slow.repeat(60)];
     client.send(requests.concat() + &array(&["incr", "fast"]) + &fast.repeat(3));
@@ -312,7 +317,8 @@ fn integers_that_javascript_cannot_read_are_warned_of() {
 fn a_stalled_transaction_is_closed_after_the_stall_timeout() {
     let config = format!("limits.stall_timeout = \"300ms\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).resp().start();
-    let (mut short, mut long) = (Client::of(&daemon), Client::of(&daemon));
+    let mut short = Client::of(&daemon);
+    let mut long = Client::of(&daemon);
     short.asks("MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
     let different: String = (0..500).map(|number| format!("ECHO {number}\r\n")).collect();
     long.asks(&format!("MULTI\r\n{different}"), &format!("+OK\r\n{}", "+QUEUED\r\n".repeat(500)));

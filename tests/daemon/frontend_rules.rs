@@ -131,7 +131,8 @@ fn metrics_and_status_show_each_protocol() {
 #[test]
 fn incr_gives_strings_to_clients_that_announce_javascript() {
     let daemon = with("").admin().start();
-    let (mut python, mut node) = (Client::of(&daemon), Client::of(&daemon));
+    let mut python = Client::of(&daemon);
+    let mut node = Client::of(&daemon);
     python.asks("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n");
     node.asks("CLIENT SETINFO LIB-VER 6.0.0\r\nclient setinfo lib-name ioredis\r\n", "+OK\r\n+OK\r\n");
     for _ in 0..2 {

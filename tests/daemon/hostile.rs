@@ -125,7 +125,8 @@ fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
         let all = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for seed in 0..3 {
-                let (daemon, all) = (&daemon, &all);
+                let daemon = &daemon;
+                let all = &all;
                 scope.spawn(move || {
                     let mut random = Random::seeded(seed);
                     let mut drawn = Vec::new();

@@ -60,8 +60,9 @@ fn assert_revoked(wire: &mut Wire) {
 fn a_named_token_draws_from_its_own_sources_only() {
     let identities = identity("billing", "sources = [\"fast\"]") + &identity("orders", "");
     let daemon = with_tokens(&identities);
-    let (mut billing, mut orders, mut plain) =
-        (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
+    let mut billing = shown(&daemon, BILLING);
+    let mut orders = shown(&daemon, ORDERS);
+    let mut plain = shown(&daemon, PLAIN);
     // A denied request closes nothing, and the other requests of its turn are answered.
     let pipelined: Vec<u8> = [(1, FAST), (2, SLOW), (3, FAST)]
         .into_iter()
@@ -109,8 +110,9 @@ fn a_named_token_draws_from_its_own_sources_only() {
 #[test]
 fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
-    let (mut billing, mut orders, mut plain) =
-        (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
+    let mut billing = shown(&daemon, BILLING);
+    let mut orders = shown(&daemon, ORDERS);
+    let mut plain = shown(&daemon, PLAIN);
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
     // The same tokens on another line, and one token more: no connection is closed.
     daemon.replace("tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
@@ -140,7 +142,9 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
     write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
     let daemon = setup.start();
     // If no token is required, any token is answered with OK. It counts once one is required.
-    let (mut right, mut wrong, mut none) = (shown(&daemon, PLAIN), shown(&daemon, ORDERS), daemon.connect());
+    let mut right = shown(&daemon, PLAIN);
+    let mut wrong = shown(&daemon, ORDERS);
+    let mut none = daemon.connect();
     for wire in [&mut right, &mut wrong, &mut none] {
         assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
     }
@@ -177,7 +181,8 @@ fn connections_of_an_identity_share_its_rate() {
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
     waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
-    let (first, second) = (waiting[0].reply(), waiting[0].reply());
+    let first = waiting[0].reply();
+    let second = waiting[0].reply();
     assert_eq!((first.tag(), first.ids().len()), (1, 2_000));
     assert_eq!((second.tag(), second.ids().len()), (2, 1));
     let refused = behind[0].call(&Ask::of(20_000).wait_ms(1_000).tag(3).bytes());

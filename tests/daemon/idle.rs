@@ -11,7 +11,8 @@ const WATCHED: Duration = Duration::from_secs(3);
 
 /// Returns the wake-ups of all threads while it is watched, and those of one timer that runs once a second.
 fn wakes(daemon: &Daemon) -> (u64, u64) {
-    let (before, began) = (daemon.voluntary_switches(), Instant::now());
+    let before = daemon.voluntary_switches();
+    let began = Instant::now();
     thread::sleep(WATCHED);
     let wakes = daemon.voluntary_switches() - before;
     (wakes, began.elapsed().as_secs() + 1)

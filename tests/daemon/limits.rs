@@ -141,7 +141,8 @@ fn a_request_whose_ids_come_later_is_refused_with_the_time() {
 #[test]
 fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
     let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
-    let (mut first, mut second) = (daemon.connect(), daemon.connect());
+    let mut first = daemon.connect();
+    let mut second = daemon.connect();
     // This needs most of a minute.
     first.send(&[wire::ping(1, b""), Ask::of(800).tag(2).wait_ms(60_000).bytes()].concat());
     assert_eq!(first.reply(), Reply::Pong(1, vec![]));

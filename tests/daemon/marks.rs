@@ -123,11 +123,13 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     daemon.kill();
 
     // First the newest state, then an older copy of it.
-    let (mark, shown) = (machine.mark("state"), machine.shown("state"));
+    let mark = machine.mark("state");
+    let shown = machine.shown("state");
     assert_eq!(mark["next_start"], "at_ceiling");
     assert!(mark["holder"].is_null() && id_of(&mark["id"]) <= id_of(&shown["ceiling_id"]), "{shown}");
     fs::write(file(&machine.state("state")), &copy).expect("restored");
-    let (mark, shown) = (machine.mark("state"), machine.shown("state"));
+    let mark = machine.mark("state");
+    let shown = machine.shown("state");
     assert_eq!((&mark["status"], &mark["next_start"]), (&"granted".into(), &"refused_older_copy".into()));
     assert!(id_of(&mark["id"]) > id_of(&shown["ceiling_id"]), "{shown}");
     let words = machine.words("state");

@@ -43,8 +43,8 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     // A tool that fails early may not read all of it.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("it ends");
-    let (said, complained) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complained = String::from_utf8_lossy(&output.stderr);
     if complained.contains("No module named") {
         crate::support::skip(&format!("{complained}; tests/run installs {package}"));
         return None;
@@ -191,7 +191,8 @@ fn alerts_and_dashboard_name_metrics_that_exist() {
 
 #[test]
 fn each_alert_and_finding_has_a_row_for_three_in_the_morning() {
-    let (rules, page) = (doc("monitoring/snowbank.rules.yml"), doc("operations.md"));
+    let rules = doc("monitoring/snowbank.rules.yml");
+    let page = doc("operations.md");
     let rows = page.split_once("## Three in the morning").expect("the section").1;
     let rows = rows.split_once("\n## ").expect("a next section").0;
     let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
@@ -293,7 +294,8 @@ fn the_page_draws_itself_in_a_browser() {
         return;
     }
     let output = chromium.stdin(Stdio::null()).output().expect("it runs");
-    let (page, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{log}");
     for part in [
         "Serving, all is as it should be",

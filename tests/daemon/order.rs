@@ -82,7 +82,8 @@ fn strict_order_holds_over_the_daemon() {
         let highest = AtomicU64::new(0);
         thread::scope(|scope| {
             for seed in 0..CONNECTIONS {
-                let (daemon, highest) = (&daemon, &highest);
+                let daemon = &daemon;
+                let highest = &highest;
                 scope.spawn(move || ask_after_others(daemon, seed, load, highest));
             }
         });
@@ -149,7 +150,8 @@ fn ids_of_each_connection_increase_across_waits_too() {
 fn strict_order_survives_a_connection_that_dies_amid_a_reply() {
     let toml = "order = \"strict\"\nshards = 2\nburst_window = \"5s\"";
     let daemon = Setup::configured(toml).option("--listen", "unix:lives.sock").in_own_directory().start();
-    let (mut one, mut other) = (daemon.connect(), daemon.connect());
+    let mut one = daemon.connect();
+    let mut other = daemon.connect();
     let mut highest = 0;
     for _ in 0..20 {
         // More replies than the queue holds, for a client that has closed by then.

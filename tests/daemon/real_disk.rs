@@ -31,7 +31,8 @@ fn full_disk_time() -> Duration {
 #[test]
 fn a_full_tmpfs_stops_no_counter() {
     let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
-    let (state, locks) = (disk.point().join("state"), disk.point().join("locks"));
+    let state = disk.point().join("state");
+    let locks = disk.point().join("locks");
     let mut set = program();
     set.args(["ticket", "set", "orders", "0"]).env("SNOWBANK_STATE_DIR", &state);
     Said::by(set.env("SNOWBANK_LOCK_DIR", &locks)).printed();

@@ -60,7 +60,8 @@ fn a_hundred_reloads_under_load_lose_nothing() {
         play_until_fed(|| {
             let sources: String = (0..=10).map(|index| source(&format!("s{index}"), index)).collect();
             let toml = |round: usize| {
-                let (wait, count) = (10 + round % 3, 1_000 + round);
+                let wait = 10 + round % 3;
+                let count = 1_000 + round;
                 format!(
                     "shards = 2\norder = {order:?}\n[limits]\nmax_wait = \"{wait}s\"\nmax_count = {count}\n{sources}"
                 )

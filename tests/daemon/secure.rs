@@ -151,7 +151,8 @@ pub(crate) fn write_secret(path: &Path, text: &str) {
 
 /// Returns a configuration with this certificate, and with these further lines in `[tls]`.
 pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
-    let (certificate, key) = (pair.certificate.display(), pair.key.display());
+    let certificate = pair.certificate.display();
+    let key = pair.key.display();
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
 }
 

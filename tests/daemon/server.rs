@@ -20,7 +20,8 @@ fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     let runs = wire.next(ask).runs();
     let received_ms = unix_ms();
     for run in &runs {
-        let (first_ms, last_ms) = (twitter_unix_ms(run.first), twitter_unix_ms(run.last()));
+        let first_ms = twitter_unix_ms(run.first);
+        let last_ms = twitter_unix_ms(run.last());
         assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, asked for at {sent_ms}");
         assert!(last_ms <= received_ms + MAX_AHEAD_MS, "of {last_ms}, received at {received_ms}");
     }

@@ -32,7 +32,8 @@ fn sql_of(layout: &str, dialect: &str) -> String {
 
 /// Numbers at the edges of a layout, and random ones. Some are no IDs of it.
 fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
-    let (last, weight) = (layout.last_id(), layout.fields()[0].weight());
+    let last = layout.last_id();
+    let weight = layout.fields()[0].weight();
     let (first, _) = layout.range(layout.first(), layout.first()).expect("the first tick");
     let mut ids =
         vec![0, first, first + 1, weight - 1, weight, weight + first, last, last - 1, last - last % weight];
@@ -45,7 +46,9 @@ fn ids(layout: &Layout, random: &mut Random) -> Vec<i64> {
 
 /// Instants at the edges of a layout's life, and random ones, within the range of a database.
 fn instants(layout: &Layout, step_us: i64, random: &mut Random) -> Vec<UnixMicros> {
-    let (first, last, tick_us) = (layout.first().0, layout.last().0, layout.tick_ms() as i64 * 1000);
+    let first = layout.first().0;
+    let last = layout.last().0;
+    let tick_us = layout.tick_ms() as i64 * 1000;
     let mut instants = vec![first, first + tick_us, last, last - step_us, last + tick_us - step_us];
     instants.extend([first - step_us, first - 86_400_000_000]);
     let life = (last - first) as u64;

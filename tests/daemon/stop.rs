@@ -24,7 +24,9 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
     for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
         let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
         let mut daemon = Setup::configured(&toml).start();
-        let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
+        let mut waiting = daemon.connect();
+        let mut idle = daemon.connect();
+        let mut silent = daemon.connect();
         idle.assert_open();
         silent.assert_open();
         // More IDs than the two ticks that may have passed at the signal.

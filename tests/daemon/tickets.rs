@@ -132,7 +132,8 @@ fn a_counter_only_moves_up() {
 fn kills_skip_numbers_and_never_repeat_one() {
     let machine = counted_from("0");
     let mut random = Random::seeded(7);
-    let (mut runs, mut highest) = (Vec::<Run>::new(), 0);
+    let mut runs = Vec::<Run>::new();
+    let mut highest = 0;
     for round in 0..rounds() {
         let mut daemon = machine.start(ORDERS);
         let first = next(&daemon, 1)[0];
@@ -260,7 +261,8 @@ fn a_ticket_source_is_added_by_a_restart_if_the_state_knows_it() {
 
 #[test]
 fn a_counter_moves_to_another_machine_once() {
-    let (old, new) = (counted_from("7"), Machine::new());
+    let old = counted_from("7");
+    let new = Machine::new();
     let file = old.path("export").display().to_string();
     let exported = old.run(&["state", "export", "--output", &file]);
     assert_eq!(exported.0, Some(0), "{exported:?}");

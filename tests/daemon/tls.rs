@@ -94,7 +94,8 @@ fn a_stop_answers_arrived_requests_and_sends_close_notify() {
     let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config);
     let mut daemon = setup.start();
     let client = authority.client(None);
-    let (mut busy, mut idle) = (secure_wire(daemon.tcp(), &client), secure_wire(daemon.tcp(), &client));
+    let mut busy = secure_wire(daemon.tcp(), &client);
+    let mut idle = secure_wire(daemon.tcp(), &client);
     // A peer that has not started its handshake does not delay the stop.
     let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
     idle.assert_open();

@@ -105,7 +105,9 @@ impl Patch {
             let found: Vec<usize> =
                 text.match_indices(&edit.old).filter(whole_lines).map(|(at, _)| at).collect();
             let [at] = found[..] else {
-                let (name, file, times) = (&self.name, &edit.file, found.len());
+                let name = &self.name;
+                let file = &edit.file;
+                let times = found.len();
                 return Err(format!(
                     "{name} does not apply: its lines are {times} times in {file}:\n{}",
                     edit.old

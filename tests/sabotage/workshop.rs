@@ -180,7 +180,8 @@ fn mirror(from: &Path, to: &Path) -> std::io::Result<()> {
         if NOT_COPIED.iter().any(|name| entry.file_name() == *name) {
             continue;
         }
-        let (path, copy) = (entry.path(), to.join(entry.file_name()));
+        let path = entry.path();
+        let copy = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             mirror(&path, &copy)?;
         } else {

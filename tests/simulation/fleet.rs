@@ -66,7 +66,8 @@ fn clocks(reading: Reading) -> Clocks {
 }
 
 fn want(layout: &Layout, clocks: Clocks) -> Want<'_> {
-    let (max_ahead, horizon) = (MAX_AHEAD, HORIZON);
+    let max_ahead = MAX_AHEAD;
+    let horizon = HORIZON;
     Want { index: 0, source: "orders", layout, clocks, proof: Proof::None, max_ahead, horizon }
 }
 

@@ -21,7 +21,8 @@ pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
 
 /// Runs these seeds.
 pub(crate) fn live(seeds: Range<u64>, life: impl Fn(u64) + Sync) {
-    let (next, has_failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let next = AtomicU64::new(seeds.start);
+    let has_failed = AtomicBool::new(false);
     let work = || {
         while !has_failed.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);

@@ -24,7 +24,8 @@ fn settings() -> Settings {
 }
 
 fn start(machine: &Machine, settings: &Settings) -> Result<Ceilings, String> {
-    let (state, locks) = (machine.path("state"), machine.path("locks"));
+    let state = machine.path("state");
+    let locks = machine.path("locks");
     let on = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
     Ceilings::start(on, &settings.sources, STEP_RULE, START).map_err(|error| error.to_string())
 }
@@ -60,7 +61,8 @@ fn next(daemon: &Daemon) -> u64 {
 #[test]
 fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let _alone = alone_with_locks();
-    let (machine, settings) = (Machine::new(), settings());
+    let machine = Machine::new();
+    let settings = settings();
     set(&machine, "100");
     let mut ceilings = start(&machine, &settings).expect("it starts");
     assert_eq!(claims(&ceilings), [true, true]);
@@ -93,7 +95,8 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
 #[test]
 fn a_clean_stop_when_restored_leaves_the_counter_refused() {
     let _alone = alone_with_locks();
-    let (machine, settings) = (Machine::new(), settings());
+    let machine = Machine::new();
+    let settings = settings();
     set(&machine, "0");
     let ceilings = start(&machine, &settings).expect("it starts");
     assert_eq!(claims(&ceilings), [true, true]);

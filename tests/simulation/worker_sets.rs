@@ -56,7 +56,8 @@ fn a_life(
 
 fn settings(layout: &str, life: &Life, now: Reading) -> Settings {
     let workers: Vec<String> = life.workers.iter().map(u64::to_string).collect();
-    let (name, workers) = (life.name, workers.join(","));
+    let name = life.name;
+    let workers = workers.join(",");
     let toml = format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n");
     let file = Some((Path::new("snowbank.toml"), &*toml));
     config::load(file, &Overrides::default(), NonZeroUsize::MIN, now.wall).expect("they are right")
@@ -64,7 +65,8 @@ fn settings(layout: &str, life: &Life, now: Reading) -> Settings {
 
 /// A life that has started, and its source.
 fn begin(home: &Path, layout: &str, life: &Life, now: Reading) -> (Ceilings, Arc<Source>) {
-    let (state, locks) = (home.join("state"), home.join("locks"));
+    let state = home.join("state");
+    let locks = home.join("locks");
     let place = Place { directory: Some(&state), adopt: false, lock_dir: &locks, boot: "one" };
     let started = Ceilings::start(place, &settings(layout, life, now).sources, STEP_RULE, now);
     let ceilings = started.unwrap_or_else(|error| panic!("{life:?} does not start: {error}"));
@@ -102,8 +104,10 @@ proptest! {
         layout in prop::sample::select(LAYOUTS.to_vec()),
         lives in prop::collection::vec(a_life(vec!["orders", "invoices"], prop::collection::vec(1_u64..300, 0..3)), 1..25),
     ) {
-        let (_locks, home) = (with_locks(), tempfile::tempdir().unwrap());
-        let (mut elapsed_s, mut seen) = (0, BTreeSet::new());
+        let _locks = with_locks();
+        let home = tempfile::tempdir().unwrap();
+        let mut elapsed_s = 0;
+        let mut seen = BTreeSet::new();
         for life in &lives {
             elapsed_s += life.pause_s;
             let ids = live(home.path(), layout, life, after(elapsed_s));
@@ -120,7 +124,8 @@ proptest! {
         used in a_life(vec!["orders"], Just(vec![1])),
         unused in prop::collection::vec(a_life(vec!["orders", "invoices", "users"], Just(Vec::new())), 1..25),
     ) {
-        let (_locks, home) = (with_locks(), tempfile::tempdir().unwrap());
+        let _locks = with_locks();
+        let home = tempfile::tempdir().unwrap();
         let mut highest = live(home.path(), layout, &used, after(0)).into_iter().max();
         let mut elapsed_s = 0;
         for life in &unused {
@@ -128,7 +133,8 @@ proptest! {
             let now = after(elapsed_s);
             let (ceilings, source) = begin(home.path(), layout, life, now);
             let start = source.cursor().expect("not sealed");
-            let (numbering, tick) = (source.numbering(), source.numbering().tick_at(now.wall));
+            let numbering = source.numbering();
+            let tick = source.numbering().tick_at(now.wall);
             // The first start skips a tick. For a lower worker ID, the ID after its last belongs to the tick after
             // that.
             prop_assert!(start <= numbering.first_of(Tick(tick.0 + 2)), "{life:?} starts in {:?}", numbering.tick_of(start));

@@ -51,7 +51,9 @@ fn bars(text: &str) -> usize {
 
 /// Checks the average length of a page's sentences, without tables and code.
 pub(super) fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
-    let (mut words, mut sentences, mut open) = (0, 0, false);
+    let mut words = 0;
+    let mut sentences = 0;
+    let mut open = false;
     for (_, text) in unfenced(text) {
         let item = ["- ", "* "].iter().any(|mark| text.trim_start().starts_with(mark));
         if (text.trim().is_empty() || item || text.starts_with(['#', '|'])) && open {

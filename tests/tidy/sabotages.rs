@@ -24,7 +24,8 @@ fn each_sabotage_applies_and_its_test_exists() {
 
 /// Returns whether the sources have a test of that name, judged by its file alone.
 fn exists(test: &TestName, root: &Path) -> bool {
-    let (sources, in_crate) = (test.library().sources, test.in_crate());
+    let sources = test.library().sources;
+    let in_crate = test.in_crate();
     let (modules, function) = in_crate.rsplit_once("::").unwrap_or(("", in_crate));
     let module = modules.replace("::", "/");
     let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);

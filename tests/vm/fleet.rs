@@ -318,7 +318,8 @@ fn machine(
     script: &str,
     directory: &Path,
 ) -> Result<Machine, String> {
-    let (root, initrd) = (directory.join("root"), directory.join("initrd"));
+    let root = directory.join("root");
+    let initrd = directory.join("initrd");
     guest::furnish(busybox, &root, script)?;
     for driver in DRIVERS {
         let packed = modules.join("kernel").join(format!("{driver}.xz"));

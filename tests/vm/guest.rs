@@ -58,7 +58,8 @@ pub(crate) const SOURCES: &str =
 
 /// A machine with little more than the daemon, run by root.
 pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result<Machine, String> {
-    let (root, initrd) = (directory.join("root"), directory.join("initrd"));
+    let root = directory.join("root");
+    let initrd = directory.join("initrd");
     let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string()).replace("SOURCES", SOURCES);
     furnish(busybox, &root, &text)?;
     pack(&root, &initrd)?;
@@ -67,7 +68,8 @@ pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result
 
 /// A machine that runs a file system made by [`furnish`].
 pub(crate) fn small(kernel: &Path, initrd: PathBuf) -> Machine {
-    let (kernel, arguments) = (kernel.to_owned(), "console=ttyS0 quiet panic=-1");
+    let kernel = kernel.to_owned();
+    let arguments = "console=ttyS0 quiet panic=-1";
     Machine { kernel, initrd, memory_mib: 384, has_network: false, arguments, facts: &[] }
 }
 

@@ -42,7 +42,8 @@ impl Vm {
         saved: Option<&Path>,
     ) -> Result<Vm, String> {
         std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let (console, monitor) = (directory.join("console"), directory.join("monitor"));
+        let console = directory.join("console");
+        let monitor = directory.join("monitor");
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-display", "none", "-no-reboot"]);
         command.args(["-append", machine.arguments, "-m", &machine.memory_mib.to_string()]);

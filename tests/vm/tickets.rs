@@ -48,7 +48,8 @@ impl Ticket {
             return code.parse().ok().map(Ticket::Ended);
         }
         let mut words = line.strip_prefix("TICKETS ")?.split_whitespace();
-        let (kind, mut number) = (words.next()?, || words.next()?.parse::<u64>().ok());
+        let kind = words.next()?;
+        let mut number = || words.next()?.parse::<u64>().ok();
         let asked_us = number()? as i64;
         match kind {
             "came" => Some(Ticket::Came { asked_us, first: number()?, last: number()? }),
@@ -62,7 +63,8 @@ impl Ticket {
 /// leaves the highest number in a file.
 pub(crate) fn client(address: &str, highest_file: &str) {
     let mut wire = connect(address);
-    let (mut highest, mut came_us) = (0, wall_us());
+    let mut highest = 0;
+    let mut came_us = wall_us();
     while wall_us() - came_us < REFUSED_FOR_US {
         let asked_us = wall_us();
         match wire.call(&Ask::of(3).source(SOURCE).wait_ms(500).bytes()) {

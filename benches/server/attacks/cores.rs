@@ -7,7 +7,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Returns the core of the server, and those of its peers and clients. `None` if there is only one.
 pub(super) fn of_machine() -> io::Result<Option<(CpuSet, CpuSet)>> {
-    let (mut server, mut others) = (CpuSet::new(), sched_getaffinity(None)?);
+    let mut server = CpuSet::new();
+    let mut others = sched_getaffinity(None)?;
     let Some(first) = (0..CpuSet::MAX_CPU).find(|&core| others.is_set(core)) else { return Ok(None) };
     server.set(first);
     others.unset(first);

@@ -153,7 +153,8 @@ fn drain(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
 
 /// Holds this many connections that send `first` and nothing more, and opens those again that are closed.
 fn hold(to: SocketAddr, count: usize, first: &[u8], stop: &AtomicBool) {
-    let (mut held, mut buffer): (Vec<TcpStream>, _) = (Vec::new(), [0; 4_096]);
+    let mut held: Vec<TcpStream> = Vec::new();
+    let mut buffer = [0; 4_096];
     while !stop.load(Ordering::Relaxed) {
         held.retain(|stream| drain(stream, &mut buffer));
         let look_again = Instant::now() + Duration::from_millis(100);

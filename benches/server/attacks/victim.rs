@@ -96,7 +96,8 @@ fn free_port() -> io::Result<SocketAddr> {
 
 /// Makes a certificate with an RSA key. The signatures of other keys cost a tenth.
 fn make_certificate(directory: &Path) -> io::Result<()> {
-    let (key, certificate) = (directory.join("key.pem"), directory.join("certificate.pem"));
+    let key = directory.join("key.pem");
+    let certificate = directory.join("certificate.pem");
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
     command.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key).arg("-out");
@@ -107,8 +108,11 @@ fn make_certificate(directory: &Path) -> io::Result<()> {
 impl Victim {
     /// Starts a server. Returns `None` if it has nothing that could be attacked so, or is not installed.
     pub(crate) fn start(kind: Kind, attack: Attack) -> io::Result<Option<Victim>> {
-        let (needs_token, modest) = (attack.needs_token(), attack.modest());
-        let (tls, http, admin) = (free_port()?, free_port()?, free_port()?);
+        let needs_token = attack.needs_token();
+        let modest = attack.modest();
+        let tls = free_port()?;
+        let http = free_port()?;
+        let admin = free_port()?;
         let directory = tempfile::tempdir()?;
         if attack == Attack::Handshakes {
             make_certificate(directory.path())?;
@@ -233,7 +237,8 @@ impl Victim {
                 }
             },
             Kind::Redis => {
-                let (mut first, mut byte) = (None, [0]);
+                let mut first = None;
+                let mut byte = [0];
                 while byte != *b"\n" {
                     stream.read_exact(&mut byte)?;
                     first.get_or_insert(byte);
@@ -247,7 +252,8 @@ impl Victim {
     /// its request was due.
     pub(crate) fn ask(&self, stretch: Duration) -> io::Result<Seen> {
         let (wanted, every) = self.modest;
-        let (request, begin) = (self.request(wanted), Instant::now());
+        let request = self.request(wanted);
+        let begin = Instant::now();
         let mut sum = Seen::new()?;
         thread::scope(|scope| {
             let mut readers = Vec::new();
@@ -295,7 +301,8 @@ impl Victim {
 
     /// Probes the admin listener's health at fixed instants, each time on a new connection.
     pub(crate) fn probe(&self, stretch: Duration) -> io::Result<Seen> {
-        let (mut seen, begin) = (Seen::new()?, Instant::now());
+        let mut seen = Seen::new()?;
+        let begin = Instant::now();
         for index in 0_u32.. {
             let due = begin + PROBE_EVERY * index;
             if due > begin + stretch {
@@ -331,8 +338,10 @@ fn start_snowbank(
     }
     let file = directory.join("snowbank.toml");
     fs::write(&file, config)?;
-    let (file, tls) = (file.display().to_string(), format!("tls:{tls}"));
-    let (http, admin) = (http.to_string(), admin.to_string());
+    let file = file.display().to_string();
+    let tls = format!("tls:{tls}");
+    let http = http.to_string();
+    let admin = admin.to_string();
     let mut options = vec!["--config", &file, "--admin", &admin];
     options.extend(attack.options());
     if attack == Attack::Handshakes {
@@ -345,9 +354,11 @@ fn start_snowbank(
 }
 
 fn start_redis(directory: &Path, attack: Attack, tls: SocketAddr) -> io::Result<Option<Process>> {
-    let (key, certificate) = (directory.join("key.pem"), directory.join("certificate.pem"));
-    let (key, certificate, port) =
-        (key.display().to_string(), certificate.display().to_string(), tls.port().to_string());
+    let key = directory.join("key.pem");
+    let certificate = directory.join("certificate.pem");
+    let key = key.display().to_string();
+    let certificate = certificate.display().to_string();
+    let port = tls.port().to_string();
     let mut options = vec!["--maxclients", "10000", "--maxmemory-clients", "128mb"];
     options.extend(["--client-output-buffer-limit", "normal 256kb 256kb 0"]);
     if attack.needs_token() {

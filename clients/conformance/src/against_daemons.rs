@@ -123,7 +123,8 @@ struct Options {
 }
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
-    let (mut daemon, mut seconds) = (None, 20);
+    let mut daemon = None;
+    let mut seconds = 20;
     for pair in arguments.chunks(2) {
         match *pair {
             ["--daemon", path] => daemon = Some(PathBuf::from(path)),

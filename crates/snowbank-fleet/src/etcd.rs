@@ -326,10 +326,8 @@ fn transaction(swaps: &[Swap]) -> Value {
         }
     };
     let put = |swap: &Swap| {
-        let (key, value) = (
-            BASE64_STANDARD.encode(swap.key.as_bytes()),
-            BASE64_STANDARD.encode(swap.text.as_ref()?.as_bytes()),
-        );
+        let key = BASE64_STANDARD.encode(swap.key.as_bytes());
+        let value = BASE64_STANDARD.encode(swap.text.as_ref()?.as_bytes());
         Some(json!({ "request_put": { "key": key, "value": value } }))
     };
     json!({
@@ -373,7 +371,8 @@ impl Coordinator for Etcd {
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        let (key, end) = (BASE64_STANDARD.encode(prefix.as_bytes()), BASE64_STANDARD.encode(end_of(prefix)));
+        let key = BASE64_STANDARD.encode(prefix.as_bytes());
+        let end = BASE64_STANDARD.encode(end_of(prefix));
         let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
         Ok(answer["kvs"].as_array().into_iter().flatten().map(key_value).collect())
     }

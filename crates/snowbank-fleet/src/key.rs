@@ -125,7 +125,9 @@ pub(super) fn run_beside(one: &str, other: &str) -> bool {
 impl Marker {
     /// Returns the marker of a fleet with these ID spaces, whose daemons poll as often as possible.
     pub fn new(identity: &str, spaces: Vec<String>) -> Self {
-        let (format, identity, write) = (FORMAT, identity.to_owned(), String::new());
+        let format = FORMAT;
+        let identity = identity.to_owned();
+        let write = String::new();
         Marker { format, identity, write, spaces, floor_unix_ms: 0, reach_ms: 0, poll_ms: 0 }
     }
 

@@ -243,7 +243,8 @@ impl<S: Session> Line<S> {
     /// Makes a line. It connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (session, cluster) = (None, None);
+        let session = None;
+        let cluster = None;
         Ok(Line { access, runtime, current: 0, session, opened: 0, cluster, patience: Patience::long() })
     }
 

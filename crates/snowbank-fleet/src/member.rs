@@ -163,7 +163,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
     pub fn new(coordinator: C, names: Names<'_>, notes: Notes, draw: fn() -> String) -> Self {
         let paths = Paths::of(names.fleet);
-        let (state, holder) = (names.state.to_owned(), names.holder.to_owned());
+        let state = names.state.to_owned();
+        let holder = names.holder.to_owned();
         let (sources, tried, counters, are_compared, marker, polled) = Default::default();
         let clocks = Clocks { wall: UnixMicros(0), boot: BootMicros(0), wall_minus_boot_us: 0 };
         Member {
@@ -461,7 +462,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     if !is_release {
                         self.check_passed(bound.source)?;
                     }
-                    let (mut is_done, mut highest) = (true, 0);
+                    let mut is_done = true;
+                    let mut highest = 0;
                     for (at, text) in (from..).zip(found) {
                         let seen = self.see(bound.source, at, text.as_deref())?;
                         is_done &= seen.write == key.write && seen.id_bound == bound.id_bound;

@@ -219,8 +219,13 @@ mod tests {
     fn note(covered: u64) -> Note {
         let [source, space, worker_ids, term, identity] =
             ["orders", "space", "5", "t", "1f"].map(String::from);
-        let (numbers, writes, wall_minus_boot_us) = (vec![5], vec![String::from("w")], 3);
-        let (place, acknowledged, floor, is_held) = (0, 9, 0, true);
+        let numbers = vec![5];
+        let writes = vec![String::from("w")];
+        let wall_minus_boot_us = 3;
+        let place = 0;
+        let acknowledged = 9;
+        let floor = 0;
+        let is_held = true;
         Note {
             source,
             space,
@@ -285,7 +290,9 @@ mod tests {
         let path = directory.path().join(FILE);
         let read = || Notes::read(Some(directory.path()), Some("boot"), "fleet");
         let document = |covered| {
-            let (life, fleet, notes) = (read().life, read().fleet, vec![note(covered)]);
+            let life = read().life;
+            let fleet = read().fleet;
+            let notes = vec![note(covered)];
             serde_json::to_vec(&Document { format: FORMAT, life, fleet, notes, ..Document::default() })
                 .unwrap()
         };

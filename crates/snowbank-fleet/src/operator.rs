@@ -77,7 +77,8 @@ impl Freeing<'_> {
     fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
         let numbering =
             Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
-        let (from, reach) = (self.now.max(marker.floor()), marker.reach());
+        let from = self.now.max(marker.floor());
+        let reach = marker.reach();
         let Some(key) = key else {
             return Ok(rules::bound_above(&numbering, rules::latest(from, reach)));
         };
@@ -103,7 +104,8 @@ pub struct Operator<'c> {
 impl Operator<'_> {
     /// Returns the marker, and its text.
     fn marker(&mut self) -> Result<(Marker, String), OperatorError> {
-        let (name, key) = (self.name, Paths::of(self.name).marker());
+        let name = self.name;
+        let key = Paths::of(self.name).marker();
         self.read_marker()?.ok_or_else(|| {
             OperatorError::Refused(format!(
                 "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init --new` makes one"
@@ -142,7 +144,8 @@ impl Operator<'_> {
     ) -> Result<(usize, String), OperatorError> {
         let space = layout.space().to_string();
         let place = find(marker, &space).ok_or_else(|| {
-            let (name, known) = (self.name, marker.shown());
+            let name = self.name;
+            let known = marker.shown();
             OperatorError::Refused(format!(
                 "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
             ))
@@ -190,7 +193,8 @@ impl Operator<'_> {
             }
         };
         if let Some(found) = found.as_ref().filter(|found| found.next > value + 1 && !is_lowering) {
-            let (highest, writer) = (found.next - 1, &found.writer);
+            let highest = found.next - 1;
+            let writer = &found.writer;
             return Err(refused(format!(
                 "found {value}, allowed: from {highest} on, because the coordinator's key {key} shows that numbers up to \
                  {highest} may have been handed out ({writer} wrote it); if it is wrong, and no number above {value} was, add \
@@ -295,7 +299,8 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
                 false if until > now => "held",
                 false => "free",
             };
-            let (id_bound, until) = (key.id_bound.to_string(), until.rfc3339(0));
+            let id_bound = key.id_bound.to_string();
+            let until = until.rfc3339(0);
             let NumberKey { holder, source, since_unix_s, .. } = key;
             Entry { space, number, state, holder, source, since_unix_s, id_bound, until }
         }

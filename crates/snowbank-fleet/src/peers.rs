@@ -51,7 +51,8 @@ type Asked = (usize, Address);
 /// Asks all peers at the same time, except those at `skipped` addresses, and waits at most `within`. A peer that refuses the
 /// connection is not asked again. Returns the answers in the order of the setting.
 pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
-    let (mut asked, mut answers) = (Vec::new(), Vec::new());
+    let mut asked = Vec::new();
+    let mut answers = Vec::new();
     for (place, address, found) in resolve_all(&access.addresses, within).await {
         match found {
             Ok(found) => asked.extend(found.into_iter().map(|address| (place, address))),
@@ -212,7 +213,8 @@ mod tests {
             ("ids-1:7660", "127.0.1.1:7660", false),
             ("10.0.0.1:7660", "10.0.0.1:7660", false),
         ] {
-            let (addresses, token) = (vec![address(setting)], Some(b"of the fleet".to_vec()));
+            let addresses = vec![address(setting)];
+            let token = Some(b"of the fleet".to_vec());
             let access = PeerAccess { addresses, token, tls: ClientFiles::new() };
             assert_eq!(access.token_for(0, &address(resolved)).is_some(), is_sent, "{setting}, {resolved}");
         }

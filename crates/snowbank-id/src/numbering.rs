@@ -197,7 +197,8 @@ impl Numbering {
             Numbering::Snowflake(numbering) => numbering,
         };
         // IDs strictly increase with positions.
-        let (mut low, mut high) = (0, numbering.end().0);
+        let mut low = 0;
+        let mut high = numbering.end().0;
         while low < high {
             let middle = low + (high - low) / 2;
             if numbering.id_at(Position(middle)) < bound {
@@ -332,7 +333,8 @@ mod tests {
             let counter = |(increment, offset): (u64, u64)| {
                 TicketCounter::new("orders", increment, (offset - 1) % increment + 1).unwrap()
             };
-            let (one, other) = (counter(one), counter(other));
+            let one = counter(one);
+            let other = counter(other);
             let has = |counter: &TicketCounter, id: u64| {
                 id >= counter.offset() && (id - counter.offset()).is_multiple_of(counter.increment())
             };

@@ -34,7 +34,9 @@ impl<'a> Mount<'a> {
     /// Reads a line: its third to fifth words.
     fn parse(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(2);
-        let (device, root, point) = (words.next()?, words.next()?, words.next()?);
+        let device = words.next()?;
+        let root = words.next()?;
+        let point = words.next()?;
         Some(Mount { device, root: Path::new(root), point: Path::new(point) })
     }
 

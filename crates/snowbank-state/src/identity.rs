@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_state_keeps_its_identity_from_owner_to_owner() {
-        let (first, unknown) = (Owner::new(), Owner { state: String::new(), ..Owner::new() });
+        let first = Owner::new();
+        let unknown = Owner { state: String::new(), ..Owner::new() };
         let next = Owner::after([&unknown, &first]);
         assert_eq!(next.state, first.state);
         assert_ne!(next.instance, first.instance);

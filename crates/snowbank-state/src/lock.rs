@@ -183,7 +183,8 @@ fn lock_workers_but(
     numbering: &Numbering,
     pause: Duration,
 ) -> Result<WorkerLocks, StateError> {
-    let (writers, kind) = (make_directory(directory)?, kind_of(numbering));
+    let writers = make_directory(directory)?;
+    let kind = kind_of(numbering);
     let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
     let files = files.map(|(worker, path)| {
         LockedFile::lock(&path, writers, &kind.holders_line(worker), pause).map_err(|error| match error {

@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_start_below_the_mark_of_its_own_state_is_an_older_copy() {
-        let (numbering, ours) = (numbering("twitter", "1"), records_of(OURS));
+        let numbering = numbering("twitter", "1");
+        let ours = records_of(OURS);
         let at = numbering.first_of(Tick(500));
         let before = Position(at.0 - 1);
         let marks = [mark(at, OURS)];
@@ -210,7 +211,8 @@ mod tests {
             71_500_000,
             "max_ahead with the reserve above it, and a step of a minute"
         );
-        let (near, far) = (numbering.first_of(Tick(571_500)), numbering.first_of(Tick(571_501)));
+        let near = numbering.first_of(Tick(571_500));
+        let far = numbering.first_of(Tick(571_501));
         let start = numbering.first_of(Tick(500_001));
         let beyond = |at, start| beyond(&[mark(at, THEIRS)], &numbering, start, latest);
         assert_eq!(beyond(near, start), None);

@@ -79,7 +79,8 @@ mod tests {
     #[test]
     fn what_is_marked_is_seen_by_whomever_and_nothing_is_made() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, owner) = (directory.path().join("locks"), Owner::new());
+        let path = directory.path().join("locks");
+        let owner = Owner::new();
         let none = |worker| Seen { worker, holder: None, mark: Ok(None) };
         assert_eq!(survey(&path, &numbering()), [none(0), none(1)], "as after a boot");
         assert!(!path.exists());

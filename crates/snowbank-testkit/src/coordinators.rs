@@ -65,8 +65,10 @@ impl Server {
     /// Starts the process, which logs into a file. Returns once it answers the probe, or over TLS once it listens.
     /// Panics with its log if it ends.
     fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
-        let (name, log, address, uses_tls) =
-            (self.name, self.path("log"), self.address(), self.tls.is_some());
+        let name = self.name;
+        let log = self.path("log");
+        let address = self.address();
+        let uses_tls = self.tls.is_some();
         let file = File::create(&log).expect("a log");
         let copy = file.try_clone().expect("a log");
         command.stdin(Stdio::null()).stdout(file).stderr(copy);
@@ -143,7 +145,8 @@ pub trait Coordinator {
     /// Saves its data, as a nightly job does. It is away meanwhile.
     fn back_up(&mut self) {
         self.kill();
-        let (data, backup) = (self.server().data(), self.server().path("backup"));
+        let data = self.server().data();
+        let backup = self.server().path("backup");
         // There may be an earlier one.
         let _ = fs::remove_dir_all(&backup);
         copy(&data, &backup);
@@ -154,7 +157,8 @@ pub trait Coordinator {
     fn restore(&mut self) {
         self.kill();
         self.lose_data();
-        let (data, backup) = (self.server().data(), self.server().path("backup"));
+        let data = self.server().data();
+        let backup = self.server().path("backup");
         copy(&backup, &data);
         self.run();
     }

@@ -62,7 +62,8 @@ impl FakeClock {
     pub fn set(&self, offset_ms: i64) -> Step {
         *self.offset_ms.lock().expect("no holder panics") = offset_ms;
         let sign = if offset_ms < 0 { '-' } else { '+' };
-        let (seconds, ms) = (offset_ms.unsigned_abs() / 1_000, offset_ms.unsigned_abs() % 1_000);
+        let seconds = offset_ms.unsigned_abs() / 1_000;
+        let ms = offset_ms.unsigned_abs() % 1_000;
         self.write(&format!("{sign}{seconds}.{ms:03}\n"))
     }
 

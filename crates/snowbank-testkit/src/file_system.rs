@@ -40,7 +40,8 @@ impl FileSystem {
 
     fn mount_with(command: &[&str], make: Option<&[&str]>) -> Option<FileSystem> {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let (point, image) = (directory.path().join("disk"), directory.path().join("image"));
+        let point = directory.path().join("disk");
+        let image = directory.path().join("image");
         std::fs::create_dir(&point).expect("a directory");
         let mut command = command.to_vec();
         let mut is_made = true;

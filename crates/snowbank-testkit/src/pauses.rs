@@ -55,10 +55,12 @@ impl Pauses {
 
 fn watch(processes: &[u32], ended: &Receiver<()>) -> Vec<Look> {
     let mut looks = Vec::new();
-    let (mut before, mut waits_before) = (Instant::now(), waits_for_a_core(processes));
+    let mut before = Instant::now();
+    let mut waits_before = waits_for_a_core(processes);
     loop {
         let is_last = ended.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout);
-        let (at, waits) = (Instant::now(), waits_for_a_core(processes));
+        let at = Instant::now();
+        let waits = waits_for_a_core(processes);
         let growth = |(thread, &wait): (&PathBuf, &Duration)| {
             wait.saturating_sub(waits_before.get(thread).copied().unwrap_or_default())
         };

@@ -36,11 +36,13 @@ impl Relay {
         let port = listener.local_addr().expect("bound").port();
         let kept = Arc::new(Mutex::new(Kept::default()));
         let bytes = Arc::new(AtomicUsize::new(0));
-        let (keeps, counts) = (Arc::clone(&kept), Arc::clone(&bytes));
+        let keeps = Arc::clone(&kept);
+        let counts = Arc::clone(&bytes);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 keeps.lock().unwrap_or_else(PoisonError::into_inner).open += 1;
-                let (keeps, counts) = (Arc::clone(&keeps), Arc::clone(&counts));
+                let keeps = Arc::clone(&keeps);
+                let counts = Arc::clone(&counts);
                 thread::spawn(move || {
                     let mut replies = Vec::new();
                     // The client or the daemon has closed. The test checks the replies.
@@ -122,7 +124,8 @@ fn relay(
     let mut server = TcpStream::connect(daemon)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
-    let (mut requests, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    let mut requests = client.try_clone()?;
+    let mut to_server = server.try_clone()?;
     let asks = thread::spawn(move || {
         let _ = io::copy(&mut requests, &mut to_server);
         let _ = to_server.shutdown(Shutdown::Write);

@@ -274,7 +274,9 @@ impl Wire {
                 let length = u32::from_le_bytes(*head) as usize;
                 assert!((HEAD..=REPLY_LENGTH_MAX).contains(&length), "a reply's frame of length {length}");
                 if rest.len() >= length {
-                    let (kind, flags, tag) = (rest[0], rest[1], u16::from_le_bytes([rest[2], rest[3]]));
+                    let kind = rest[0];
+                    let flags = rest[1];
+                    let tag = u16::from_le_bytes([rest[2], rest[3]]);
                     let body = rest[HEAD..length].to_vec();
                     self.unread.drain(..4 + length);
                     return Ok(Some(Frame { kind, flags, tag, body }));

@@ -122,7 +122,9 @@ impl Witness {
         };
         let common = shared();
         let connections = loads.iter().enumerate().map(|(index, &load)| {
-            let (wire, mine, common) = (daemon.connect(), shared(), Arc::clone(&common));
+            let wire = daemon.connect();
+            let mine = shared();
+            let common = Arc::clone(&common);
             let own = Arc::clone(&mine);
             let random = Random::seeded(index as u64);
             (mine, thread::spawn(move || ask_on(wire, load, random, &own, &common)))

@@ -68,7 +68,8 @@ impl Violation {
                 format!("wrong worker: {} has worker {worker}, which INFO does not list", decoded(id))
             }
             Self::Time { id, by_us } => {
-                let (far_us, way) = (by_us.unsigned_abs(), if by_us < 0 { "older" } else { "newer" });
+                let far_us = by_us.unsigned_abs();
+                let way = if by_us < 0 { "older" } else { "newer" };
                 format!("wrong time: {} is {far_us} us {way} than the promised window", decoded(id))
             }
         }

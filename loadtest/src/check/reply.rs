@@ -123,7 +123,8 @@ impl ConnectionCheck {
         last_id: u64,
         spans: &mut Vec<Span>,
     ) -> Result<(Checked, Checked), Violation> {
-        let (mut first_position, mut last_position) = (None, 0);
+        let mut first_position = None;
+        let mut last_position = 0;
         let placed = promise.positions(run, |span| {
             first_position.get_or_insert(span.start);
             last_position = span.end - 1;
@@ -200,7 +201,8 @@ mod tests {
     /// Feeds replies of one run each.
     fn replies(order: &str, runs: &[Run]) -> Result<Vec<Span>, Violation> {
         let promise = promise(order);
-        let (mut check, mut spans) = (ConnectionCheck::default(), Vec::new());
+        let mut check = ConnectionCheck::default();
+        let mut spans = Vec::new();
         for &run in runs {
             check.run(&promise, &ASKED, RECEIVED, run, &mut spans)?;
             check.end(&ASKED)?;
@@ -216,7 +218,8 @@ mod tests {
 
     #[test]
     fn each_broken_promise_has_its_name() {
-        let (first, worker_4) = (id(0, 100), id(0, 100) + (1 << 12));
+        let first = id(0, 100);
+        let worker_4 = id(0, 100) + (1 << 12);
         let after = |second: Run| replies("relaxed", &[run(first, 10), second]).map(|spans| spans.len());
         assert_eq!(after(run(first + 9, 10)), Err(Violation::Duplicate { id: first + 9 }));
         assert_eq!(after(run(first - 50, 10)), Err(Violation::Order { previous: first + 9, id: first - 50 }));
@@ -242,7 +245,8 @@ mod tests {
 
     #[test]
     fn strict_order_counts_what_other_connections_received() {
-        let (promise, mut spans) = (promise("strict"), Vec::new());
+        let promise = promise("strict");
+        let mut spans = Vec::new();
         let asked = Asked { above: id(0, 50), ..ASKED };
         let refused =
             ConnectionCheck::default().run(&promise, &asked, RECEIVED, run(id(0, 41), 10), &mut spans);
@@ -251,7 +255,8 @@ mod tests {
 
     #[test]
     fn an_unknown_clock_is_not_judged() {
-        let (promise, mut spans) = (promise("relaxed"), Vec::new());
+        let promise = promise("relaxed");
+        let mut spans = Vec::new();
         let received = Received { offset_us: None, ..RECEIVED };
         let old = run(id(-60_000, 0), 10);
         assert_eq!(ConnectionCheck::default().run(&promise, &ASKED, received, old, &mut spans), Ok(()));

@@ -30,7 +30,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let read_all = |files: &[PathBuf]| -> Result<Vec<Run>, Failure> {
         files.iter().map(|file| read(file, RUN).map_err(Failure::usage)).collect()
     };
-    let (a, b) = (read_all(&arguments.files)?, read_all(&arguments.with)?);
+    let a = read_all(&arguments.files)?;
+    let b = read_all(&arguments.with)?;
     open_files(&[&arguments.json])?;
     let comparison = compare::compare(&a, &b).map_err(Failure::usage)?;
     Terminal::new(arguments.json.as_deref()).print(|out| compare::write(&comparison, out));

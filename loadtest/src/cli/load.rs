@@ -143,8 +143,8 @@ impl Load {
             Drive::Open { .. } => OPEN_LOOP_THREADS,
             Drive::Closed { .. } => CLOSED_LOOP_THREADS,
         };
-        let (threads, connections) =
-            (self.threads.unwrap_or(usual.min(self.connections)) as usize, self.connections as usize);
+        let threads = self.threads.unwrap_or(usual.min(self.connections)) as usize;
+        let connections = self.connections as usize;
         let needed = threads * self.address.len().max(1);
         if connections < needed {
             return Err(Failure::usage(format!(

@@ -32,7 +32,8 @@ impl Interval {
 /// Estimates from the same figure of several runs: Student's t for two sides of one variance.
 /// Returns `None` of one run each, or if a value is 0.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
-    let (a, b) = (logs(a)?, logs(b)?);
+    let a = logs(a)?;
+    let b = logs(b)?;
     let freedom = (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0)? as f64;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let squares = |values: &[f64]| values.iter().map(|value| (value - mean(values)).powi(2)).sum::<f64>();

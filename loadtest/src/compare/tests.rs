@@ -34,7 +34,8 @@ fn compared(a: &[Run], b: &[Run]) -> Comparison {
 #[test]
 fn a_difference_beyond_the_spread_is_found_and_has_its_exit_code() {
     let [a, b] = [p50s(&[60.0, 61.0, 59.0]), p50s(&[90.0, 91.0, 89.0])];
-    let (slower, faster) = (compared(&a, &b), compared(&b, &a));
+    let slower = compared(&a, &b);
+    let faster = compared(&b, &a);
     assert_eq!((slower.verdict, slower.verdict.exit_code()), (Call::Worse, 1));
     assert!(slower.summary.starts_with("slower: response time p50 x 1.50"), "{}", slower.summary);
     assert_eq!((faster.verdict, faster.verdict.exit_code()), (Call::Better, 0));

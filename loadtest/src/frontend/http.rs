@@ -152,7 +152,8 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
 /// Returns the content of a body in chunks, and its size; `None` if it is not all there.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, String> {
     // Finds its end first, so that a long body that comes in pieces is copied once.
-    let (mut chunks, mut taken) = (Vec::new(), 0);
+    let mut chunks = Vec::new();
+    let mut taken = 0;
     loop {
         let rest = &bytes[taken..];
         let (start, length) = match httparse::parse_chunk_size(rest) {

@@ -141,7 +141,8 @@ fn counted_up_to(last: u64, count: u32) -> Result<Run, Fault> {
 
 /// Reads the elements of an array from `start` on, as far as they have come.
 fn elements<'a>(bytes: &'a [u8], start: usize, at: At, runs: &mut Vec<Run>) -> Read<'a> {
-    let (mut taken, mut come) = (start, at.come);
+    let mut taken = start;
+    let mut come = at.come;
     while come < u64::from(at.asked)
         && let Some((text, size)) = bulk(&bytes[taken..])
     {

@@ -21,7 +21,9 @@ type Outcome = Result<(Vec<u64>, String), Fault>;
 
 /// Reads a reply that comes in these pieces.
 fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
-    let (mut input, mut ids, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut input = Vec::new();
+    let mut ids = Vec::new();
+    let mut runs = Vec::new();
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {

@@ -120,7 +120,8 @@ impl Core {
 }
 
 fn noise_on(core: u64, noise: Noise, random: &mut fastrand::Rng) -> Spans {
-    let (mut gaps, mut at) = (Spans::new(), random.u64(0..20 * MS));
+    let mut gaps = Spans::new();
+    let mut at = random.u64(0..20 * MS);
     let mut host = fastrand::Rng::with_seed(random.get_seed() & !1);
     while at < RUN_NS {
         let (pause, length) = match noise {
@@ -224,7 +225,8 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Run {
         let intended_ns = number * STEP_NS;
         let own = (number % 2) as usize;
         // Another thread sends what is overdue.
-        let (mine, other) = (cores[own].runs(intended_ns), cores[1 - own].runs(intended_ns + 100 * US));
+        let mine = cores[own].runs(intended_ns);
+        let other = cores[1 - own].runs(intended_ns + 100 * US);
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
         let by_count = if target == Target::StopsByCount && number % 1_000 == 999 { 5 * MS } else { 0 };
         let work_ns = if target == Target::Ramp { number * 300 * US / (RUN_NS / STEP_NS) } else { WORK_NS };

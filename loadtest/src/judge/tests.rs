@@ -64,7 +64,8 @@ fn between_the_two_the_machine_decides_and_there_is_no_verdict() {
 fn a_generator_with_a_used_up_quota_blames_no_target() {
     let promise = Promise::unknown(None);
     let of = |counts: &Counts, elapsed_s| {
-        let (held_up, elapsed) = (Duration::from_millis(700), Duration::from_secs(elapsed_s));
+        let held_up = Duration::from_millis(700);
+        let elapsed = Duration::from_secs(elapsed_s);
         judge(&Evidence { held_up, elapsed, ..evidence(counts, &[], &promise) }, &objectives())
     };
     let late = of(&counts(9_000, 9_000), 10);
@@ -119,7 +120,8 @@ fn an_answer_that_was_not_judged_leaves_no_verdict() {
 
 #[test]
 fn an_open_loop_must_get_its_rate() {
-    let (counts, promise) = (counts(100, 100), Promise::unknown(None));
+    let counts = counts(100, 100);
+    let promise = Promise::unknown(None);
     let code = |elapsed_ms, stalled_ms| {
         let stalls = StallSum { total: Duration::from_millis(stalled_ms), ..StallSum::default() };
         let elapsed = Duration::from_millis(elapsed_ms);
@@ -166,7 +168,8 @@ fn requests_that_left_in_a_bunch_are_the_generators() {
     assert_eq!(verdict(&behind, &[]).exit_code(), 1, "without a fault they are");
     behind.unanswered = 500;
     behind.refused.insert(6, Refusals { count: 1, first_message: "too many".into() });
-    let (promise, budget) = (Promise::unknown(None), Objectives { errors: 0.01, ..objectives() });
+    let promise = Promise::unknown(None);
+    let budget = Objectives { errors: 0.01, ..objectives() };
     assert_eq!(
         judge(&evidence(&behind, &many, &promise), &budget).exit_code(),
         2,

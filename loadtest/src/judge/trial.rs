@@ -69,7 +69,8 @@ pub(crate) fn rounds(
             // What was measured is shown, with the reason.
             Err(error) => {
                 let is_gone = matches!(error, CannotRun::NoTarget(_)) || error.exit_code() == 1;
-                let (is_ours, reason) = (error.is_limit_here() || !is_gone, error.to_string());
+                let is_ours = error.is_limit_here() || !is_gone;
+                let reason = error.to_string();
                 outcome.collected.faults.push(Fault::NotOpened { reason, is_ours });
             }
         }

@@ -24,7 +24,8 @@ pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<St
     }
     let mut reasons = Vec::new();
     if counts.refused_count() > 0 {
-        let (refused, all) = (count(counts.refused_count()), counted(counts.requests, "request"));
+        let refused = count(counts.refused_count());
+        let all = counted(counts.requests, "request");
         reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
     }
     // The warm-up has the same rate. A target that refuses there may only seem to keep it later.
@@ -53,8 +54,10 @@ fn codes(refused: &RefusalsByCode) -> String {
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     let at = |times: &TimeHistogram| short_ms(times.at(latency.quantile));
-    let (name, limit) = (latency.name(), Time(latency.limit));
-    let (found, certain) = (at(&counts.response), at(&counts.settling.certain));
+    let name = latency.name();
+    let limit = Time(latency.limit);
+    let found = at(&counts.response);
+    let certain = at(&counts.settling.certain);
     format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
 }
 

@@ -115,7 +115,8 @@ mod tests {
         let asked = Asked { count: 1, sent_us: 1_000_000, above: 0 };
         let received_us = 1_000_000 + round_trip_ms * 1_000;
         let dated_us = Some(asked.sent_us.midpoint(received_us) + offset_us);
-        let (now_ns, round_trip_ns) = (now_s * 1_000_000_000, round_trip_ms as u64 * 1_000_000);
+        let now_ns = now_s * 1_000_000_000;
+        let round_trip_ns = round_trip_ms as u64 * 1_000_000;
         clocks.see(&asked, Seen { now_ns, round_trip_ns, dated_us, received_us, is_warm });
     }
 

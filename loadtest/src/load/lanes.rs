@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn every_request_is_taken_once_whoever_takes_it() {
-        let (lanes, now_ns) = (&lanes(3), 1_000_000_000);
+        let lanes = &lanes(3);
+        let now_ns = 1_000_000_000;
         // The first thread is held up altogether; the others race for what is its.
         let take_all =
             |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();

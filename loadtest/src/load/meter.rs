@@ -168,7 +168,8 @@ impl Meter {
 
     /// Puts the answers that are not in the histograms into them.
     fn record_alike(&mut self) {
-        let (times, count) = (self.alike.0, std::mem::take(&mut self.alike.1));
+        let times = self.alike.0;
+        let count = std::mem::take(&mut self.alike.1);
         if count == 0 {
             return;
         }

@@ -31,7 +31,8 @@ impl Worker<'_> {
 
     /// Drops a connection that has ended, and the requests in flight on it.
     fn let_go(&mut self, index: usize) {
-        let (connection, now) = (&mut self.connections[index], self.shared.now());
+        let connection = &mut self.connections[index];
+        let now = self.shared.now();
         for request in connection.in_flight.drain(..) {
             self.meter.lost(&request, now);
         }

@@ -174,7 +174,8 @@ impl Worker<'_> {
 
     fn check(&mut self, index: usize, request: &InFlight, run: Run, now: Now) -> Result<(), Fault> {
         let number = self.connections[index].peer;
-        let (promise, clock) = (&self.shared.peers[number].promise, &mut self.clocks[number]);
+        let promise = &self.shared.peers[number].promise;
+        let clock = &mut self.clocks[number];
         if clock.is_measured() {
             let seen = Seen {
                 now_ns: now.ns,

@@ -31,7 +31,9 @@ fn echo(listener: &TcpListener, connections: usize) -> io::Result<()> {
         stream.set_nodelay(true)?;
         epoll::add(&watch, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
     }
-    let (mut open, mut buffer, mut events) = (streams.len(), vec![0; BUFFER_SIZE], Vec::with_capacity(64));
+    let mut open = streams.len();
+    let mut buffer = vec![0; BUFFER_SIZE];
+    let mut events = Vec::with_capacity(64);
     while open > 0 {
         retry_on_intr(|| epoll::wait(&watch, spare_capacity(&mut events), None))?;
         for event in events.drain(..) {

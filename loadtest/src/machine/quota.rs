@@ -23,7 +23,8 @@ pub(crate) fn held_up() -> Duration {
 /// `hierarchy:controllers:path`, and version 2 names no controllers.
 fn cpu_group(membership: &str) -> Option<PathBuf> {
     let mut parts = membership.splitn(3, ':').skip(1);
-    let (controllers, path) = (parts.next()?, parts.next()?);
+    let controllers = parts.next()?;
+    let path = parts.next()?;
     let has_quota = controllers.is_empty() || controllers.split(',').any(|controller| controller == "cpu");
     has_quota.then(|| Path::new(MOUNTED_AT).join(controllers).join(path.trim_start_matches('/')))
 }

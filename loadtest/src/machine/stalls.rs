@@ -54,7 +54,8 @@ struct Record {
 impl Stall {
     /// Joins what two cores lost at the same time, which counts once.
     fn joined(self, other: Self) -> Self {
-        let (from_ns, until_ns) = (self.from_ns.min(other.from_ns), self.until_ns.max(other.until_ns));
+        let from_ns = self.from_ns.min(other.from_ns);
+        let until_ns = self.until_ns.max(other.until_ns);
         Self { from_ns, until_ns, lost_ns: (self.lost_ns + other.lost_ns).min(until_ns - from_ns) }
     }
 

@@ -71,7 +71,8 @@ impl Figure {
 impl Figures {
     /// Adds a figure.
     pub(crate) fn add(&mut self, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
-        let (row, name) = (row.to_owned(), name.to_owned());
+        let row = row.to_owned();
+        let name = name.to_owned();
         self.0.push(Figure { row, name, unit, value: value.into() });
     }
 

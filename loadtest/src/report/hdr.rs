@@ -27,7 +27,8 @@ pub(crate) fn percentile_distribution(histogram: &Histogram<u64>) -> String {
             writeln!(text, "{value_ms:12.3} {quantile:14.12} {total:10}")
         };
     }
-    let (mean_ms, deviation_ms) = (histogram.mean() / NS_PER_MS, histogram.stdev() / NS_PER_MS);
+    let mean_ms = histogram.mean() / NS_PER_MS;
+    let deviation_ms = histogram.stdev() / NS_PER_MS;
     let max_ms = histogram.max() as f64 / NS_PER_MS;
     let _ = writeln!(text, "#[Mean    = {mean_ms:12.3}, StdDeviation   = {deviation_ms:12.3}]");
     let _ = writeln!(text, "#[Max     = {max_ms:12.3}, Total count    = {:12}]", histogram.len());

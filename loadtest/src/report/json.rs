@@ -135,7 +135,8 @@ impl Run {
 }
 
 fn add_ids(figures: &mut Figures, report: &Report<'_>) {
-    let (counts, gaps) = (&report.outcome.collected.counts, report.outcome.collected.gaps);
+    let counts = &report.outcome.collected.counts;
+    let gaps = report.outcome.collected.gaps;
     let mut add = |name: &str, value: u64| figures.add(IDS, name, Unit::None, value);
     add("requests", counts.requests);
     add("answered", counts.answered);
@@ -166,13 +167,15 @@ fn add_ids(figures: &mut Figures, report: &Report<'_>) {
 }
 
 fn add_processor(figures: &mut Figures, report: &Report<'_>) {
-    let (collected, elapsed) = (&report.outcome.collected, report.outcome.elapsed);
+    let collected = &report.outcome.collected;
+    let elapsed = report.outcome.elapsed;
     let share = |time: Duration| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
     let cpu = collected.target_cpu;
     let answered = collected.counts.answered;
     let each_us = cpu.filter(|_| answered > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / answered as f64);
     let mut memory = collected.seconds.iter().filter_map(|second| second.target_memory_bytes);
-    let (first, most) = (memory.next(), memory.max());
+    let first = memory.next();
+    let most = memory.max();
     figures.add(PROCESSOR, "target's CPU", Unit::Share, cpu.map(share));
     figures.add(PROCESSOR, "target's CPU per request", Unit::Us, each_us);
     figures.add(PROCESSOR, "target's memory", Unit::Bytes, first);
@@ -182,8 +185,10 @@ fn add_processor(figures: &mut Figures, report: &Report<'_>) {
 
 /// Adds the effects of the machine, and of what happened during the run.
 fn add_effects(figures: &mut Figures, report: &Report<'_>) {
-    let (outcome, scenario) = (report.outcome, report.scenario);
-    let (counts, stalls) = (&outcome.collected.counts, outcome.stalls);
+    let outcome = report.outcome;
+    let scenario = report.scenario;
+    let counts = &outcome.collected.counts;
+    let stalls = outcome.stalls;
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     figures.add(MACHINE, "stood still", Unit::Us, us(stalls.total));
     figures.add(MACHINE, "stalls", Unit::None, stalls.count);

@@ -94,7 +94,8 @@ impl<'a> Report<'a> {
 
     /// Returns the rate outside the outage; neither its IDs nor its time count.
     pub(crate) fn ids_per_s(&self) -> f64 {
-        let (elapsed, counts) = (self.outcome.elapsed, &self.outcome.collected.counts);
+        let elapsed = self.outcome.elapsed;
+        let counts = &self.outcome.collected.counts;
         // An outage that began shortly before the end lasted on after it.
         let after = self.scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         let judged = elapsed - counts.outage.min(after);
@@ -104,7 +105,8 @@ impl<'a> Report<'a> {
     /// Returns the first line: verdict, rate, the objective that was missed or else the first, and
     /// for how long the machine stood still.
     pub(crate) fn headline(&self) -> String {
-        let (verdict, counts) = (self.verdict.word().to_uppercase(), &self.outcome.collected.counts);
+        let verdict = self.verdict.word().to_uppercase();
+        let counts = &self.outcome.collected.counts;
         if counts.response.is_empty() {
             return format!("{verdict}  nothing was measured");
         }

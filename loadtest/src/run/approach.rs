@@ -87,7 +87,8 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, Canno
         Protocol::Echo => Greeted::new(access, Wire::Echo, Promise::unknown(None), Owner::Remote),
         Protocol::FrontEnd(row) => greet_front_end(row, &access, scenario, number)?,
     };
-    let (asked, allowed) = (scenario.batch.max(), greeted.peer.promise.max_count);
+    let asked = scenario.batch.max();
+    let allowed = greeted.peer.promise.max_count;
     if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(greeted) }
 }
 
@@ -127,10 +128,12 @@ fn greet_front_end(
 fn connect_all(targets: &[Greeted], scenario: &Scenario) -> Result<Streams, CannotRun> {
     allow_open_files();
     let mut streams: Streams = (0..scenario.threads).map(|_| Vec::new()).collect();
-    let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
+    let deadline = Instant::now() + CONNECT_ALL_TIMEOUT;
+    let wanted = scenario.connections;
     for taken in 0..wanted {
         let left = deadline.saturating_duration_since(Instant::now());
-        let (peer, thread) = (taken % targets.len(), taken / targets.len() % scenario.threads);
+        let peer = taken % targets.len();
+        let thread = taken / targets.len() % scenario.threads;
         let opened = targets[peer].peer.access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
         let stream = opened.map_err(|reason| match reason {
             reason if reason.is_limit_here() => CannotRun::TooManyConnections { taken, wanted, reason },

@@ -60,7 +60,8 @@ struct Collector<'a, 'i> {
 
 /// Receives messages until every thread is done.
 pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared, from: &Receiver<Message>) -> Collected {
-    let (scenario, origin) = (&shared.scenario, shared.watched.origin);
+    let scenario = &shared.scenario;
+    let origin = shared.watched.origin;
     let mut collector = Collector::new(loaded, shared);
     let mut shown = Instant::now();
     while collector.running > 0 {
@@ -229,7 +230,8 @@ struct IntervalLog(Vec<u8>);
 impl IntervalLog {
     /// Writes the head of a log. Writing to memory does not fail.
     fn begin(began: SystemTime, loop_words: &str) -> Self {
-        let (mut text, mut builder) = (Vec::new(), IntervalLogWriterBuilder::new());
+        let mut text = Vec::new();
+        let mut builder = IntervalLogWriterBuilder::new();
         builder.add_comment(&format!("[snowbank-loadtest: {loop_words}, response times in nanoseconds]"));
         builder.add_comment("[Histogram log format version 1.3]");
         builder.with_start_time(began).with_base_time(began);
@@ -241,7 +243,8 @@ impl IntervalLog {
     /// Writes a second, whose histogram fits.
     fn write(&mut self, number: u64, second: &Second) {
         let mut serializer = V2DeflateSerializer::new();
-        let (start, length) = (Duration::from_secs(number), Duration::from_secs(1));
+        let start = Duration::from_secs(number);
+        let length = Duration::from_secs(1);
         let log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.0, &mut serializer);
         let written = log.map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
         debug_assert!(matches!(written, Ok(true)));

@@ -32,9 +32,12 @@ impl Sampler {
     pub(super) fn begin(shared: &Arc<Shared>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let shared = Arc::clone(shared);
-        let (begin, length) = (shared.watched.origin + shared.scenario.warm_up, shared.scenario.length);
+        let begin = shared.watched.origin + shared.scenario.warm_up;
+        let length = shared.scenario.length;
         let thread = std::thread::spawn(move || {
-            let (mut samples, mut number, mut is_last) = (Vec::new(), 0, false);
+            let mut samples = Vec::new();
+            let mut number = 0;
+            let mut is_last = false;
             while !is_last {
                 let due = Duration::from_secs(number).min(length);
                 let wait = (begin + due).saturating_duration_since(Instant::now());
@@ -74,10 +77,12 @@ impl Samples {
     /// Returns the processor time of a measurement of that length, if it was seen from begin to end
     /// and no daemon elsewhere began again meanwhile.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
-        let (first, last) = (self.0.first()?, self.0.last()?);
+        let first = self.0.first()?;
+        let last = self.0.last()?;
         let seen: Vec<Duration> = self.0.iter().filter_map(|sample| sample.used.cpu).collect();
         let is_one_process = seen.is_sorted();
-        let (used, length) = (last.used.cpu?.checked_sub(first.used.cpu?)?, last.at.saturating_sub(first.at));
+        let used = last.used.cpu?.checked_sub(first.used.cpu?)?;
+        let length = last.at.saturating_sub(first.at);
         (is_one_process && !length.is_zero())
             .then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
     }

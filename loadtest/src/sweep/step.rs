@@ -63,7 +63,8 @@ pub(super) fn run(
     let report = Report::new(&scenario, objectives, &outcome, None);
     let answer = answer(&report, attempt.rate, full_rate);
     let limit = answer.as_ref().ok().copied().flatten();
-    let (phase, holds) = (attempt.phase, answer == Ok(None));
+    let phase = attempt.phase;
+    let holds = answer == Ok(None);
     Ok((Step { phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
 }
 

@@ -57,7 +57,8 @@ pub(super) fn begin(
     bounds: super::search::Bounds,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let (from, to) = (grouped(bounds.start), grouped(bounds.limit));
+    let from = grouped(bounds.start);
+    let to = grouped(bounds.limit);
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
     line("steps", &format!("from {from} to {to} IDs/s, {} each", settings.search.length), out)?;
     writeln!(out)?;

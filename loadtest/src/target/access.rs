@@ -243,7 +243,8 @@ impl<'a> Conversation<'a> {
 
     /// Returns the error of a refusal, with advice if the token is the reason.
     pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> NoTarget {
-        let (address, words) = (&self.access.endpoint, printable(&String::from_utf8_lossy(&refusal.words)));
+        let address = &self.access.endpoint;
+        let words = printable(&String::from_utf8_lossy(&refusal.words));
         if refusal.code != ErrorCode::Unauthorized.to_u16() {
             return NoTarget::new(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }

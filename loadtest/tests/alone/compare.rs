@@ -70,7 +70,9 @@ const STEADY: Duration = Duration::from_millis(20);
 fn equal_targets_are_equal_and_a_slower_one_is_slower() {
     let _alone = alone();
     let files = Files::new();
-    let (one, other, quick) = (slow_target(STEADY), slow_target(STEADY), sound_target());
+    let one = slow_target(STEADY);
+    let other = slow_target(STEADY);
+    let quick = sound_target();
     let [a, b] = pairs(&files, [&one.name(), &other.name()]);
     let same = compare(&a, &b);
     assert_ne!(same.code, 1, "{same:?}");
@@ -91,7 +93,8 @@ fn runs_that_measured_different_things_are_refused() {
     let address = target.name();
     let open = start(&["--address", &address, "--rate", "100", "--for", "1s", "--p99.9", "900ms"]).wait();
     let closed = start(&["--address", &address, "--closed", "--for", "1s"]).wait();
-    let (open, closed) = (files.keep("open.json", &open), files.keep("closed.json", &closed));
+    let open = files.keep("open.json", &open);
+    let closed = files.keep("closed.json", &closed);
     let ran = compare(&[open], &[closed]);
     assert_eq!((ran.code, ran.stderr.lines().count(), ran.stdout.len()), (2, 1, 0), "{ran:?}");
     assert!(ran.stderr.contains("A is open loop, B is closed loop"), "{ran:?}");

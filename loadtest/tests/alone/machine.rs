@@ -120,7 +120,8 @@ impl Drop for Beside {
 /// Returns a target that stops, all connections at once, for as long as `stop` says: by the number
 /// of the request and the time since the first.
 fn stopping(stop: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> FakeDaemon {
-    let (begun, stopped) = (OnceLock::new(), Mutex::new(()));
+    let begun = OnceLock::new();
+    let stopped = Mutex::new(());
     target(INFO, move |number, ids, peer, next, tag| {
         let guard = stopped.lock().expect("no panic");
         std::thread::sleep(stop(number, begun.get_or_init(Instant::now).elapsed()));
@@ -145,7 +146,8 @@ fn stopping_each(length: Duration, each: Duration) -> FakeDaemon {
 /// Returns a target that stops for 8 ms after each stall of the machine.
 fn stopping_after_stalls() -> Bad {
     let beside = Beside::default();
-    let (is_over, stalls) = (Arc::clone(&beside.is_over), Arc::new(Mutex::new(0)));
+    let is_over = Arc::clone(&beside.is_over);
+    let stalls = Arc::new(Mutex::new(0));
     let found = Arc::clone(&stalls);
     std::thread::spawn(move || {
         while !is_over.load(Ordering::Relaxed) {

@@ -38,7 +38,8 @@ fn a_starved_generator_is_named_as_the_limit() {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     for step in file["steps"].as_array().expect("steps") {
         let share = |name: &str| figure(&step["run"], "CPU, memory", name).as_f64().unwrap_or_default();
-        let (generator, target) = (share("generator's CPU"), share("target's CPU"));
+        let generator = share("generator's CPU");
+        let target = share("target's CPU");
         let is_full = generator + target > cores * 0.9 && generator > target;
         assert!(step["limit"] != "latency" || !is_full, "{step}");
     }

@@ -171,8 +171,8 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
         let output = command.args(CLOSED).args(["--address", &address, option, "/dev/full"]).output();
         let output = output.expect("it runs");
-        let (stdout, stderr) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");
         assert!(stderr.contains("cannot write /dev/full: No space left on device"), "{stderr}");
         assert!(stdout.contains("requests 1,000, answered 1,000"), "{stdout}");
@@ -187,7 +187,9 @@ fn a_token_comes_first_on_each_connection() {
         std::fs::write(&path, text).expect("written");
         path.to_str().expect("UTF-8").to_owned()
     };
-    let (right, wrong, several) = (file("right", "s3cret\n"), file("wrong", "other"), file("two", "a\nb\n"));
+    let right = file("right", "s3cret\n");
+    let wrong = file("wrong", "other");
+    let several = file("two", "a\nb\n");
     let ids = Ids::default();
     let asks_for_a_token = FakeDaemon::start(move |_, peer| {
         let mut is_known = false;

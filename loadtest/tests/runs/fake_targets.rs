@@ -36,7 +36,8 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
 fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
     let (running, is_running) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
-        let (mut longest, mut looked) = (Duration::ZERO, Instant::now());
+        let mut longest = Duration::ZERO;
+        let mut looked = Instant::now();
         while is_running.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
             longest = longest.max(looked.elapsed());
             looked = Instant::now();

@@ -28,9 +28,12 @@ fn ssh() -> String {
 #[test]
 fn bad_input_is_refused_in_one_line() {
     const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;
-    let (ssh, next_version) = (ssh(), target(NEXT_VERSION, |_, _, _, _, _| true));
-    let (sound, next_version) = (sound_target(), next_version.name());
-    let (sound, nowhere) = (sound.name(), "/nonexistent/file");
+    let ssh = ssh();
+    let next_version = target(NEXT_VERSION, |_, _, _, _, _| true);
+    let sound = sound_target();
+    let next_version = next_version.name();
+    let sound = sound.name();
+    let nowhere = "/nonexistent/file";
     for (options, reason) in [
         // No value of its kind.
         (&["--rate", "0"][..], "not a rate"),

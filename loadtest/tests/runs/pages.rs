@@ -130,7 +130,8 @@ fn a_sweep_has_a_page() {
 fn the_json_of_a_comparison_matches_the_schema() {
     let directory = tempfile::tempdir().expect("a directory");
     let target = sound_target();
-    let (run, out) = (directory.path().join("run.json"), directory.path().join("out.json"));
+    let run = directory.path().join("run.json");
+    let out = directory.path().join("out.json");
     let ran = short_run(directory.path(), &["--address", &target.name()]).0;
     std::fs::write(&run, ran.json_text()).expect("a file");
     for b in [&[path(&run)][..], &[path(&run), path(&run)]] {

@@ -57,7 +57,8 @@ struct Planned {
 
 fn plan(sweep: &Value, options: &[&str]) -> Planned {
     let directory = TempDir::new().expect("a directory");
-    let (from, to) = (directory.path().join("sweep.json"), directory.path().join("plan.json"));
+    let from = directory.path().join("sweep.json");
+    let to = directory.path().join("plan.json");
     std::fs::write(&from, sweep.to_string()).expect("a file");
     let output = plan_from(&from, &[options, &["--json", to.to_str().expect("a path")]].concat());
     let Ok(text) = std::fs::read_to_string(&to) else { return Planned { output, json: Value::Null } };
@@ -136,15 +137,18 @@ fn the_number_of_daemons_is_the_smallest_that_is_enough() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..40 {
         let rate = 1_000.0 * 10_f64.powf(random.f64() * 4.0);
-        let (batch, headroom) = (random.u32(1..2_000), random.u32(1..95));
-        let (rate_text, batch, share) = (format!("{rate:.0}"), batch.to_string(), format!("{headroom}%"));
+        let batch = random.u32(1..2_000);
+        let headroom = random.u32(1..95);
+        let rate_text = format!("{rate:.0}");
+        let batch = batch.to_string();
+        let share = format!("{headroom}%");
         let planned = plan(&sweep, &["--rate", &rate_text, "--batch", &batch, "--headroom", &share]);
         planned.page();
         let limits = ["layout", "CPU"].map(|name| figure(&planned.json, "limit of one daemon", name));
         let lowest = limits.iter().filter_map(Value::as_f64).fold(f64::MAX, f64::min);
         let usable = lowest * (1.0 - f64::from(headroom) / 100.0);
-        let (wanted, daemons) =
-            (rate.round(), figure(&planned.json, "fleet", "daemons").as_f64().expect("a number"));
+        let wanted = rate.round();
+        let daemons = figure(&planned.json, "fleet", "daemons").as_f64().expect("a number");
         assert!(daemons * usable * 1.000_001 >= wanted, "{}", planned.json);
         assert!(daemons == 1.0 || (daemons - 1.0) * usable < wanted, "{}", planned.json);
     }

@@ -9,7 +9,8 @@ use crate::support::{Server, loadtest, until_in_time};
 
 #[test]
 fn a_redis_is_loaded_and_checked_like_a_daemon() {
-    let (port, directory) = (Port::take(), tempfile::tempdir().expect("a directory"));
+    let port = Port::take();
+    let directory = tempfile::tempdir().expect("a directory");
     let address = port.address();
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);

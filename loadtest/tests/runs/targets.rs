@@ -31,7 +31,8 @@ fn load(targets: [&FakeDaemon; 2], more: &[&str]) -> Ran {
 
 #[test]
 fn the_load_is_spread_over_all_targets() {
-    let (one, other) = (sound_target(), worker_4(u64::MAX));
+    let one = sound_target();
+    let other = worker_4(u64::MAX);
     let ran = load([&one, &other], &[]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.figure("target", "address"), format!("{}, {}", one.name(), other.name()), "{ran:?}");

@@ -25,7 +25,8 @@ fn tickets_are_checked_without_a_clock_and_their_gaps_are_counted() {
     }
     for front_end in [false, true] {
         let daemon = counter("1");
-        let (native, resp) = (daemon.addresses[0].to_string(), daemon.addresses[1].to_string());
+        let native = daemon.addresses[0].to_string();
+        let resp = daemon.addresses[1].to_string();
         let ran = if front_end {
             load(&["--resp", "--address", &resp, "--info", &native])
         } else {

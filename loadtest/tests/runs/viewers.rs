@@ -26,9 +26,12 @@ fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
         skip("java and libhdrhistogram-java are not installed");
         return;
     }
-    let (target, directory) = (sound_target(), tempfile::tempdir().expect("a directory"));
+    let target = sound_target();
+    let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (log, ours, theirs) = (path("run.hlog"), path("run.hgrm"), path("theirs"));
+    let log = path("run.hlog");
+    let ours = path("run.hgrm");
+    let theirs = path("theirs");
     let load = ["--address", &target.name(), "--rate", "1000", "--for", "3s", "--warm-up", "100ms"];
     // Of several runs, the log has late answers that the list of seconds leaves out.
     let ran =
@@ -44,19 +47,22 @@ fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
     let seconds = ran.json()["seconds"].as_array().map_or(0, Vec::len);
     assert!(seconds > 0 && intervals == seconds, "{seconds}: {}", read(&theirs));
 
-    let (ours, theirs) = (read(&ours), read(&(theirs + ".hgrm")));
+    let ours = read(&ours);
+    let theirs = read(&(theirs + ".hgrm"));
     let form = |text: &str| {
         let lines = text.lines().filter(|line| line.contains("Value") || line.starts_with("#[B"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(form(&ours), form(&theirs), "heading and form of the histogram");
-    let (ours, theirs) = (rows(&ours), rows(&theirs));
+    let ours = rows(&ours);
+    let theirs = rows(&theirs);
     assert!(!ours.is_empty() && ours.len() == theirs.len(), "{ours:?}\n{theirs:?}");
     for (row, their) in theirs.iter().enumerate() {
         // The two programs round the steps of a percentile differently, by at most one recorded
         // value. Where values are few, that can be the next row's value.
         let our = ours[row];
-        let (below, above) = (ours[row.saturating_sub(1)][0], ours[(row + 1).min(ours.len() - 1)][0]);
+        let below = ours[row.saturating_sub(1)][0];
+        let above = ours[(row + 1).min(ours.len() - 1)][0];
         let near = |at: usize, by: f64| (our[at] - their[at]).abs() <= their[at] * by + 0.002;
         let value = near(0, 0.05) || (below..=above).contains(&their[0]);
         assert!(value && near(1, 0.001) && near(2, 0.01), "{our:?} {their:?}");

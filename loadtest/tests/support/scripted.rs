@@ -43,7 +43,8 @@ pub(crate) fn target(
     info: &'static str,
     script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,
 ) -> FakeDaemon {
-    let (ids, requests) = (Ids::default(), AtomicU64::new(0));
+    let ids = Ids::default();
+    let requests = AtomicU64::new(0);
     FakeDaemon::start(move |_, peer| {
         while let Some((asked, tag)) = peer.read() {
             let goes_on = match asked {

@@ -45,9 +45,11 @@ impl Latency {
     /// It is linear between the bounds, as in Prometheus, and the highest bound for requests above all bounds.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
         let wanted = self.count() as f64 * share;
-        let (mut below, mut low_us) = (0.0, 0.0);
+        let mut below = 0.0;
+        let mut low_us = 0.0;
         for (&count, &high_us) in self.counts.iter().zip(&self.bounds_us) {
-            let (count, high_us) = (count as f64, high_us as f64);
+            let count = count as f64;
+            let high_us = high_us as f64;
             if count > 0.0 && below + count >= wanted {
                 return Some(low_us + (high_us - low_us) * (wanted - below).max(0.0) / count);
             }

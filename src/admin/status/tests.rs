@@ -120,7 +120,8 @@ fn requests_that_waited_for_all_of_the_default_wait_look_no_longer() {
 
 #[test]
 fn what_happened_since_is_a_difference() {
-    let (mut earlier, mut now) = (Latency::default(), Latency::default());
+    let mut earlier = Latency::default();
+    let mut now = Latency::default();
     earlier.counts[2] = 3;
     earlier.sum_us = 90;
     now.counts[2] = 5;

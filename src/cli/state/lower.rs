@@ -51,7 +51,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // Held until it is durable: no daemon of this machine has the worker IDs meanwhile.
     let locks = lock_records(&locks.lock_dir, &of_source).map_err(Failure::no)?;
     let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));
-    let (mut lowered, mut of_lowered) = (Vec::new(), Vec::new());
+    let mut lowered = Vec::new();
+    let mut of_lowered = Vec::new();
     for (record, locks) in of_source.into_iter().zip(locks) {
         let lower = below(&record, *instant, &owner);
         if highest(&record, &locks)? <= lower.id_bound {
@@ -86,7 +87,9 @@ fn below(record: &Record, instant: UnixMicros, owner: &Owner) -> Record {
     let after = numbering.first_of(Tick(numbering.tick_at(instant).0.saturating_add(1)));
     let lower = record.at(after);
     let assigned_bound = record.assigned_bound.map(|bound| bound.min(lower.id_bound));
-    let (owner, boot, id_minus_boot_us) = (owner.clone(), None, None);
+    let owner = owner.clone();
+    let boot = None;
+    let id_minus_boot_us = None;
     Record { owner, boot, id_minus_boot_us, assigned_bound, clean: true, untouched: true, ..lower }
 }
 

@@ -246,7 +246,8 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     refuse_lower(&arriving, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
-        let (name, bound) = (&record.name, record.id_bound);
+        let name = &record.name;
+        let bound = record.id_bound;
         let of = in_words(record);
         writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }

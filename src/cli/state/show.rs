@@ -43,14 +43,16 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directory.path()?;
     let lock_dir = &arguments.locks.lock_dir;
     let Snapshot { holder, records, seen } = read(&path, lock_dir)?;
-    let (now, here) = (clock::os::read().wall, HostIdentity::here());
+    let now = clock::os::read().wall;
+    let here = HostIdentity::here();
     let mut sources = Vec::new();
     for (record, seen) in records.iter().zip(&seen) {
         sources.push(Shown::of(record, marks::of(record, seen, &records, now), now, &here));
     }
     let mut answer = Vec::new();
     if arguments.json {
-        let (state_dir, lock_dir) = (path.display().to_string(), lock_dir.display().to_string());
+        let state_dir = path.display().to_string();
+        let lock_dir = lock_dir.display().to_string();
         write_json(&Shows { state_dir, in_use: holder.is_some(), lock_dir, sources }, &mut answer)?;
     } else {
         let is_in_use = holder.is_some();

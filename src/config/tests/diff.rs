@@ -162,7 +162,9 @@ fn what_is_shown_reads_back_as_the_same() {
 #[test]
 fn every_refusal_is_told_and_sources_stay_the_same() {
     let source = |name: &str, worker: usize| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
-    let (a, b, c) = (source("a", 1), source("b", 2), source("c", 3));
+    let a = source("a", 1);
+    let b = source("b", 2);
+    let c = source("c", 3);
     let running = settings(&format!("{a}{b}"));
     let refusals = |wanted: &str| match diff(&running, &settings(wanted)) {
         Ok(_) => Vec::new(),
@@ -181,7 +183,8 @@ fn every_refusal_is_told_and_sources_stay_the_same() {
 
 #[test]
 fn identities_change_by_their_names_wherever_they_stand() {
-    let (billing, orders) = ("[[identities]]\nname = \"billing\"\n", "[[identities]]\nname = \"orders\"\n");
+    let billing = "[[identities]]\nname = \"billing\"\n";
+    let orders = "[[identities]]\nname = \"orders\"\n";
     let changes = |from: &str, to: &str| -> Vec<String> {
         let changed = diff(&settings(from), &settings(to)).unwrap();
         changed.iter().map(Changed::to_string).collect()

@@ -129,10 +129,12 @@ fn peers_that_get_no_token_are_warned_of() {
         std::fs::write(&path, format!("{tokens}\n")).unwrap();
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let text = format!("auth.token_file = \"tokens\"\nfleet.peers = {peers:?}\n");
-        let (file, credentials) = (Some((&*file, &*text)), Credentials::default());
+        let file = Some((&*file, &*text));
+        let credentials = Credentials::default();
         load_with_secrets(file, &Overrides::default(), CORES, NOW, &credentials).unwrap().1.warnings
     };
-    let (private, token) = (["127.0.0.1:1", "unix:other.sock"], "a token of 32 bytes for the fleet");
+    let private = ["127.0.0.1:1", "unix:other.sock"];
+    let token = "a token of 32 bytes for the fleet";
     assert_eq!(warnings(&private, token), [""; 0]);
     let found = warnings(&["ids-1:7660", "localhost:1", "10.0.0.1:7660"], token);
     assert_eq!(found.len(), 1, "{found:?}");

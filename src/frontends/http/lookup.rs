@@ -73,7 +73,8 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
         let text = query.require(name)?;
         text.parse().map_err(|error| malformed(&format!("{name}: {error}")))
     };
-    let (from, to) = (instant("from")?, instant("to")?);
+    let from = instant("from")?;
+    let to = instant("to")?;
     let (first, last) = layout.range(from, to).map_err(|error| malformed(&error.to_string()))?;
     #[derive(Serialize)]
     struct Body<'a> {

@@ -110,7 +110,8 @@ fn ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     let query = Query::parse(head.query, &["source", "count", "wait", "partial", "format"])?;
     let source = source_of(query.get("source"), facts)?;
-    let (wait, partial) = (query.wait()?, query.flag("partial")?);
+    let wait = query.wait()?;
+    let partial = query.flag("partial")?;
     let ask = Ask { source, count: query.count("count", facts.max_count)?, wait, partial };
     let codec = codec_of(query.get("format"), source, facts)?;
     let listing = if wants_text(head) {

@@ -21,7 +21,8 @@ fn listings_are_one_body_however_they_are_cut() {
         (|| Listing::lines("", None), "1\n2\n3"),
     ] {
         for cut in 0..3 {
-            let (mut listing, mut text) = (make(), Vec::new());
+            let mut listing = make();
+            let mut text = Vec::new();
             listing.write(1..=cut, false, &mut text);
             listing.write(cut + 1..=3, true, &mut text);
             assert_eq!(String::from_utf8_lossy(&text), expected);

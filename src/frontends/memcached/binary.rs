@@ -91,7 +91,8 @@ impl Memcached {
         conditions: &Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
-        let (echo, consumed) = (header.echo, HEADER_SIZE + body.len());
+        let echo = header.echo;
+        let consumed = HEADER_SIZE + body.len();
         let Some(key) = header.only_key(body) else {
             reply(out, echo, BAD_ARGUMENTS, b"", b"", b"found no key, allowed a key of 1 to 250 bytes alone");
             return Step::Answered { consumed, error: Some(ErrorCode::Malformed) };

@@ -21,7 +21,8 @@ type Served = (Vec<(usize, u64)>, String, bool);
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so on.
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
-    let (session, wall) = (&mut Session::new(&facts.access, 0, None), UnixMicros(1_000_000));
+    let session = &mut Session::new(&facts.access, 0, None);
+    let wall = UnixMicros(1_000_000);
     let mut conditions = Conditions {
         facts: &facts,
         session,
@@ -29,8 +30,11 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
         wall,
         incr_connections: &IncrConnections::default(),
     };
-    let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
-    let (mut at, mut asks, mut out) = (0, Vec::new(), Vec::new());
+    let mut front = Memcached::default();
+    let mut next = [100, 2_000_000_000_000_000_000];
+    let mut at = 0;
+    let mut asks = Vec::new();
+    let mut out = Vec::new();
     let closed = loop {
         match front.step(&stream[at..], &mut conditions, &mut out) {
             Step::Incomplete => break false,
@@ -177,7 +181,8 @@ fn packets_are_answered_with_their_opaque_bytes() {
         [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")]
             .concat();
     let facts = facts();
-    let (session, wall) = (&mut Session::new(&facts.access, 0, None), UnixMicros(1_000_000));
+    let session = &mut Session::new(&facts.access, 0, None);
+    let wall = UnixMicros(1_000_000);
     let mut conditions = Conditions {
         facts: &facts,
         session,
@@ -185,7 +190,9 @@ fn packets_are_answered_with_their_opaque_bytes() {
         wall,
         incr_connections: &IncrConnections::default(),
     };
-    let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
+    let mut front = Memcached::default();
+    let mut out = Vec::new();
+    let mut at = 0;
     loop {
         match front.step(&stream[at..], &mut conditions, &mut out) {
             Step::Ids { consumed, form, ask } => {

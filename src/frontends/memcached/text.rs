@@ -161,7 +161,8 @@ pub(super) fn demand(mut bytes: &[u8]) -> u64 {
 /// Encodes the value of one key.
 #[inline]
 pub(super) fn value(out: &mut Vec<u8>, key: &[u8], id: u64) {
-    let (mut digits, mut size) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let mut digits = itoa::Buffer::new();
+    let mut size = itoa::Buffer::new();
     let digits = digits.format(id);
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);

@@ -93,11 +93,13 @@ impl Conditions<'_> {
             Request::Info => None,
             Request::Next(_) if self.draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
             Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
-                let (found, most) = (next.count, facts.max_count);
+                let found = next.count;
+                let most = facts.max_count;
                 Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
             }
             Request::Next(next) => {
-                let (found, last) = (next.source, facts.sources.len() - 1);
+                let found = next.source;
+                let last = facts.sources.len() - 1;
                 let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
                 Some((ErrorCode::UnknownSource, message.into()))
             }
@@ -150,7 +152,8 @@ impl FrontEnd for Native {
             }
             Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed } if conditions.allow(&next) => {
                 let form = Form { tag, explicit: next.explicit };
-                let (source, count) = (next.source.into(), next.count.into());
+                let source = next.source.into();
+                let count = next.count.into();
                 Step::Ids {
                     consumed,
                     ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial },

@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_connection_is_counted_once() {
-        let (connections, mut announced) = (IncrConnections::default(), Announced::default());
+        let connections = IncrConnections::default();
+        let mut announced = Announced::default();
         announced.form(Replies::Auto, &connections);
         announced.take_library(b"ioredis");
         announced.form(Replies::Auto, &connections);

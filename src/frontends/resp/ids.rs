@@ -25,7 +25,8 @@ fn one(source: usize, form: IdForm) -> Reply {
 
 /// Answers INCRBY.
 pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
-    let (key, by) = (operands[0], operands[1]);
+    let key = operands[0];
+    let by = operands[1];
     increase(key, by, facts, form).unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
 }
 
@@ -117,7 +118,8 @@ fn is_source(name: &[u8], facts: &Facts) -> bool {
 fn count_of(text: &[u8], facts: &Facts) -> Result<u64, Refused> {
     let count = parse::number(text).and_then(|count| u64::try_from(count).ok());
     count.filter(|count| (1..=facts.max_count.into()).contains(count)).ok_or_else(|| {
-        let (found, most) = (shown(text), facts.max_count);
+        let found = shown(text);
+        let most = facts.max_count;
         (ErrorCode::BadCount, format!("BAD_COUNT found count {found}, allowed 1 to {most}"))
     })
 }
@@ -128,7 +130,8 @@ fn source_of(key: &[u8], facts: &Facts) -> Result<usize, Refused> {
 }
 
 fn unknown_key(key: &[u8], facts: &Facts) -> Refused {
-    let (found, names) = (shown(key), facts.sources.join(", "));
+    let found = shown(key);
+    let names = facts.sources.join(", ");
     let text = format!(
         "UNKNOWN_SOURCE found key '{found}', allowed: a source's name ({names}); or set any_key in the daemon's configuration"
     );

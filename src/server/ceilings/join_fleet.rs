@@ -77,9 +77,11 @@ impl Joined {
             None => tried.notes(),
         };
         let holder = holder(&Machine::here(), &settings.listen);
-        let (certificate, pools) = (access.certificate.clone(), pools(&settings.sources));
+        let certificate = access.certificate.clone();
+        let pools = pools(&settings.sources);
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
-        let (state, holder) = (found.state_identity(), holder.as_str());
+        let state = found.state_identity();
+        let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
         let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
         let (taken, held, ranges, notes) = Default::default();
@@ -97,7 +99,8 @@ impl Joined {
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
             let Some(taken) = taken else { continue };
             if source.is_assigned() {
-                let (name, numbers) = (&source.name, taken.worker_ids.in_words());
+                let name = &source.name;
+                let numbers = taken.worker_ids.in_words();
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
             }
             source.worker_ids.set = taken.worker_ids.clone();
@@ -368,7 +371,8 @@ mod tests {
     fn a_holder_has_an_address_by_which_it_is_found() {
         let interfaces = [("lo", "127.0.0.1"), ("eth0", "10.0.0.7")];
         let interfaces = interfaces.map(|(name, ip)| (String::from(name), ip.parse().unwrap()));
-        let (host_name, given_ipv4) = (String::from("web"), None);
+        let host_name = String::from("web");
+        let given_ipv4 = None;
         let machine = Machine { host_name, given_ipv4, interfaces: Ok(interfaces.to_vec()) };
         for (listen, expected) in [
             ("0.0.0.0:7660", "web, 10.0.0.7:7660 (process "),

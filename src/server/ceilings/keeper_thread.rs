@@ -261,7 +261,8 @@ impl Ceilings {
 
     fn take_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
-        let (locks, unmarked) = (&self.locks, &mut self.unmarked);
+        let locks = &self.locks;
+        let unmarked = &mut self.unmarked;
         let mark = |index: usize, id_bound| note_granted(&locks[index], id_bound, unmarked);
         if let Some(written) = self.keeper.written(outcome, now, mark) {
             metrics.keeper().written(&written, reading.boot);
@@ -300,7 +301,8 @@ impl Ceilings {
         let marked = sources.iter().filter(|_| !is_lost).try_for_each(mark);
         let bounds =
             sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
-        let (wall_minus_boot_us, restored) = (self.keeper.wall_minus_boot_us(), self.keeper.restored());
+        let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
+        let restored = self.keeper.restored();
         let trim = Trim { sources, wall_minus_boot_us, restored };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));

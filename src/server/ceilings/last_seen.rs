@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn the_slowest_raise_of_a_minute_is_remembered_and_two_slow_ones_are_usual() {
         let at = |second: i64| BootMicros(second * 1_000_000);
-        let (short, long) = (Duration::from_millis(2), Duration::from_secs(2));
+        let short = Duration::from_millis(2);
+        let long = Duration::from_secs(2);
         let mut lengths = RaiseLengths::default();
         for second in 0..=200 {
             lengths.note(at(second), if second == 100 { long } else { short });

@@ -38,7 +38,8 @@ pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
 pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
     let shares = |record: &&Record| record.assigned && record.numbering.shares_ids_with(claimant.numbering);
     let (_, worker_ids) = records.iter().find(shares)?.numbering.snowflake()?;
-    let (name, worker_ids) = (claimant.name, worker_ids.in_words());
+    let name = claimant.name;
+    let worker_ids = worker_ids.in_words();
     Some(Note::Warning(format!(
         "source {name:?} goes on outside its fleet, which assigned {worker_ids} to this state: if a daemon of the fleet gets them, \
          both hand out the same IDs; keep them from the fleet, or use worker IDs that it does not assign"
@@ -51,7 +52,8 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// Returns a note with the remedy if the clock is too far behind a source's start.
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
-    let (name, wait) = (source.name(), source.stands_for(now));
+    let name = source.name();
+    let wait = source.stands_for(now);
     let (layout, _) = source.numbering().snowflake()?;
     let until = layout.rfc3339(now.after(wait).wall);
     let remedy = match source.is_yet_to_begin(now) {

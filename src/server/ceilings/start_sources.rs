@@ -112,16 +112,20 @@ impl FromFleet<'_> {
 impl Found {
     /// Locks and reads the state directory.
     pub(crate) fn open(state: State<'_>) -> Result<Found, StartError> {
-        let (adopt, here) = (state.adopt, HostIdentity::here());
+        let adopt = state.adopt;
+        let here = HostIdentity::here();
         let Some(path) = state.directory else {
-            let (owner, records, notes) = (Owner::new(), Vec::new(), Vec::new());
+            let owner = Owner::new();
+            let records = Vec::new();
+            let notes = Vec::new();
             return Ok(Found { directory: None, adopt, records, owner, here, notes });
         };
         let mut notes = Vec::new();
         let directory = StateDir::lock(path)?;
         let mut records = directory.read()?;
         if let Some(record) = store::foreign(&records, &here) {
-            let (path, source) = (path.display(), &record.name);
+            let path = path.display();
+            let source = &record.name;
             if !state.adopt {
                 return Err(StartError::ForeignState(format!(
                     "the state in {path} is another machine's (source {source:?}): if that machine still runs, both \
@@ -167,7 +171,8 @@ impl Found {
         numbering: &'a Numbering,
     ) -> impl Iterator<Item = &'a Record> {
         let is_earlier = move |record: &&Record| {
-            let (of_record, is_of_source) = (&record.numbering, record.assigned && record.name == name);
+            let of_record = &record.numbering;
+            let is_of_source = record.assigned && record.name == name;
             is_of_source && of_record.is_of_space(numbering) && !of_record.is_part_of(numbering)
         };
         self.records.iter().filter(is_earlier)
@@ -296,7 +301,8 @@ impl Found {
         if store.is_some() {
             locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
         }
-        let (sources, ranges) = (managed, in_fleet.ranges.to_vec());
+        let sources = managed;
+        let ranges = in_fleet.ranges.to_vec();
         Ok(Granted { durable: Durable { sources, locks, first_ceilings, store, ranges }, notes })
     }
 
@@ -352,7 +358,8 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
         OnStepBack::Ride => source.max_ahead,
         OnStepBack::Wait => Duration::ZERO,
     };
-    let (name, max_ahead) = (&source.name, source.max_ahead);
+    let name = &source.name;
+    let max_ahead = source.max_ahead;
     Claimant { name, numbering, max_ahead, catch_up, in_fleet: false, state_dir: None }
 }
 

@@ -95,7 +95,8 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
             Done::Trimmed(store.trim(&trim.sources, trim.wall_minus_boot_us))
         }
         Job::Write(write) => {
-            let (writer, number) = (write.writer, write.number);
+            let writer = write.writer;
+            let number = write.number;
             let result = write_ceilings(store, &write).map_err(|error| error.to_string());
             meanwhile();
             store.still_ours().map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result }))
@@ -132,7 +133,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
-        let (name, start) = ("orders", Position(5));
+        let name = "orders";
+        let start = Position(5);
         let starts =
             [FirstRecord { name, numbering: &numbering, start, is_assigned: false, assigned_bound: None }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());

@@ -80,8 +80,10 @@ mod tests {
 
     #[test]
     fn a_round_ends_when_the_last_thread_has_answered() {
-        let (heartbeat, wake_ups) = (Heartbeat::new(2), WakeUps::new(2));
-        let (mut first, mut second) = (pin!(heartbeat.beat(0)), pin!(heartbeat.beat(1)));
+        let heartbeat = Heartbeat::new(2);
+        let wake_ups = WakeUps::new(2);
+        let mut first = pin!(heartbeat.beat(0));
+        let mut second = pin!(heartbeat.beat(1));
         assert!(!ends(first.as_mut()) && !ends(second.as_mut()), "nobody was asked");
         for _ in 0..3 {
             let mut round = pin!(heartbeat.all_beat(&wake_ups));
@@ -96,7 +98,8 @@ mod tests {
 
     #[test]
     fn a_look_that_began_before_the_round_is_no_answer_to_it() {
-        let (heartbeat, wake_ups) = (Heartbeat::new(0), WakeUps::new(0));
+        let heartbeat = Heartbeat::new(0);
+        let wake_ups = WakeUps::new(0);
         let before = heartbeat.round();
         let mut round = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(round.as_mut()));

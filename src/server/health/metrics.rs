@@ -315,8 +315,10 @@ mod tests {
 
     #[test]
     fn every_request_is_counted_and_one_busy_turn_in_64_is_timed() {
-        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
-        let (mut timed, mut last) = (0, BootMicros(i64::MIN));
+        let mut timing = Timing::new();
+        let counters = LatencyCounters::default();
+        let mut timed = 0;
+        let mut last = BootMicros(i64::MIN);
         for turn in 0..6_400 {
             timing.note_served(3);
             timing.end_turn(&counters, &Counter::default(), BootMicros(turn));
@@ -330,7 +332,8 @@ mod tests {
 
     #[test]
     fn an_idle_shard_times_every_turn() {
-        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        let mut timing = Timing::new();
+        let counters = LatencyCounters::default();
         for turn in 1..100 {
             let began = BootMicros(turn * (IDLE_US + 1));
             timing.note_served(1);
@@ -341,7 +344,8 @@ mod tests {
 
     #[test]
     fn a_turn_without_a_request_is_not_timed() {
-        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        let mut timing = Timing::new();
+        let counters = LatencyCounters::default();
         timing.end_turn(&counters, &Counter::default(), BootMicros(1));
         timing.end_late_turn(&counters, &Counter::default(), BootMicros(1), BootMicros(2));
         assert_eq!(latency_of(&counters).counts.iter().sum::<u64>(), 0);
@@ -349,7 +353,8 @@ mod tests {
 
     #[test]
     fn what_lay_unread_took_as_long_as_it_lay() {
-        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        let mut timing = Timing::new();
+        let counters = LatencyCounters::default();
         timing.note_served(2);
         timing.end_late_turn(&counters, &Counter::default(), BootMicros(1_000), BootMicros(4_000));
         let latency = latency_of(&counters);

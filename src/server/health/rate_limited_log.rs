@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn repeated_events_are_counted_and_rate_limited() {
-        let (mut events, start) = (RateLimited::default(), Instant::now());
+        let mut events = RateLimited::default();
+        let start = Instant::now();
         let logged: Vec<_> =
             (0..=120).map(|second| events.count(start + Duration::from_secs(second))).collect();
         assert_eq!(logged.iter().flatten().collect::<Vec<_>>(), [&1, &60, &60]);

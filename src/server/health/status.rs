@@ -279,7 +279,8 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
 fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
     let seen = metrics.keeper();
     if let Some(reason) = &seen.waits_for {
-        let (silent, waits_for) = (seen.fleet_silence.clone(), Some(reason.clone()));
+        let silent = seen.fleet_silence.clone();
+        let waits_for = Some(reason.clone());
         return Some(FleetStatus { silent, waits_for, ..FleetStatus::default() });
     }
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;

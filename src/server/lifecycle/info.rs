@@ -65,7 +65,8 @@ pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Resu
 
 /// Checks that an INFO reply fits into one frame.
 fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
-    let (found, most) = (json.len() + CLOCK_BYTES_MAX, MAX_REPLY_LENGTH - MIN_LENGTH);
+    let found = json.len() + CLOCK_BYTES_MAX;
+    let most = MAX_REPLY_LENGTH - MIN_LENGTH;
     if found > most as usize {
         return Err(StartError::WrongSetting(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"

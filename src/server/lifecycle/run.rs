@@ -79,7 +79,9 @@ fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
 /// Starts to serve on the admin listeners.
 fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
     let health = Health::new(Arc::clone(common));
-    let (of_beats, of_config, of_history) = (health.clone(), health.clone(), health.clone());
+    let of_beats = health.clone();
+    let of_config = health.clone();
+    let of_history = health.clone();
     let all_beat = move || -> Beats {
         let health = of_beats.clone();
         Box::pin(async move { health.all_beat().await })
@@ -110,7 +112,9 @@ async fn accept_until(
     for (protocol, listener) in listeners {
         let is_loopback = matches!(listener.address, Address::Tcp { .. }) && listener.address.is_local();
         let info = ListenerInfo { protocol, tls: tls_of(&listener, common), is_loopback };
-        let (inboxes, common, stopped) = (Arc::clone(&inboxes), Arc::clone(common), stopped.clone());
+        let inboxes = Arc::clone(&inboxes);
+        let common = Arc::clone(common);
+        let stopped = stopped.clone();
         acceptors.spawn(accept::accept(listener, info, inboxes, common, stopped));
     }
     stop.await;

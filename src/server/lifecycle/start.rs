@@ -107,7 +107,8 @@ impl Prepared {
         let Granted { durable, mut notes } = found.grant(sources, from_fleet, &wall, now)?;
         notes.extend(silent_peers);
         notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
-        let (mut in_fleet, mut checked) = (None, Ok(()));
+        let mut in_fleet = None;
+        let mut checked = Ok(());
         if let Some(mut joined) = fleet {
             let reading = clock::os::read();
             checked = joined.check_taken(Clocks::at(wall.believe(reading).wall, reading));
@@ -172,7 +173,8 @@ impl Server {
         server.common.metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
             Reloader::new(settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
-        let (ceilings, kernel_log) = (Some(ceilings), Some(kernel_log));
+        let ceilings = Some(ceilings);
+        let kernel_log = Some(kernel_log);
         Ok((Server { ceilings, adopted, kernel_log, notes, ..server }, reloader))
     }
 
@@ -265,7 +267,8 @@ impl Opening<'_> {
         metrics.previous_run_unclean = previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
-        let (adopted, notes) = (mpsc::channel().0, Vec::new());
+        let adopted = mpsc::channel().0;
+        let notes = Vec::new();
         let server =
             Server { listeners, admin, common, shards, ceilings: None, adopted, kernel_log: None, notes };
         Ok((server, live_config))

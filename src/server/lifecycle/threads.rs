@@ -51,7 +51,9 @@ impl ShardThreads {
         for (shard, runtime) in shards {
             let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
             inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[shard.index()]) });
-            let (common, adopted, stopped) = (Arc::clone(common), adopted.clone(), stopped.clone());
+            let common = Arc::clone(common);
+            let adopted = adopted.clone();
+            let stopped = stopped.clone();
             let name = format!("shard-{}", shard.index());
             let seed = fastrand::u64(..);
             let alive = alive.clone();
@@ -95,7 +97,8 @@ impl KeeperThread {
         let (send_end, sealed) = std_mpsc::channel();
         let is_trimmed = ceilings.as_ref().map(Ceilings::is_trimmed).unwrap_or_default();
         let keep = {
-            let (common, stopping) = (Arc::clone(common), Arc::clone(&stopping));
+            let common = Arc::clone(common);
+            let stopping = Arc::clone(&stopping);
             move || {
                 // All locks are free when this is received.
                 let _ = send_end.send(match ceilings {

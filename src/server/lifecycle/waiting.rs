@@ -137,7 +137,8 @@ impl Waiting {
         for source in &settings.sources {
             supplies.push(Supply::new(waiting_source(source, now)?, count).without_numbers());
         }
-        let (settings, instance) = (&settings, instance());
+        let settings = &settings;
+        let instance = instance();
         let opening = Opening { settings, instance, supplies, wall, reading, previous_run_unclean: None };
         let (mut server, live_config) = opening.open(secrets, inherited)?;
         let sockets = duplicate(&mut server)?;
@@ -191,7 +192,8 @@ impl TakenNumbers {
         stop: impl Future<Output = ()>,
     ) -> Result<Option<StartEnd>, StartError> {
         let TakenNumbers { prepared, sockets, tries } = self;
-        let (runtime, secrets) = (make_runtime()?, secrets.clone());
+        let runtime = make_runtime()?;
+        let secrets = secrets.clone();
         let mut start = Work::start(
             move || Some(tries.grant(prepared, &secrets, sockets)),
             |end: StartEnd| end.ready.into_iter().for_each(Ready::give_back),

@@ -48,7 +48,8 @@ async fn serve_pending(
     mut pending: Pending,
 ) {
     let peer = stream.peer();
-    let (answers, evicted) = (AtomicBool::new(false), pending.evicted());
+    let answers = AtomicBool::new(false);
+    let evicted = pending.evicted();
     let mut served = pin!(serve_one(stream, tls, &site, via, &answers));
     let served = poll_fn(|cx| {
         pending.note_heard();

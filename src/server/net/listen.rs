@@ -120,7 +120,8 @@ fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(at);
-    let (host, port) = (bound.ip().to_string(), bound.port());
+    let host = bound.ip().to_string();
+    let port = bound.port();
     let address = if is_tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
     Ok(Listener { socket, address, _file: None })
 }

@@ -191,7 +191,8 @@ impl PendingLimits {
 
     /// Returns the numbers of both together.
     pub(crate) fn occupancy(&self) -> Occupancy {
-        let (one, other) = (self.tokens.occupancy(), self.handshakes.occupancy());
+        let one = self.tokens.occupancy();
+        let other = self.handshakes.occupancy();
         Occupancy {
             inside: one.inside + other.inside,
             leaving: one.leaving + other.leaving,
@@ -284,7 +285,8 @@ mod tests {
 
     #[test]
     fn the_longest_silent_is_evicted() {
-        let (limit, start) = (Arc::new(PendingLimit::default()), Instant::now());
+        let limit = Arc::new(PendingLimit::default());
+        let start = Instant::now();
         let mut connections: Vec<Pending> = (0..3).map(|_| enter(&limit, 3, start)).collect();
         for index in [1, 0, 2] {
             connections[index].note_silent();
@@ -306,7 +308,8 @@ mod tests {
 
     #[test]
     fn talk_without_a_token_is_silence() {
-        let (limit, start) = (Arc::clone(&PendingLimits::default().tokens), Instant::now());
+        let limit = Arc::clone(&PendingLimits::default().tokens);
+        let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
         connections.iter_mut().for_each(Pending::note_silent);
         connections[0].note_heard();
@@ -318,7 +321,8 @@ mod tests {
 
     #[test]
     fn who_waits_for_the_daemon_is_not_evicted() {
-        let (limit, start) = (Arc::new(PendingLimit::default()), Instant::now());
+        let limit = Arc::new(PendingLimit::default());
+        let start = Instant::now();
         let mut connections: Vec<Pending> = (0..2).map(|_| enter(&limit, 2, start)).collect();
         let later = start + 100 * SILENT_FOR;
         assert_eq!(limit.try_enter(2, later).expect_err("both wait for the daemon"), Room::Full);
@@ -330,7 +334,8 @@ mod tests {
 
     #[test]
     fn either_limit_evicts_if_all_connections_are_in_use() {
-        let (pending, start) = (PendingLimits::default(), Instant::now());
+        let pending = PendingLimits::default();
+        let start = Instant::now();
         assert_eq!(pending.evict(start), Room::Full);
         let mut handshake = enter(&pending.handshakes, 9, start);
         let _token = enter(&pending.tokens, 9, start);

@@ -75,7 +75,8 @@ pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, text: &str) {
 /// Returns the number of addresses whose connections or requests were refused as unauthorized in the last minute; at most
 /// [`ADDRESSES_MAX`].
 pub(crate) fn unauthorized_addresses() -> usize {
-    let (addresses, now) = (ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+    let addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
     let recent = addresses.by_name.iter().filter(|(_, limit)| limit.is_recent(now));
     let mut origins: Vec<_> = recent.filter_map(|(name, _)| name.split(ORIGIN_END).next()).collect();
     // Names are sorted, so equal origins are adjacent.
@@ -103,7 +104,8 @@ mod tests {
 
     #[test]
     fn rejections_are_counted_by_their_text() {
-        let (mut rejections, now) = (Rejections::new(REASONS_MAX), Instant::now());
+        let mut rejections = Rejections::new(REASONS_MAX);
+        let now = Instant::now();
         assert_eq!(rejections.count("a", now), Some(1));
         assert_eq!(rejections.count("a", now), None);
         assert_eq!(rejections.count("b", now), Some(1));
@@ -112,7 +114,8 @@ mod tests {
 
     #[test]
     fn a_peer_with_a_new_error_each_time_is_rate_limited_as_well() {
-        let (mut rejections, start) = (Rejections::new(REASONS_MAX), Instant::now());
+        let mut rejections = Rejections::new(REASONS_MAX);
+        let start = Instant::now();
         let logged_at = |rejections: &mut Rejections, second, range: std::ops::Range<u64>| {
             let now = start + Duration::from_secs(second);
             range.filter_map(|text| rejections.count(&format!("text {text}"), now)).collect::<Vec<_>>()

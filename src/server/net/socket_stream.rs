@@ -159,7 +159,8 @@ impl SocketStream {
             return;
         }
         half_closed();
-        let (mut discarded, mut bytes) = ([0; 1_024], 0);
+        let mut discarded = [0; 1_024];
+        let mut bytes = 0;
         let discard = async {
             while let Ok(size @ 1..) = self.discard(&mut discarded).await {
                 bytes += size;

@@ -155,8 +155,8 @@ mod tests {
     /// Returns both ends of a connection after its handshake.
     async fn connect() -> (tokio_rustls::client::TlsStream<TcpStream>, TlsStream) {
         let key = rcgen::generate_simple_self_signed([String::from("localhost")]).expect("a certificate");
-        let (certificate, key) =
-            (key.cert.der().clone(), PrivateKeyDer::try_from(key.signing_key.serialize_der()));
+        let certificate = key.cert.der().clone();
+        let key = PrivateKeyDer::try_from(key.signing_key.serialize_der());
         let mut roots = RootCertStore::empty();
         roots.add(certificate.clone()).expect("a certificate");
         let server = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
@@ -168,8 +168,8 @@ mod tests {
         let socket =
             TcpStream::connect(listener.local_addr().expect("an address")).await.expect("it listens");
         let (accepted, _) = listener.accept().await.expect("a connection");
-        let (acceptor, connector) =
-            (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
+        let acceptor = TlsAcceptor::from(Arc::new(server));
+        let connector = TlsConnector::from(Arc::new(client));
         let name = ServerName::try_from("localhost").expect("a name");
         let (server, client) =
             tokio::join!(acceptor.accept(CountedSocket::new(accepted)), connector.connect(name, socket));

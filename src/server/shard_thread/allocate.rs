@@ -136,7 +136,8 @@ impl Turn<'_> {
     /// client accepts fewer.
     #[cold]
     fn enqueue<F: Copy>(&mut self, request: &Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
-        let (thread, ask) = (self.thread, &request.ask);
+        let thread = self.thread;
+        let ask = &request.ask;
         if thread.refuses_all.get() {
             return self.finish(ask, held, Some(Refusal::Sealed)).map_err(NotYet::Refused);
         }

@@ -103,7 +103,9 @@ mod tests {
         let expected: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
         for limit in [FrameLimit { runs: 10, ids: u64::MAX }, FrameLimit { runs: usize::MAX, ids: 100 }] {
             let mut backlog = Backlog::new(0, (), &numbering, &runs);
-            let (mut frame, mut found, mut frames) = (Vec::new(), Vec::new(), 0);
+            let mut frame = Vec::new();
+            let mut found = Vec::new();
+            let mut frames = 0;
             loop {
                 let more = backlog.next_frame(&numbering, limit, &mut frame);
                 assert!(limit.fits(&frame) && !frame.is_empty());

@@ -19,7 +19,8 @@ pub fn id_frames(data: &[u8]) {
     let Some(numbering) = numbering(&mut choices) else {
         return;
     };
-    let (form, cut) = (Form { tag: 7, explicit: choices.bool() }, choices.byte());
+    let form = Form { tag: 7, explicit: choices.bool() };
+    let cut = choices.byte();
     let spans = spans(&mut choices, &numbering);
     let runs = runs_of(&numbering, &spans);
     let count: u64 = spans.iter().map(|span| span.count).sum();
@@ -77,7 +78,8 @@ fn runs_of(numbering: &Numbering, spans: &[Span]) -> Vec<Run> {
 fn encode(numbering: &Numbering, form: Form, runs: &[Run], cut: u8) -> Vec<u8> {
     let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
-    let (mut front, mut rng) = (Native::new(&facts), fastrand::Rng::with_seed(cut.into()));
+    let mut front = Native::new(&facts);
+    let mut rng = fastrand::Rng::with_seed(cut.into());
     let needs_list = numbering.needs_list();
     let full = front.frame_limit(form, needs_list);
     let limit = match (cut, full.runs) {
@@ -85,7 +87,8 @@ fn encode(numbering: &Numbering, form: Form, runs: &[Run], cut: u8) -> Vec<u8> {
         (_, usize::MAX) => FrameLimit { ids: cut.into(), ..full },
         (_, _) => FrameLimit { runs: cut.into(), ..full },
     };
-    let (mut out, mut frame) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut frame = Vec::new();
     let mut backlog = Backlog::new(0, form, numbering, runs);
     loop {
         let reply_count = backlog.reply_count();

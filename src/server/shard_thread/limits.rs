@@ -57,6 +57,7 @@ pub(super) fn permit(
         usage.slowed.fetch_add(1, Ordering::Relaxed);
     }
     let permit = permitted.map_err(Reason::TooFast)?;
-    let (ask, at) = (Ask { count: permit.count, ..*ask }, permit.at);
+    let ask = Ask { count: permit.count, ..*ask };
+    let at = permit.at;
     Ok((Held(Some(permit)), ask, at))
 }

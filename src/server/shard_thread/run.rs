@@ -43,7 +43,8 @@ async fn serve(
     tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
     let scheduled = Rc::clone(&thread);
     tokio::task::spawn_local(async move { scheduled.scheduler.run().await });
-    let (common, index) = (Arc::clone(&thread.common), thread.index);
+    let common = Arc::clone(&thread.common);
+    let index = thread.index;
     tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
     loop {
         tokio::select! {

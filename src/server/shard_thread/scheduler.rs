@@ -194,7 +194,8 @@ impl Scheduler {
         let is_handshake = account.is_handshake;
         let ahead = if is_handshake { self.handshakes.replace(self.handshakes.get() + 1) } else { 0 };
         let place = self.spent.get() + account.recent_cost as u64 * (1 + 2 * ahead);
-        let (key, waker) = ((place, self.queued.get()), cx.waker().clone());
+        let key = (place, self.queued.get());
+        let waker = cx.waker().clone();
         self.queue.borrow_mut().insert(key, Queued { is_permitted, reserved, is_handshake, waker });
         self.wanted.notify_one();
         Poll::Pending
@@ -282,7 +283,9 @@ mod tests {
 
     #[test]
     fn connections_of_equal_cost_take_turns_in_rotation() {
-        let (scheduler, mut accounts, mut turns) = (Scheduler::default(), accounts(10), [0; 10]);
+        let scheduler = Scheduler::default();
+        let mut accounts = accounts(10);
+        let mut turns = [0; 10];
         for _ in 0..25 {
             for (turns, account) in turns.iter_mut().zip(&mut accounts) {
                 if polls(&scheduler, std::slice::from_mut(account))[0] {
@@ -298,7 +301,8 @@ mod tests {
 
     #[test]
     fn a_cheap_turn_goes_before_an_expensive_one_and_neither_waits_for_ever() {
-        let (scheduler, mut accounts) = (Scheduler::default(), accounts(3));
+        let scheduler = Scheduler::default();
+        let mut accounts = accounts(3);
         scheduler.end_turn(&mut accounts[0], BUSY_COST);
         scheduler.end_turn(&mut accounts[1], BUSY_TURN_COST);
         scheduler.left.set(0);
@@ -323,7 +327,9 @@ mod tests {
 
     #[test]
     fn a_flood_of_handshakes_leaves_a_busy_connection_its_turns() {
-        let (scheduler, mut busy, mut turns) = (Scheduler::default(), accounts(1), 0);
+        let scheduler = Scheduler::default();
+        let mut busy = accounts(1);
+        let mut turns = 0;
         let mut handshakes: Vec<_> = (0..600).map(|_| Account::for_handshake()).collect();
         for _ in 0..300 {
             if polls(&scheduler, &mut busy)[0] {
@@ -342,7 +348,10 @@ mod tests {
 
     #[test]
     fn handshakes_and_busy_connections_share_the_permits() {
-        let (scheduler, mut busy, mut steps, mut turns) = (Scheduler::default(), accounts(20), 0, 0);
+        let scheduler = Scheduler::default();
+        let mut busy = accounts(20);
+        let mut steps = 0;
+        let mut turns = 0;
         let mut handshakes: Vec<_> = (0..20).map(|_| Account::for_handshake()).collect();
         for _ in 0..60 {
             for account in &mut busy {
@@ -364,7 +373,8 @@ mod tests {
 
     #[test]
     fn connections_that_closed_use_no_permit() {
-        let (scheduler, mut accounts) = (Scheduler::default(), accounts(20));
+        let scheduler = Scheduler::default();
+        let mut accounts = accounts(20);
         assert_eq!(polls(&scheduler, &mut accounts).iter().filter(|is_permitted| **is_permitted).count(), 2);
         accounts.drain(2..16);
         scheduler.left.set(0);
@@ -375,7 +385,8 @@ mod tests {
     /// Lets a thousand connections take turns of these costs, one turn after the other. Returns the
     /// costs of the turns between each two polls.
     fn turns_between_polls(polls_count: usize, mut cost: impl FnMut() -> usize) -> Vec<Vec<usize>> {
-        let (scheduler, mut accounts) = (Scheduler::default(), accounts(1_000));
+        let scheduler = Scheduler::default();
+        let mut accounts = accounts(1_000);
         let mut turns_until_poll = || {
             let mut turns = Vec::new();
             while let Some(account) = accounts
@@ -434,7 +445,8 @@ mod tests {
 
     #[test]
     fn no_more_turns_are_in_flight_than_the_budget_has_full_ones() {
-        let (scheduler, mut accounts) = (Scheduler::default(), accounts(1_000));
+        let scheduler = Scheduler::default();
+        let mut accounts = accounts(1_000);
         polls(&scheduler, &mut accounts);
         for account in accounts.iter_mut().filter(|account| account.has_permit()) {
             scheduler.end_turn(account, TURN_COST);
@@ -456,11 +468,13 @@ mod tests {
     #[test]
     fn a_connection_is_busy_by_all_that_its_turns_cost() {
         let is_busy_after = |turns: &[usize]| {
-            let (scheduler, mut account) = (Scheduler::default(), Account::default());
+            let scheduler = Scheduler::default();
+            let mut account = Account::default();
             turns.iter().for_each(|cost| scheduler.end_turn(&mut account, *cost));
             account.is_busy()
         };
-        let (small, long) = (turn_cost(16, 36), turn_cost(READ_BYTES_MAX, 18 * 1_024));
+        let small = turn_cost(16, 36);
+        let long = turn_cost(READ_BYTES_MAX, 18 * 1_024);
         assert!(
             !is_busy_after(&[turn_cost(15 * 16, 15 * 36)]) && is_busy_after(&[turn_cost(16 * 16, 16 * 36)])
         );

@@ -55,7 +55,8 @@ impl Supply {
 impl LiveConfig {
     /// Returns a version with these settings, facts for front ends and sources.
     pub(crate) fn new(version: u64, settings: &Settings, facts: Facts, supplies: Vec<Supply>) -> LiveConfig {
-        let (limits, text) = (settings.limits.clone(), settings.to_text());
+        let limits = settings.limits.clone();
+        let text = settings.to_text();
         LiveConfig { version, facts, limits, supplies, text }
     }
 

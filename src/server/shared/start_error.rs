@@ -169,14 +169,17 @@ mod tests {
         let numbering =
             |layout: &str| Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(1)).unwrap();
         let used = numbering("twitter");
-        let (earlier, later) = ("epoch=2005-01-01", "epoch=2020-01-01");
+        let earlier = "epoch=2005-01-01";
+        let later = "epoch=2020-01-01";
         let noon = UnixMicros(1_800_000_000_000_000);
         let ceiling = used.first_of(used.tick_at(noon));
         let records = [Record::new("ids", &used, ceiling, &Owner::new(), &HostIdentity::default())];
         let exit_code = |epoch: &str, clock: UnixMicros| {
             let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
             let max_ahead = Duration::from_secs(10);
-            let (name, numbering, in_fleet) = ("ids", &changed, false);
+            let name = "ids";
+            let numbering = &changed;
+            let in_fleet = false;
             let claimant =
                 Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet, state_dir: None };
             plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())

@@ -8,7 +8,8 @@ fn found(daemon: &Daemon) -> (u16, Vec<String>) {
     let json = answer.json();
     let text = |finding: &serde_json::Value| {
         let of = finding["source"].as_str().map_or_else(String::new, |source| format!(" of {source}"));
-        let (name, effect) = (finding["name"].as_str(), finding["effect"].as_str());
+        let name = finding["name"].as_str();
+        let effect = finding["effect"].as_str();
         format!("{}{of}: {}", name.expect("a name"), effect.expect("an effect"))
     };
     (answer.code, json["findings"].as_array().expect("findings").iter().map(text).collect())

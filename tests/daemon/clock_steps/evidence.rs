@@ -23,9 +23,10 @@ pub(crate) fn assert_ticks<'a>(
     let mut count = 0;
     for sample in samples {
         let Some((first, last)) = sample.ids() else { continue };
-        let (low, high) =
-            (low(sample.asked) - BURST_WINDOW_MS - TOLERANCE_MS, high(sample.answered) + TOLERANCE_MS);
-        let (first, last) = (tick(first), tick(last));
+        let low = low(sample.asked) - BURST_WINDOW_MS - TOLERANCE_MS;
+        let high = high(sample.answered) + TOLERANCE_MS;
+        let first = tick(first);
+        let last = tick(last);
         assert!(first >= low, "{what}: tick {first} is {:.1} ms too old: {sample:?}", low - first);
         assert!(last <= high, "{what}: tick {last} is {:.1} ms too far ahead: {sample:?}", last - high);
         count += 1;

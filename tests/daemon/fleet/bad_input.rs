@@ -20,7 +20,8 @@ const SILENCES: [fn(&Proxy); 3] = [Proxy::cut, Proxy::halve_answers, Proxy::swal
 /// Checks for some seconds, in which a client asks for IDs all the time, that a daemon asks its coordinator rarely.
 fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     const LASTS: Duration = Duration::from_secs(3);
-    let (began, before) = (Instant::now(), [proxy.connections(), proxy.passed()]);
+    let began = Instant::now();
+    let before = [proxy.connections(), proxy.passed()];
     let mut wire = daemon.connect();
     while began.elapsed() < LASTS {
         wire.next(Ask::of(1).wait_ms(0));
@@ -231,7 +232,8 @@ fn a_bound_that_nobody_can_have_been_granted_is_refused() {
 #[test]
 fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
     on_one(|at| {
-        let (given, assigned) = (toml(at, Some(0), LONG), toml(at, None, LONG));
+        let given = toml(at, Some(0), LONG);
+        let assigned = toml(at, None, LONG);
         init(&given);
         let machine = Machine::new();
         let mut daemon = machine.start(&given);

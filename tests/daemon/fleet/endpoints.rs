@@ -66,7 +66,8 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
         let mut runs = draw(&daemon);
         other.run();
         if at.name() != "etcd" {
-            let (key, is_end) = (at.get(KEY), |c| c == '}');
+            let key = at.get(KEY);
+            let is_end = |c| c == '}';
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }

@@ -38,7 +38,8 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
         let daemon = machine.setup(&toml).start();
         let mut runs = draw(&daemon);
         let list = || fleet(&toml, &["list"]).1;
-        let (before, listed) = (at.get(KEY), list());
+        let before = at.get(KEY);
+        let listed = list();
         proxy.cut();
         proxy.pass();
         poll("a write on a new connection", || (at.get(KEY) != before).then_some(()));
@@ -120,7 +121,8 @@ fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
     on_one(|at| {
         let toml = toml(at, Some(5), SHORT);
         init(&toml);
-        let (first, second) = (Machine::new(), Machine::new());
+        let first = Machine::new();
+        let second = Machine::new();
         let daemon = first.start(&toml);
         let mut runs = draw(&daemon);
         daemon.stop();
@@ -153,7 +155,8 @@ fn clocks_minutes_apart_repeat_nothing() {
         fast.clock().set(FIVE_MINUTES_MS);
         also_fast.clock().set(FIVE_MINUTES_MS);
         slow.clock().set(-FIVE_MINUTES_MS);
-        let (given, assigned) = (toml(at, Some(5), SHORT), toml(at, None, SHORT));
+        let given = toml(at, Some(5), SHORT);
+        let assigned = toml(at, None, SHORT);
         init(&given);
         let mut runs = Vec::new();
         let mut daemon = fast.start(&given);

@@ -76,7 +76,8 @@ impl Tally {
 
 /// Sends all requests at once, so that a paused daemon finds them when it wakes up.
 fn draw_many(daemon: &Daemon) -> Vec<Run> {
-    let (mut runs, mut missing) = (Vec::new(), BATCHES);
+    let mut runs = Vec::new();
+    let mut missing = BATCHES;
     let deadline = Instant::now() + TURN;
     while missing > 0 && Instant::now() < deadline {
         // A daemon that waits for its number ends the connections of its wait.
@@ -179,10 +180,12 @@ fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut 
 /// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off, and the restored marker
 /// does not know that one.
 fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let (url, proxy) = (at.url(), at.proxy());
+    let url = at.url();
+    let proxy = at.proxy();
     let toml = |url: &str, origin, horizon| config(at, url, "horizons", (origin, horizon));
     let noticing = toml(&url, "worker_ids = 7", "8s");
-    let (long, short) = (toml(&proxy.url(), ASSIGNED, "32s"), toml(&url, ASSIGNED, "8s"));
+    let long = toml(&proxy.url(), ASSIGNED, "32s");
+    let short = toml(&url, ASSIGNED, "8s");
     init(&noticing);
     let [notices, cut_off, late] = [(); 3].map(|()| Machine::new());
     let mut first = notices.start(&noticing);
@@ -235,7 +238,8 @@ fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
 fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let toml = |origin| config(at, &url, "writes", (origin, "16s"));
-    let (given, noticing) = (toml("worker_ids = 5"), toml("worker_ids = 7"));
+    let given = toml("worker_ids = 5");
+    let noticing = toml("worker_ids = 7");
     init(&given);
     let [holder, notices, taker] = [(); 3].map(|()| Machine::new());
     let mut first = holder.start(&given);
@@ -282,10 +286,12 @@ fn assert_above(next: &[Run], before: &[Run]) {
 /// The daemon that is cut off has started at the first restore's floor. The second restore loses its number, and comes while
 /// that floor is still ahead.
 fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
-    let (url, proxy) = (at.url(), at.proxy());
+    let url = at.url();
+    let proxy = at.proxy();
     let toml = |url: &str, origin| config(at, url, "again", (origin, "16s"));
     let noticing = toml(&url, "worker_ids = 7");
-    let (given, given_by_proxy) = (toml(&url, "worker_ids = 5"), toml(&proxy.url(), "worker_ids = 5"));
+    let given = toml(&url, "worker_ids = 5");
+    let given_by_proxy = toml(&proxy.url(), "worker_ids = 5");
     init(&noticing);
     let [notices, holder, taker] = [(); 3].map(|()| Machine::new());
     let mut first = notices.start(&noticing);
@@ -305,7 +311,8 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     at.restore();
     assert_eq!(again.wait(), Some(3), "{}", again.log());
     let next = taker.start(&given).await_numbers();
-    let (mut had, mut above) = (Vec::new(), Vec::new());
+    let mut had = Vec::new();
+    let mut above = Vec::new();
     let [mut of_cut_off, mut of_next] = [&cut_off, &next].map(Daemon::connect);
     poll("it meets its ceiling", || {
         if above.is_empty()

@@ -128,7 +128,8 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
     on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
-        let (machine, copy) = (Machine::new(), Machine::new());
+        let machine = Machine::new();
+        let copy = Machine::new();
         let daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
         let (mut daemon, more) = start_again(&machine, &toml, daemon);

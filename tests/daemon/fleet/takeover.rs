@@ -25,7 +25,8 @@ fn a_daemon_without_requests_keeps_its_number() {
 #[test]
 fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
     on_one(|at| {
-        let (given, assigned) = (toml(at, Some(5), LONG), toml(at, None, LONG));
+        let given = toml(at, Some(5), LONG);
+        let assigned = toml(at, None, LONG);
         init(&given);
         let machine = Machine::new();
         let mut daemon = machine.start(&given);
@@ -37,7 +38,8 @@ fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
         other.setup(&given).assert_waits(&[part, "free from"]);
         runs.extend(draw(&machine.start(&given)));
 
-        let (machine, other) = (Machine::new(), Machine::new());
+        let machine = Machine::new();
+        let other = Machine::new();
         let daemon = machine.start(&assigned);
         runs.extend(draw(&daemon));
         copy(&machine.path("state"), &other.path("state"));
@@ -78,7 +80,8 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
     on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
-        let (machine, other) = (Machine::new(), Machine::new());
+        let machine = Machine::new();
+        let other = Machine::new();
         let state = machine.path("state");
         let daemon = machine.start(&toml);
         let mut runs = draw(&daemon);

@@ -96,7 +96,8 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
         // The coordinator's certificate is for another host.
         files.secure(at, &files.authority.issue("server", &["elsewhere.example"]));
         let bare = secured_toml(at);
-        let (own, foreign) = (files.authority.issue_local("client"), files.other.issue_local("foreign"));
+        let own = files.authority.issue_local("client");
+        let foreign = files.other.issue_local("foreign");
         let client: [(&str, &Path); 2] = [("certificate", &own.certificate), ("key", &own.key)];
         let no_answer = "the coordinator does not answer";
         let named = [no_answer, "elsewhere.example", "fleet.endpoints"];

@@ -17,7 +17,8 @@ fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool
                 let _ = writer.tcp().shutdown(Shutdown::Both);
             });
             scope.spawn(move || {
-                let (mut replies, mut discarded) = (wire.tcp(), [0; 65_536]);
+                let mut replies = wire.tcp();
+                let mut discarded = [0; 65_536];
                 while replies.read(&mut discarded).is_ok_and(|size| size > 0) {}
             });
         }

@@ -104,7 +104,8 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
             stream
         })
         .collect();
-    let (mut written, mut highest) = ([0; GUESTS], 0.0_f64);
+    let mut written = [0; GUESTS];
+    let mut highest = 0.0_f64;
     for _ in 0..50 {
         for (mut stream, written) in guests.iter().zip(&mut written) {
             while let Ok(size) = std::io::Write::write(&mut stream, &pings[*written % pings.len()..]) {

@@ -152,7 +152,8 @@ fn most_served_before(flood: FrontEnd, (count, unanswered): (u32, usize), modest
     let setup = Setup::bare()
         .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
     let unix = |name| format!("unix:{}", setup.path(name).display());
-    let (native, http) = (unix("native"), unix("http"));
+    let native = unix("native");
+    let http = unix("http");
     let daemon = setup.option("--listen", native).option("--http", http).listeners(2).start();
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(flood, &daemon)).collect();
     let mut modest = Peer::connect(modest, &daemon);

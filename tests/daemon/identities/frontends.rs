@@ -60,7 +60,9 @@ fn an_identity_has_one_rate_and_its_sources_at_all_front_ends() {
     let daemon = with_front_ends(
         &(billing + &identity("orders", "") + &identity("anonymous", "sources = [\"fast\"]")),
     );
-    let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
+    let mut redis = resp(&daemon, BILLING);
+    let mut web = http(&daemon);
+    let mut cache = memcached(&daemon);
     redis.send("INCR slow\r\n");
     let refusal = redis.line();
     assert!(refusal.contains("identity billing may not draw from source slow"), "{refusal}");
@@ -100,7 +102,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
     let began = Instant::now();
-    let (mut billing, mut orders) = (resp(&daemon, BILLING), resp(&daemon, ORDERS));
+    let mut billing = resp(&daemon, BILLING);
+    let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
     for _ in 0..10 {
         // The shard reads these as 65 equal requests, because they are equally long. It has 64 IDs in its block
@@ -124,8 +127,11 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
 fn a_permission_removed_by_a_reload_is_gone_at_every_front_end() {
     let identities = identity("billing", "") + &identity("orders", "");
     let daemon = with_front_ends(&(identities.clone() + &identity("anonymous", "")));
-    let (mut redis, mut web, mut cache) = (resp(&daemon, BILLING), http(&daemon), memcached(&daemon));
-    let (mut other_redis, mut other_web) = (resp(&daemon, ORDERS), http(&daemon));
+    let mut redis = resp(&daemon, BILLING);
+    let mut web = http(&daemon);
+    let mut cache = memcached(&daemon);
+    let mut other_redis = resp(&daemon, ORDERS);
+    let mut other_web = http(&daemon);
     redis.send("INCR fast\r\n");
     redis.integer();
     assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200);

@@ -13,7 +13,8 @@ const DENIED: &str = "identity billing may not draw from source slow";
 
 /// Reads until the words, or to the end.
 fn read_words(stream: &mut impl Read, words: &str) -> String {
-    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 4_096]);
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 4_096];
     while words.is_empty() || !String::from_utf8_lossy(&bytes).contains(words) {
         match stream.read(&mut buffer) {
             Ok(size @ 1..) => bytes.extend_from_slice(&buffer[..size]),
@@ -45,8 +46,8 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
 fn clients_are_identified_by_certificate_and_token_everywhere() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
-    let (own, stranger) =
-        (authority.issue("billing", &["billing.internal"]), Authority::new(files.path(), "other"));
+    let own = authority.issue("billing", &["billing.internal"]);
+    let stranger = Authority::new(files.path(), "other");
     let strangers = stranger.issue("stranger", &["billing.internal"]);
     for front_end in &FRONT_ENDS {
         let daemon = daemon_of(&authority, front_end);

@@ -35,7 +35,8 @@ fn clients_that_are_slowed_are_found_until_they_leave() {
 fn the_status_text_names_only_limits_that_were_reached() {
     let daemon =
         with_tokens(&(identity("billing", "sources = [\"fast\"]") + &identity("orders", "rate = 10")));
-    let (mut billing, mut orders) = (shown(&daemon, BILLING), shown(&daemon, ORDERS));
+    let mut billing = shown(&daemon, BILLING);
+    let mut orders = shown(&daemon, ORDERS);
     assert_eq!(billing.next(Ask::of(2).source(SLOW)).error().0, UNKNOWN_SOURCE);
     orders.next(Ask::of(5));
     let address = daemon.addresses.last().expect("an admin listener").to_string();

@@ -117,7 +117,8 @@ fn a_restart_refuses_no_connection_and_repeats_no_id() {
     let mut daemon = start();
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (address, done) = (address.clone(), Arc::clone(&done));
+            let address = address.clone();
+            let done = Arc::clone(&done);
             thread::spawn(move || ask_again_and_again(&address, &done))
         })
         .collect();

@@ -5,7 +5,8 @@ use super::*;
 /// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be late on a busy
 /// machine.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
-    let (mut wire, bound) = (daemon.connect(), machine.shown().bound);
+    let mut wire = daemon.connect();
+    let bound = machine.shown().bound;
     let mut draw = || wire.next(Ask::of(1).wait_ms(9_000)).ids()[0];
     poll("an ID above the earlier ceiling", || Some(draw()).filter(|&id| id > bound))
 }

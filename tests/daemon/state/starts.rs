@@ -199,7 +199,8 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
             // An hour ahead: 3,600,000 ms of 4,096 IDs.
             let [ceiling, bound] =
                 ["ceiling", "id_bound"].map(|key| record[key].as_str().unwrap().parse().unwrap());
-            let (ceiling, bound): (u64, u64) = (ceiling, bound);
+            let ceiling: u64 = ceiling;
+            let bound: u64 = bound;
             record["ceiling"] = (ceiling + (3_600_000 << 12)).to_string().into();
             record["id_bound"] = (bound + (3_600_000 << 22)).to_string().into();
         }

@@ -18,7 +18,8 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         let mut wire = daemon.connect();
         let mut ids = BTreeSet::from([one(&mut wire)]);
         let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
-        let (before, bound) = (inode(), machine.shown().bound);
+        let before = inode();
+        let bound = machine.shown().bound;
         disk.order(orders);
         let message = draw_until_no_ceiling(&mut wire, &mut ids);
         assert!(message.contains("ceiling"), "{what}: {message}");

@@ -48,7 +48,9 @@ async fn draw(client: Client, size: u32, drawn: Arc<AtomicU64>, ends: Arc<Atomic
         let Ok(batch) = client.batch(size).source("orders").await else { continue };
         let endpoint = batch.endpoint().to_owned();
         runs.extend(batch.runs().map(|run| {
-            let (first, count, stride) = (run.first, run.count, run.stride.try_into().expect("1 or 2"));
+            let first = run.first;
+            let count = run.count;
+            let stride = run.stride.try_into().expect("1 or 2");
             (endpoint.clone(), Run { first, count, stride })
         }));
         drawn.fetch_add(1, Ordering::Release);
@@ -64,7 +66,8 @@ fn a_client_of_a_pair_under_kills_gets_distinct_rising_numbers() {
     let mut daemons = [halves[0].start(), halves[1].start()];
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let (drawn, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let drawn = Arc::new(AtomicU64::new(0));
+    let ends = Arc::new(AtomicBool::new(false));
     let options = || {
         let options = ClientOptions::new(halves.each_ref().map(Half::address)).expect("addresses");
         options.take_turns(true).backoff(Duration::from_millis(1), Duration::from_millis(50))

@@ -22,7 +22,8 @@ fn source(name: &str) -> String {
 }
 
 fn toml_at(at: &dyn Coordinator, url: &str, more: &str) -> String {
-    let (coordinator, source) = (at.name(), source("orders"));
+    let coordinator = at.name();
+    let source = source("orders");
     format!("[fleet]\ncoordinator = \"{coordinator}\"\nendpoints = [\"{url}\"]\n{source}{more}")
 }
 
@@ -122,7 +123,8 @@ fn two_daemons_share_a_counter_and_each_rises() {
 fn many_counters_get_ranges_at_the_same_time() {
     let Some(etcd) = Etcd::start() else { return };
     let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
-    let (toml, machine) = (toml_at(&etcd, &etcd.url(), &names.map(source).concat()), Machine::new());
+    let toml = toml_at(&etcd, &etcd.url(), &names.map(source).concat());
+    let machine = Machine::new();
     set(&toml, "0");
     names.iter().for_each(|name| assert_eq!(run_configured(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
     let daemon = machine.start(&toml);
@@ -141,9 +143,11 @@ fn kills_stops_and_large_requests_repeat_no_number() {
     on_one(|at| {
         let toml = toml(at);
         set(&toml, "0");
-        let (machine, other) = (Machine::new(), Machine::new());
+        let machine = Machine::new();
+        let other = Machine::new();
         let beside = other.start(&toml);
-        let (mut own, mut all) = (Vec::new(), Vec::new());
+        let mut own = Vec::new();
+        let mut all = Vec::new();
         for round in 0..4 {
             let mut daemon = machine.start(&toml);
             for count in [400, 2_500 * (round + 1), 700] {
@@ -243,9 +247,11 @@ fn lost_answers_skip_a_range_at_most() {
     each(|at| {
         set(&toml(at), "0");
         let proxy = at.proxy();
-        let (toml, machine) = (toml_at(at, &proxy.url(), ""), Machine::new());
+        let toml = toml_at(at, &proxy.url(), "");
+        let machine = Machine::new();
         let daemon = machine.start(&toml);
-        let (mut runs, mut lost) = (Vec::new(), 0);
+        let mut runs = Vec::new();
+        let mut lost = 0;
         poll("three writes without an answer", || {
             let before = at.get(KEY);
             proxy.swallow_answers_from_write();
@@ -285,7 +291,8 @@ fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
 #[test]
 fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     let Some(at) = Etcd::start() else { return };
-    let (shared, machine) = (toml(&at), Machine::new());
+    let shared = toml(&at);
+    let machine = Machine::new();
     let alone = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
     let (code, _, err) = machine.run(&["ticket", "set", "orders", "100"]);
     assert_eq!(code, Some(0), "{err}");

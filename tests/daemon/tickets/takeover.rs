@@ -40,7 +40,8 @@ fn a_ticket_table_is_replaced_while_clients_continue() {
     let postgres = Postgres::start().expect("PostgreSQL");
     postgres.rows(TABLE);
     let machine = Machine::new();
-    let (drawn, moves) = (AtomicU64::new(0), [AtomicBool::new(false), AtomicBool::new(false)]);
+    let drawn = AtomicU64::new(0);
+    let moves = [AtomicBool::new(false), AtomicBool::new(false)];
     let more = |what: &str| {
         let until = drawn.load(Ordering::Acquire) + 40;
         poll(what, || (drawn.load(Ordering::Acquire) >= until).then_some(()));

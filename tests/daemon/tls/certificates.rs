@@ -30,7 +30,8 @@ fn client_certificates_are_required_and_checked() {
         (foreign, "does not know the authority of this client's", "is not of an authority in tls.client_ca"),
         (server, "(--client-cert", "was not made for this use"),
     ] {
-        let (certificate, key) = (text(&pair.certificate), text(&pair.key));
+        let certificate = text(&pair.certificate);
+        let key = text(&pair.key);
         let output = house.ping(&["--client-cert", certificate, "--client-key", key]);
         if client_reads.starts_with('(') {
             assert_ne!(output.code, Some(0));
@@ -176,7 +177,8 @@ fn unusable_certificates_are_refused_with_what_to_do() {
 #[test]
 fn a_reload_reads_the_certificate_again() {
     let files = crate::support::directory();
-    let (old, new) = (Authority::new(files.path(), "old"), Authority::new(files.path(), "new"));
+    let old = Authority::new(files.path(), "old");
+    let new = Authority::new(files.path(), "new");
     let pair = old.issue_local("daemon");
     let client_ca = files.path().join("clients.crt");
     std::fs::copy(&old.file, &client_ca).expect("copied");
@@ -187,7 +189,8 @@ fn a_reload_reads_the_certificate_again() {
         daemon.signal(Signal::HUP);
         poll(part, || (daemon.log().matches(part).count() > before).then_some(()));
     };
-    let (of_old, of_new) = (old.issue("client", &[]), new.issue("other-client", &[]));
+    let of_old = old.issue("client", &[]);
+    let of_new = new.issue("other-client", &[]);
     let mut open = secure_wire(daemon.tcp(), &old.client(Some(&of_old)));
     reload("reloaded: nothing changed");
     old.issue_expired("daemon", &["127.0.0.1"]);

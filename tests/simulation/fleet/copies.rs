@@ -50,7 +50,8 @@ impl World {
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
         let Some(Process { member, worker, cursor, fleet, generation }) = process else { return };
-        let daemon = self.daemon(machine, member, Begin { worker, start: cursor, covered: fleet, losses: generation });
+        let daemon =
+            self.daemon(machine, member, Begin { worker, start: cursor, covered: fleet, losses: generation });
         daemon.source.grant().revoke();
         self.daemons.push(daemon);
     }

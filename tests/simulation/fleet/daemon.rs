@@ -121,7 +121,8 @@ impl World {
             max_ahead: MAX_AHEAD,
             tick: Duration::from_secs(1),
         };
-        let (name, grant) = (String::from("orders"), Grant::new(Position(0)));
+        let name = String::from("orders");
+        let grant = Grant::new(Position(0));
         (0..losses).for_each(|_| grant.revoke());
         let source = Arc::new(Source::new(name, numbering(worker), rules, grant, start, now));
         let managed = ManagedSource::new(Arc::clone(&source), rule, start, now).under_fleet(Some(covered));

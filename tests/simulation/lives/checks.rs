@@ -61,7 +61,8 @@ pub(crate) fn count_of(runs: &[Run]) -> u64 {
 /// The positions of a run, as intervals: from, to. A run with a stride may leave out positions: those of other worker IDs.
 pub(crate) fn intervals(numbering: &Numbering, run: &Run) -> Vec<(u64, u64)> {
     let position = |id| numbering.position_of(id).expect("an ID of this source").0;
-    let (first, last) = (position(run.first), position(run.last()));
+    let first = position(run.first);
+    let last = position(run.last());
     if last - first + 1 == u64::from(run.count) {
         return vec![(first, last + 1)];
     }

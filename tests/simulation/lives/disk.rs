@@ -174,7 +174,8 @@ impl Memory {
 
     /// Makes durable those dirty sectors that reach the disk. Afterwards none is dirty.
     fn sync_sectors(&self, mut reaches_disk: impl FnMut() -> bool) {
-        let (cached, mut durable) = (self.cached.borrow(), self.durable.borrow_mut());
+        let cached = self.cached.borrow();
+        let mut durable = self.durable.borrow_mut();
         for (sector, is_dirty) in self.dirty.take().into_iter().enumerate() {
             let bytes = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
             if is_dirty && reaches_disk() {

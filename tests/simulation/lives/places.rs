@@ -42,7 +42,8 @@ pub(crate) struct Known {
 
 impl Place {
     pub(crate) fn new(is_kept: bool) -> Self {
-        let (state, backups) = (is_kept.then(locks), Vec::new());
+        let state = is_kept.then(locks);
+        let backups = Vec::new();
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 

@@ -149,7 +149,8 @@ impl World {
                 let request = WaitRequest { count: missing, due, partial, shard: index };
                 let window = lane.window();
                 if let Ok(id) = lane.source().admit(&window, request) {
-                    let (earliest_us, latest_us) = (now.wall.0, now.wall.0);
+                    let earliest_us = now.wall.0;
+                    let latest_us = now.wall.0;
                     let taken = lane.keep(runs);
                     let above = daemon.last_of_all;
                     let wait = (due, partial);

@@ -71,12 +71,14 @@ fn space_of(layout: &Layout) -> usize {
 }
 
 fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
-    let (ours, theirs) = (&left.worker_ids.set, &right.worker_ids.set);
+    let ours = &left.worker_ids.set;
+    let theirs = &right.worker_ids.set;
     concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
 }
 
 fn source_toml(name: &str, rng: &mut fastrand::Rng) -> String {
-    let (layout, workers) = (LAYOUTS[rng.usize(..LAYOUTS.len())], WORKERS[rng.usize(..WORKERS.len())]);
+    let layout = LAYOUTS[rng.usize(..LAYOUTS.len())];
+    let workers = WORKERS[rng.usize(..WORKERS.len())];
     format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
 }
 
@@ -165,7 +167,8 @@ impl Site {
             return;
         }
         // Sometimes an operator adopts any state.
-        let (is_older, adopt) = (self.places[index].is_older, self.rng.u8(..4) == 0);
+        let is_older = self.places[index].is_older;
+        let adopt = self.rng.u8(..4) == 0;
         let boot = self.boots.to_string();
         let place = &mut self.places[index];
         let directory = place.state.as_ref().map(TempDir::path);
@@ -234,7 +237,9 @@ impl Site {
 
     /// Runs the keeper's thread, and the storage thread's pending write.
     fn keep(&mut self, index: usize) {
-        let (reading, now_us, seed) = (self.machine.read(), self.machine.true_us, self.seed);
+        let reading = self.machine.read();
+        let now_us = self.machine.true_us;
+        let seed = self.seed;
         let fails = self.fails_one_in > 0 && self.rng.u32(..self.fails_one_in) == 0;
         let Some(process) = &mut self.places[index].process else { return };
         if let Some((_, write)) = process.in_flight.take_if(|(ends_us, _)| *ends_us <= now_us) {
@@ -258,7 +263,8 @@ impl Site {
 
     /// Lets one shard serve one request. Returns whether it got IDs.
     fn take(&mut self, index: usize, source: usize) -> bool {
-        let (reading, seed) = (self.machine.read(), self.seed);
+        let reading = self.machine.read();
+        let seed = self.seed;
         let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
             return false;
         };
@@ -281,7 +287,8 @@ impl Site {
         }
         // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in the same space do so only
         // if the ID clock can catch up with the earlier ones.
-        let (first, last) = (runs[0].first, runs.iter().map(|run| run.last()).max().expect("a run"));
+        let first = runs[0].first;
+        let last = runs.iter().map(|run| run.last()).max().expect("a run");
         let settings = &process.settings.sources[source];
         let (before, highest) = known.highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
         assert!(

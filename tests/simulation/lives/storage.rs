@@ -132,7 +132,8 @@ impl Storage {
             _ => rng.i64(0..500 * MS),
         };
         let abandoned_us = (is_slow && rng.bool()).then(|| now_us + rng.i64(0..3 * SECOND));
-        let (ends_us, is_abandoned) = (now_us + takes_us, false);
+        let ends_us = now_us + takes_us;
+        let is_abandoned = false;
         self.in_flight.push(InFlight { write, ends_us, abandoned_us, is_abandoned, failure });
     }
 

@@ -141,7 +141,8 @@ impl House {
         let identities: Vec<Limited> =
             (0..rng.usize(1..=2)).map(|_| Limited::new(rng.u32(RATES), now.boot)).collect();
         let tenants = tenants(&mut rng, &identities);
-        let (end, handed_out) = (now.boot.after(Duration::from_micros(LIFE_US as u64)), Vec::new());
+        let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
+        let handed_out = Vec::new();
         House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
     }
 
@@ -169,7 +170,8 @@ impl House {
 
     /// Takes a request, if the tenant's rate allows it now.
     fn take(&mut self, index: usize, (count, wait, partial): Ask) {
-        let (now, due) = (self.now.boot, self.now.boot.after(wait));
+        let now = self.now.boot;
+        let due = self.now.boot.after(wait);
         let Some((identity, session)) = &self.tenants[index].limit else {
             return self.claim(index, (count, due, partial), None);
         };
@@ -221,7 +223,8 @@ impl House {
             Err(missing) => {
                 let request = WaitRequest { count: missing, due, partial, shard };
                 let window = lane.window();
-                let (admitted, has_some) = (lane.source().admit(&window, request), !runs.is_empty());
+                let admitted = lane.source().admit(&window, request);
+                let has_some = !runs.is_empty();
                 match admitted {
                     Ok(id) => {
                         let taken = lane.keep(runs);
@@ -276,7 +279,8 @@ impl House {
         self.shards[shard].wake(self.now);
         let ended = self.shards[shard].lane(0).0.end_wait(taken, finished, &mut runs);
         let refusal = ended.expect("nothing takes the grant away");
-        let (seed, appetite) = (self.seed, self.tenants[index].appetite);
+        let seed = self.seed;
+        let appetite = self.tenants[index].appetite;
         assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
         match appetite {
             Appetite::Greedy => self.hand_out(index, (count_of(&runs), held), &runs),
@@ -298,7 +302,8 @@ impl House {
         let index = self.rng.usize(..self.tenants.len());
         let per_tick = self.numbering.ids_per_tick();
         let share = (per_tick / self.tenants.len() as u64).max(1);
-        let (rng, second) = (&mut self.rng, Duration::from_secs(1));
+        let rng = &mut self.rng;
+        let second = Duration::from_secs(1);
         let asks = match self.tenants[index].appetite {
             Appetite::Greedy => return,
             Appetite::Modest | Appetite::Limited => vec![(rng.u64(1..=share), second, false)],
@@ -307,7 +312,8 @@ impl House {
                 (0..count).map(|_| (rng.u64(1..=share), second, false)).collect()
             }
             Appetite::Large => {
-                let (count, wait_ms) = (rng.u64(per_tick..20 * per_tick), rng.u64(10..200));
+                let count = rng.u64(per_tick..20 * per_tick);
+                let wait_ms = rng.u64(10..200);
                 vec![(count, Duration::from_millis(wait_ms), false)]
             }
         };
@@ -357,7 +363,8 @@ impl House {
         assert!(ended >= whole, "seed {seed}: {} positions were left", whole.0 - ended.0);
         let greedy = self.tenants.iter().filter(|tenant| tenant.appetite == Appetite::Greedy);
         let shares: Vec<u64> = greedy.map(|tenant| tenant.waited_for).collect();
-        let (least, most) = (shares.iter().min(), shares.iter().max());
+        let least = shares.iter().min();
+        let most = shares.iter().max();
         let differ = most.zip(least).map_or(0, |(most, least)| most - least);
         assert!(differ <= 1, "seed {seed}: shares of greedy tenants: {shares:?}");
         for identity in &self.identities {

@@ -61,7 +61,9 @@ impl Turns {
 
     /// Starts a process with these worker IDs, sometimes requests an ID, and stops it.
     fn live_with(&mut self, workers: &str, is_asked: bool) {
-        let (seed, settings, reading) = (self.seed, self.settings(workers), self.machine.read());
+        let seed = self.seed;
+        let settings = self.settings(workers);
+        let reading = self.machine.read();
         let directory = self.state.as_ref().map(TempDir::path);
         let on = simulated::Place { directory, adopt: false, lock_dir: self.locks.path(), boot: "0" };
         let ceilings = Ceilings::start(on, &settings, STEP_RULE, reading);
@@ -88,7 +90,8 @@ impl Turns {
             match lane.take(1, || 0, rng, &mut runs) {
                 Ok(()) => break,
                 Err(_) => {
-                    let (seed, layout) = (self.seed, &self.layout);
+                    let seed = self.seed;
+                    let layout = &self.layout;
                     assert!(self.machine.true_us < until_us, "seed {seed}: no ID of {layout}");
                     self.machine.true_us += (longest_us / 100).max(MS);
                 }

@@ -51,7 +51,9 @@ impl Life {
             let number = |at: usize| words.get(at).and_then(|word| word.parse::<i64>().ok());
             match (words.first(), number(1), number(2), number(3), number(4)) {
                 (Some(&"DREW"), Some(source), Some(asked_us), Some(first), Some(last)) => {
-                    let (source, first, last) = (source as u16, first as u64, last as u64);
+                    let source = source as u16;
+                    let first = first as u64;
+                    let last = last as u64;
                     life.draws.push(Draw { source, asked_us, first, last });
                 }
                 (Some(&"REFUSED"), Some(asked_us), Some(code), ..) => {
@@ -90,7 +92,8 @@ impl Life {
 /// Returns how many numbers are in more than one run.
 pub(super) fn repeated(mut draws: Vec<Draw>) -> u64 {
     draws.sort_unstable_by_key(|draw| draw.first);
-    let (mut end, mut repeated) = (0, 0);
+    let mut end = 0;
+    let mut repeated = 0;
     for draw in draws {
         repeated += end.min(draw.last + 1).saturating_sub(draw.first);
         end = end.max(draw.last + 1);

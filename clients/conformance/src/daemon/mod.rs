@@ -126,7 +126,8 @@ async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
     loop {
         let Ok(stream) = listener.accept().await else { return };
         life.connected();
-        let (endpoint, life) = (endpoint.clone(), Arc::clone(&life));
+        let endpoint = endpoint.clone();
+        let life = Arc::clone(&life);
         connections.spawn(async move {
             // A client may close at any time. What it did wrong is in the report.
             drop(attend(stream, &endpoint, life).await);

@@ -75,7 +75,8 @@ fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
 
 /// Draws batches until two calls after the calm.
 async fn batches(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
-    let (client, mut drawn) = (client(&endpoints), Vec::new());
+    let client = client(&endpoints);
+    let mut drawn = Vec::new();
     let mut calls_left = 2;
     while calls_left > 0 {
         if calm.load(Ordering::Relaxed) {

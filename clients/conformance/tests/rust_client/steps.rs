@@ -62,13 +62,15 @@ fn connect(endpoints: &[String], options: &Value) -> Result<Client, Error> {
     if let (Some(certificate), Some(key)) = (options["cert_file"].as_str(), options["key_file"].as_str()) {
         files = files.certificate(certificate, key);
     }
-    let (takes_turns, prefers_first) = (options["take_turns"] == true, options["prefer_first"] == true);
+    let takes_turns = options["take_turns"] == true;
+    let prefers_first = options["prefer_first"] == true;
     Client::new(made.tls(files).take_turns(takes_turns).prefer_first(prefers_first))
 }
 
 impl Player {
     pub(crate) fn new(case: &Value) -> Self {
-        let (endpoints, options) = (texts(&case["endpoints"]), case["options"].clone());
+        let endpoints = texts(&case["endpoints"]);
+        let options = case["options"].clone();
         let client = connect(&endpoints, &options).expect("sound options");
         Self {
             endpoints,
@@ -150,7 +152,8 @@ impl Player {
 
     /// Fetches a batch with a step's arguments.
     fn batch(&self, step: &Value) -> impl Future<Output = Outcome> + Send + use<> {
-        let (client, step) = (self.client.clone(), step.clone());
+        let client = self.client.clone();
+        let step = step.clone();
         async move {
             let client = client.ok_or(Error::Closed)?;
             let count = step["count"].as_u64().unwrap_or(1);

@@ -117,7 +117,8 @@ async fn longest(options: ClientOptions, time: Duration) -> Outcome {
     let mut ids = client.ids(IdsOptions::default())?;
     ids.next().await?;
     println!("drawing");
-    let (end, mut longest) = (Instant::now() + time, Duration::ZERO);
+    let end = Instant::now() + time;
+    let mut longest = Duration::ZERO;
     while Instant::now() < end {
         for _ in 0..100 {
             let began = Instant::now();

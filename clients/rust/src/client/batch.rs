@@ -86,7 +86,8 @@ impl Batch {
         let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;
         if let Some(index) = ids.windows(2).position(|pair| pair[0] >= pair[1]) {
             let mut found = self.iter().skip(index);
-            let (id, next) = (found.next().unwrap_or(0), found.next().unwrap_or(0));
+            let id = found.next().unwrap_or(0);
+            let next = found.next().unwrap_or(0);
             return Err(LayoutError::new(format!(
                 "the IDs {id} and {next} are not of this layout: they differ in nothing but {name}; use their source's \
                  layout"

@@ -67,7 +67,8 @@ impl Client {
     /// # Errors
     /// Returns an [`Error`], as every call does.
     pub fn batch_from(&self, source: impl Into<SourceChoice>, count: u32) -> Result<Batch, Error> {
-        let (client, source) = (self.client.clone(), source.into());
+        let client = self.client.clone();
+        let source = source.into();
         self.worker.wait(async move { client.batch(count).source(source).await })
     }
 

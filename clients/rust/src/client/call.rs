@@ -75,7 +75,8 @@ impl Client {
         let Lane { shared, queue } = self.lane();
         // The `exhausted` refusals that outlast the deadline.
         let mut exhausted: Vec<Arc<Refusal>> = Vec::new();
-        let (mut last, mut tries) = (None, 0);
+        let mut last = None;
+        let mut tries = 0;
         loop {
             self.check_process()?;
             shared.check_collision()?;

@@ -85,7 +85,8 @@ impl Driver {
     async fn step(&mut self) -> Result<(), Abandoned> {
         self.queue.wait_for_work().await?;
         let index = self.pick();
-        let (shared, not_before) = (Arc::clone(&self.shared), self.health[index].not_before);
+        let shared = Arc::clone(&self.shared);
+        let not_before = self.health[index].not_before;
         let attempt = async move {
             sleep_until(not_before).await;
             shared.enter(Stage::Connecting(index));

@@ -210,7 +210,8 @@ impl ClientOptions {
             return bad(format!("max_queued is {}; 1 to {MAX_QUEUED} are allowed", self.max_queued));
         }
         if self.min_backoff.is_zero() || self.min_backoff > self.max_backoff {
-            let (min, max) = (self.min_backoff, self.max_backoff);
+            let min = self.min_backoff;
+            let max = self.max_backoff;
             return bad(format!(
                 "the back-off is {min:?} to {max:?}; the first must be above 0, and not above the second"
             ));

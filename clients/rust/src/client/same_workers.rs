@@ -63,7 +63,8 @@ async fn check(shared: Arc<Shared>, first_look: Instant) {
     let mut earlier = None;
     loop {
         let answers = look(&shared).await;
-        let (found, is_silent) = (find(&answers), answers.len() < shared.names.len());
+        let found = find(&answers);
+        let is_silent = answers.len() < shared.names.len();
         // One that did not answer, as in a restart, may still have the same worker IDs.
         let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
         if is_confirmed {

@@ -14,7 +14,8 @@ pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;
     };
-    let (piece_size, count) = (usize::from(piece_size) + 1, u32::from_le_bytes(count));
+    let piece_size = usize::from(piece_size) + 1;
+    let count = u32::from_le_bytes(count);
     let asked =
         Next { count, source: 0, wait: Wait::DEFAULT, explicit: form & 1 == 1, partial: form & 2 == 2 };
     let whole = read([stream], asked);
@@ -25,8 +26,10 @@ pub fn reply_frames(data: &[u8]) {
 /// Reads a client's connection on which all requests are equal, up to the first breach of the
 /// protocol.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
-    let (mut arrived, mut unread) = (Vec::new(), Vec::new());
-    let (mut ids, mut info) = (IdCollector::new(asked), InfoCollector::default());
+    let mut arrived = Vec::new();
+    let mut unread = Vec::new();
+    let mut ids = IdCollector::new(asked);
+    let mut info = InfoCollector::default();
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
@@ -113,7 +116,8 @@ fn encode<'a, T: 'a>(
     parts: impl ExactSizeIterator<Item = &'a [T]>,
     encode_frame: impl Fn(&mut Vec<u8>, u16, &[T], bool) -> Result<(), reply::Unencodable>,
 ) -> Vec<u8> {
-    let (mut out, last) = (Vec::new(), parts.len() - 1);
+    let mut out = Vec::new();
+    let last = parts.len() - 1;
     for (index, part) in parts.enumerate() {
         encode_frame(&mut out, 1, part, index < last).expect("within the limits of a frame");
     }

@@ -25,7 +25,8 @@ async fn exhausted_daemons_serve_calls_that_they_can() {
             }
         })
     };
-    let (first, second) = (no_large_ones(), no_large_ones());
+    let first = no_large_ones();
+    let second = no_large_ones();
     let both = Client::new(options(&[&first, &second]).backoff(ms(1), Duration::from_secs(600)));
     let both = both.expect("a client");
     for _ in 0..3 {
@@ -43,7 +44,8 @@ async fn an_exhausted_call_leaves_the_others_their_connection() {
     let asked_next = Arc::clone(&other);
     let refusing = FakeDaemon::start(move |_, peer| {
         peer.greet();
-        let (first, second) = (peer.read_next(), peer.read_next());
+        let first = peer.read_next();
+        let second = peer.read_next();
         assert_eq!((first.0.count, second.0.count), (1_000, 1));
         peer.refuse(first.1, ErrorCode::Exhausted, Some(Duration::from_secs(3_600)), "");
         while asked_next.connections() == 0 {

@@ -78,7 +78,8 @@ async fn a_foreign_server_does_not_stop_calls_to_the_other_endpoints() {
 
 #[tokio::test]
 async fn if_all_endpoints_fail_each_is_named() {
-    let (redis, http) = (server_of_lines(REDIS), server_of_lines(HTTP));
+    let redis = server_of_lines(REDIS);
+    let http = server_of_lines(HTTP);
     // No retry helps: both servers answer, and neither is a daemon.
     let error =
         Client::new(patient([&redis, &http])).expect("a client").batch(1).await.expect_err("no daemon");

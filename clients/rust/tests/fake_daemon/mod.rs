@@ -43,7 +43,8 @@ impl FakeDaemon {
     ) -> Self {
         let address = listener.local_addr().expect("an address");
         let daemon = Self { address, connections: Arc::default(), requests: Arc::default() };
-        let (connections, requests) = (Arc::clone(&daemon.connections), Arc::clone(&daemon.requests));
+        let connections = Arc::clone(&daemon.connections);
+        let requests = Arc::clone(&daemon.requests);
         let script = Arc::new(script);
         std::thread::spawn(move || {
             for stream in listener.incoming() {

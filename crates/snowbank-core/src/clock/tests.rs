@@ -178,7 +178,8 @@ fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
 
 #[test]
 fn the_ride_stands_at_max_ahead() {
-    let (catch_up, now) = (catch_up(), now(0, -15 * SECOND_US));
+    let catch_up = catch_up();
+    let now = now(0, -15 * SECOND_US);
     assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
     // It comes back at the speed of the wall clock, because the cap moves with it.
     assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
@@ -188,7 +189,8 @@ fn the_ride_stands_at_max_ahead() {
 /// lead shrinks.
 #[test]
 fn a_ride_that_a_step_back_has_left_too_far_ahead_is_lowered() {
-    let (catch_up, back_us) = (catch_up(), -15 * SECOND_US);
+    let catch_up = catch_up();
+    let back_us = -15 * SECOND_US;
     catch_up.bound(now(0, back_us), MAX_AHEAD);
     for (after, ahead) in [(0, 10), (2, 9), (10, 5), (20, 0)] {
         let now = now(after * SECOND_US, back_us);

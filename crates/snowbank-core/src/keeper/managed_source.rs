@@ -100,7 +100,8 @@ impl ManagedSource {
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
-        let (unclaimed, used_at) = (source.numbering().id_bound(start), now.boot);
+        let unclaimed = source.numbering().id_bound(start);
+        let used_at = now.boot;
         let ahead = match source.kind() {
             Kind::Snowflake => Ahead::ByClock(rule),
             Kind::Ticket => Ahead::ByDemand(Reservation::new(untouched, now)),
@@ -192,7 +193,8 @@ impl ManagedSource {
 
     /// Returns whether the fleet's ceiling must rise.
     pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
-        let (numbering, counts_from) = (self.source.numbering(), self.fleet_counts_from(now));
+        let numbering = self.source.numbering();
+        let counts_from = self.fleet_counts_from(now);
         self.source.cursor().is_some()
             && !durable.is_exempt()
             && (self.is_stale(durable) || far::is_due(numbering, durable.ceiling, counts_from, horizon))
@@ -306,7 +308,8 @@ impl ManagedSource {
             Ahead::ByDemand(reservation) => reservation,
         };
         let waiting = self.source.wait_queue().admitted_ids();
-        let (grant, cursor) = (self.source.grant(), self.source.cursor().unwrap_or(durable));
+        let grant = self.source.grant();
+        let cursor = self.source.cursor().unwrap_or(durable);
         let is_met = grant.is_wanted() && durable <= grant.ceiling();
         reservation.next_ceiling(cursor, durable, waiting, is_met).min(self.source.numbering().end())
     }

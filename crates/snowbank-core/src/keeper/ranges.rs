@@ -69,7 +69,8 @@ impl Ranges {
             return None;
         }
         let there = source.in_ranges();
-        let (size, waiting) = (self.reservation.size(), source.wait_queue().admitted_ids());
+        let size = self.reservation.size();
+        let waiting = source.wait_queue().admitted_ids();
         // A request that found no room for its numbers in either range has left, and the next one must find more.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();
@@ -103,7 +104,8 @@ fn has_ended(source: &Source) -> bool {
 impl Keeper {
     /// Returns the ranges to ask for now, and the pause until the next look at the demand.
     pub(super) fn wanted_ranges(&mut self, now: Now) -> (Vec<WantedRange>, Duration) {
-        let (mut wanted, mut pause) = (Vec::new(), PERIOD);
+        let mut wanted = Vec::new();
+        let mut pause = PERIOD;
         if self.lost.is_some() {
             return (wanted, pause);
         }
@@ -141,7 +143,8 @@ impl Keeper {
 /// Adds a range that was asked for in this generation. If it is empty, the counter has ended.
 pub fn add_range(source: &Arc<Source>, range: NumberRange, generation: u64) {
     let numbering = source.numbering();
-    let (from, to) = (numbering.position_from(range.from), numbering.position_from(range.to));
+    let from = numbering.position_from(range.from);
+    let to = numbering.position_from(range.to);
     if from < to {
         source.add_range(Range { from, to, generation });
     } else {

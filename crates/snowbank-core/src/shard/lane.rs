@@ -288,7 +288,8 @@ impl Lane {
         if self.order == Order::Strict || window.is_shut() || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
-        let (shard, shards) = (self.shard, self.rings.len());
+        let shard = self.shard;
+        let shards = self.rings.len();
         let siblings = (1..shards).map(|step| (shard + step) % shards);
         let held: u64 = siblings.clone().map(|sibling| self.rings[sibling].ids()).sum();
         if held < wanted {
@@ -374,7 +375,8 @@ impl Lane {
     /// connection may send the next request.
     pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
         self.window();
-        let (current, rest) = (self.current, self.rest);
+        let current = self.current;
+        let rest = self.rest;
         for &span in spans {
             self.hand_out_span(span, span.count, runs);
         }

@@ -88,7 +88,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
         let source = source(1, |floor| Position(floor.0 + 1));
         let durable = Arc::new(AtomicU64::new(1));
         let keeper = {
-            let (source, durable) = (Arc::clone(&source), Arc::clone(&durable));
+            let source = Arc::clone(&source);
+            let durable = Arc::clone(&durable);
             thread::spawn(move || {
                 let floor = source.window(NOW).floor;
                 // The store's sync comes before the raise; relaxed, so that only the raise itself orders it.

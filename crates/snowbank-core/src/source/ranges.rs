@@ -173,7 +173,8 @@ impl Source {
     /// Returns the shared counter of a copy of this machine, as after a restored snapshot of its memory. For simulations.
     /// `None` for a counter that has ended.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
-        let (start, grant) = (self.cursor()?, Grant::new(Position(0)));
+        let start = self.cursor()?;
+        let grant = Grant::new(Position(0));
         (0..self.grant.generation()).for_each(|_| grant.revoke());
         grant.raise(self.grant.ceiling());
         let copy = Source::new(self.name.clone(), self.numbering.clone(), self.rules, grant, start, now);

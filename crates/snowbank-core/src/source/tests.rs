@@ -224,8 +224,8 @@ fn a_source_without_a_state_begins_when_the_clock_reaches_its_start() {
 #[test]
 fn after_a_restore_an_own_counter_never_claims_again() {
     let counter = || {
-        let (name, counter) =
-            (String::from("orders"), TicketCounter::new("orders", 1, 1).expect("a counter"));
+        let name = String::from("orders");
+        let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
         let grant = Grant::new(Position(100));
         Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
     };

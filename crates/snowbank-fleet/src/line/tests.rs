@@ -41,7 +41,8 @@ fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
 fn line(hosts: &[&str]) -> Line<Named> {
     let endpoint = |host: &&str| format!("zookeeper://{host}").parse().unwrap();
     let endpoints = hosts.iter().map(endpoint).collect();
-    let (kind, tls) = (&zookeeper::KIND, ClientFiles::default());
+    let kind = &zookeeper::KIND;
+    let tls = ClientFiles::default();
     Line::new(Access { kind, endpoints, user: None, tls, certificate: None, boot_clock: || BootMicros(0) })
         .unwrap()
 }
@@ -77,7 +78,8 @@ fn an_endpoint_that_hangs_delays_the_others_briefly() {
 /// The exchanges of the two that answer wait for each other.
 #[test]
 fn endpoints_are_asked_at_the_same_time_and_the_first_that_answers_stays_connected() {
-    let (mut line, barrier) = (line(&["hangs", "a", "b"]), Barrier::new(2));
+    let mut line = line(&["hangs", "a", "b"]);
+    let barrier = Barrier::new(2);
     let found = line.call_each(async |session| {
         barrier.wait().await;
         Ok(session.0.clone())

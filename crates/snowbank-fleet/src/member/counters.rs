@@ -34,7 +34,8 @@ pub enum Ranged {
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
     pub fn add_counter(&mut self, index: usize, source: &str, numbering: &Numbering, floor: u64) {
-        let (key, counter) = (self.paths.counter(source), Counter::new(numbering.clone(), floor));
+        let key = self.paths.counter(source);
+        let counter = Counter::new(numbering.clone(), floor);
         self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
@@ -116,7 +117,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     fn step(&mut self, at: usize, found: Option<&String>, count: u64, generation: u64) -> Result<Step, Stop> {
-        let (held, draw) = (&mut self.counters[at], self.draw);
+        let held = &mut self.counters[at];
+        let draw = self.draw;
         held.counter.step(found, count, generation, draw).map_err(|loss| held.lost(&loss))
     }
 

@@ -61,7 +61,8 @@ impl Held {
 
     /// Returns the loss of a number in words, for a daemon with this state.
     pub(super) fn lost(&self, at: usize, loss: &Loss, state: &str) -> String {
-        let (number, source) = (self.numbers[at].0, &self.source);
+        let number = self.numbers[at].0;
+        let source = &self.source;
         if let Loss::Taken(key) = loss
             && key.state == state
             && !key.released

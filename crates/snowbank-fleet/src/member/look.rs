@@ -64,7 +64,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
         }
-        let (mut due, mut lost) = (Vec::new(), None);
+        let mut due = Vec::new();
+        let mut lost = None;
         for source in 0..self.sources.len() {
             match self.check_marker(source) {
                 // The keys may still show that the coordinator went back.

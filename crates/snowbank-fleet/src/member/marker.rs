@@ -269,7 +269,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
         let lost = |error: JoinError| Stop::Lost(error.to_string());
         self.know_marker(found).map_err(lost)?;
-        let (held, marker) = (&self.sources[source], &self.known_marker()?.marker);
+        let held = &self.sources[source];
+        let marker = &self.known_marker()?.marker;
         // A recorded reach never shrinks, unless the coordinator went back.
         if marker.identity != before.marker.identity || marker.reach() < held.reach() {
             return Err(self.meet_other_fleet());
@@ -334,7 +335,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
                 Swapped::Refused(found) => {
                     let mut found = found.into_iter();
-                    let (now, key) = (found.next().flatten(), found.next().flatten());
+                    let now = found.next().flatten();
+                    let key = found.next().flatten();
                     if now.as_ref() == Some(&raised) {
                         // It was done before: its answer was lost.
                         self.marker = Some(Known { text: raised, marker });

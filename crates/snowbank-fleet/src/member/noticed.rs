@@ -166,7 +166,8 @@ fn paces() -> impl Iterator<Item = Pace> {
 
 /// Returns the coordinator of a fleet that is prepared.
 fn world(Pace { period, answer }: Pace) -> Slow {
-    let (layout, paths) = (Layout::resolve("twitter").unwrap(), Paths::of("f"));
+    let layout = Layout::resolve("twitter").unwrap();
+    let paths = Paths::of("f");
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period);
     marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
     let first = NumberRange { from: 1, to: 1 };
@@ -189,7 +190,8 @@ struct Holder {
 
 impl Holder {
     fn new(pace: Pace) -> Holder {
-        let (layout, world) = (Layout::resolve("twitter").unwrap(), world(pace));
+        let layout = Layout::resolve("twitter").unwrap();
+        let world = world(pace);
         let mut member = member(&world, Notes::default());
         let mut taken = Vec::new();
         for (index, (source, worker_id)) in sources().enumerate() {
@@ -334,7 +336,8 @@ fn a_restore_at_any_moment_is_noticed_within_a_takers_pause() {
 
 /// Returns the longest time until a restore is noticed, whenever it comes.
 fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
-    let (mut slowest, mut after) = (Duration::ZERO, Duration::ZERO);
+    let mut slowest = Duration::ZERO;
+    let mut after = Duration::ZERO;
     loop {
         let (noticed, is_over) = notice(before, job, pace, after);
         slowest = slowest.max(noticed);

@@ -78,7 +78,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(free);
         }
         let own: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
-        let (workers, missing) = (want.layout.workers(), pick.count - own.len());
+        let workers = want.layout.workers();
+        let missing = pick.count - own.len();
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
@@ -98,12 +99,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
-    fn unused(
-        &mut self,
-        pick: Pick<'_>,
-        candidates: &[u64],
-        count: usize,
-    ) -> Result<Vec<u64>, JoinError> {
+    fn unused(&mut self, pick: Pick<'_>, candidates: &[u64], count: usize) -> Result<Vec<u64>, JoinError> {
         let found = unused::search(candidates.len(), count, |places| {
             let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
             let found = self.found(pick.want, pick.place, &ids)?;

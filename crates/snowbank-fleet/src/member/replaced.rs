@@ -48,7 +48,8 @@ fn number_key(id_bound: u64, released: bool) -> String {
 
 #[test]
 fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
-    let (layout, store) = (before(), store(&before()));
+    let layout = before();
+    let store = store(&before());
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
     marker.replace(&[0]);
     store.put_late(&Paths::of("f").marker(), &marker.text());
@@ -71,7 +72,8 @@ fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
 /// An earlier command may have ended between its writes.
 #[test]
 fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
-    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let store = store(&before());
+    let key = Paths::of("f").number(0, 5);
     let mut marker = Marker::new("1f", vec![before().space().to_string()]);
     marker.replace(&[0]);
     store.put(&Paths::of("f").marker(), &marker.text());
@@ -87,7 +89,9 @@ fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
 /// The clock of a new daemon may be behind those of the replaced ones.
 #[test]
 fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
-    let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
+    let layout = before();
+    let store = store(&before());
+    let key = Paths::of("f").number(0, 5);
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
     let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(WALL)));
     store.put(&key, &number_key(bound, true));
@@ -101,7 +105,8 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
 
 #[test]
 fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
-    let (store, layout) = (Store::default(), before());
+    let store = Store::default();
+    let layout = before();
     let preparing =
         |begins| Preparing { begins, is_growing: false, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL };
     let refused = init(&store, &layout, preparing(None)).unwrap_err();
@@ -121,7 +126,8 @@ fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
 /// The clock of the daemon is behind the instant that the operator gave.
 #[test]
 fn a_number_that_was_never_used_starts_above_the_floor() {
-    let (store, layout) = (Store::default(), before());
+    let store = Store::default();
+    let layout = before();
     let floor = UnixMicros(WALL.0 + 60_000_000);
     let preparing = Preparing {
         begins: Some(Begins::Above(floor)),
@@ -139,7 +145,8 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
 
 #[test]
 fn a_space_comes_back_whatever_its_own_numbers_are() {
-    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let store = store(&before());
+    let key = Paths::of("f").number(0, 5);
     let mut markers = Vec::new();
     for _ in 0..3 {
         replace(&store).unwrap();
@@ -193,7 +200,8 @@ fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Resul
 /// Another command replaces the ID space while this one frees a number.
 #[test]
 fn a_number_is_not_freed_beside_another_marker() {
-    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let store = store(&before());
+    let key = Paths::of("f").number(0, 5);
     store.put(&key, &number_key(7, false));
     let mut marker = Marker::new("1f", vec![before().space().to_string()]);
     marker.raise_floor(WALL);
@@ -206,7 +214,8 @@ fn a_number_is_not_freed_beside_another_marker() {
 /// No daemon takes a number whose bound nobody can have been granted, so an operator must be able to free it.
 #[test]
 fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
-    let (store, key) = (store(&before()), Paths::of("f").number(0, 5));
+    let store = store(&before());
+    let key = Paths::of("f").number(0, 5);
     let numbering = Numbering::new(before(), WorkerSet::single(5)).unwrap();
     let until = |text: &str| rules::instant_of(&numbering, NumberKey::parse(text).unwrap().id_bound);
     let take = |after_s: i64| {
@@ -244,7 +253,9 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
 /// A daemon remembers nothing of it, and goes on once the key is put right.
 #[test]
 fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
-    let (layout, store, key) = (before(), store(&before()), Paths::of("f").number(0, 5));
+    let layout = before();
+    let store = store(&before());
+    let key = Paths::of("f").number(0, 5);
     let mut member = member(&store, Notes::default());
     let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
     let right = store.text(&key);
@@ -300,12 +311,15 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
 /// Only its notes know what it has polled.
 #[test]
 fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
-    let (layout, clocks) = (before(), super::tests::clocks(WALL));
-    let (store, five) = (store(&layout), WorkerSet::single(5));
+    let layout = before();
+    let clocks = super::tests::clocks(WALL);
+    let store = store(&layout);
+    let five = WorkerSet::single(5);
     let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
     let mut first = member(&store, Notes::default());
     let covered = super::tests::take(&mut first, want(&layout, WALL, false), &five).covered;
-    let (restored, older) = (store.text(&marker_key), store.text(&key));
+    let restored = store.text(&marker_key);
+    let older = store.text(&key);
     let mut longer = Marker::parse(&restored).unwrap();
     longer.lengthen_reach(3 * HORIZON);
     store.put(&marker_key, &longer.text());
@@ -321,7 +335,8 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
 /// It is recorded already: by a command, by another daemon, or by a write whose answer was lost.
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
-    let (layout, five) = (before(), WorkerSet::single(5));
+    let layout = before();
+    let five = WorkerSet::single(5);
     let store = store(&layout);
     let mut first = member(&store, Notes::default());
     super::tests::take(&mut first, want(&layout, WALL, false), &five);
@@ -343,8 +358,10 @@ fn each_state_waits_once_for_a_longer_horizon() {
 
 #[test]
 fn a_marker_without_the_reach_of_a_daemon_was_restored() {
-    let (layout, clocks) = (before(), super::tests::clocks(WALL));
-    let (store, five) = (store(&layout), WorkerSet::single(5));
+    let layout = before();
+    let clocks = super::tests::clocks(WALL);
+    let store = store(&layout);
+    let five = WorkerSet::single(5);
     let marker_key = Paths::of("f").marker();
     let before = store.text(&marker_key);
     let longer = Want { horizon: 2 * HORIZON, ..want(&layout, WALL, false) };

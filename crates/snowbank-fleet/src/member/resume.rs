@@ -65,7 +65,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // Nothing was tried yet. The first write is drawn when the coordinator can be asked.
         held.trying = None;
         self.sources.push(held);
-        let (worker_ids, floor, covered) = (worker_ids.clone(), note.floor, note.covered);
+        let worker_ids = worker_ids.clone();
+        let floor = note.floor;
+        let covered = note.covered;
         Some(Taken { worker_ids, floor, unused_from: covered, covered, is_new: false, is_same_term: true })
     }
 
@@ -80,7 +82,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// once: each write compares it.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
-        let (space, noted, identity) = (held.space.clone(), held.place, held.identity.clone());
+        let space = held.space.clone();
+        let noted = held.place;
+        let identity = held.identity.clone();
         let horizon = held.horizon;
         // All at once, so that they have one pause.
         let unclaimed = self.sources.iter().filter(|held| !held.is_claimed);

@@ -201,7 +201,8 @@ fn a_start_after_a_number_was_lost_during_the_start_asks() {
 fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     let layout = twitter();
     let store = store(&layout);
-    let (mut notes, mut tried) = (Notes::default(), Tried::default());
+    let mut notes = Notes::default();
+    let mut tried = Tried::default();
     let mut try_again = || {
         let mut daemon = member(&store, notes.clone()).after(std::mem::take(&mut tried));
         let all = |_: &Numbering| Ok::<bool, JoinError>(true);

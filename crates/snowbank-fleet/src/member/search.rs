@@ -72,7 +72,8 @@ fn successors(worlds: &[World]) -> Vec<(u128, World)> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = worlds.len().div_ceil(threads).max(1);
     let of_part = |worlds: &[World]| {
-        let (mut seen, mut all) = (Visited::default(), Vec::new());
+        let mut seen = Visited::default();
+        let mut all = Vec::new();
         for world in worlds {
             world.for_each_successor(|next| {
                 let hash = canonical::hash(&next);
@@ -131,7 +132,8 @@ fn no_restore_repeats_an_id_where_clocks_differ() {
 /// An operator replaces the ID space of two machines by that of the third one, and back. Both can make the same IDs.
 #[test]
 fn no_change_of_the_id_space_repeats_an_id() {
-    let (depth, faults) = (number("SNOWBANK_SEARCH_DEPTH", 5), number("SNOWBANK_SEARCH_FAULTS", 1));
+    let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
+    let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
     search_from(World::new(faults, AllClocks::Agree).with_two_spaces(), depth, faults);
 }
 
@@ -139,7 +141,8 @@ fn no_change_of_the_id_space_repeats_an_id() {
 /// after one that its daemon has not noticed.
 #[test]
 fn no_release_beside_a_restore_repeats_an_id() {
-    let (depth, faults) = (number("SNOWBANK_SEARCH_DEPTH", 5), number("SNOWBANK_SEARCH_FAULTS", 1));
+    let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
+    let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
         search_from(World::new(faults, clocks).with_releases(), depth, faults);
     }

@@ -202,7 +202,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since it was found.
     fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, JoinError> {
-        let (marker, text) = (self.known_marker()?.text.clone(), key.text());
+        let marker = self.known_marker()?.text.clone();
+        let text = key.text();
         for (chunk, numbers) in found.chunks(SWAPS_MAX).zip(held.numbers.chunks_mut(SWAPS_MAX)) {
             let mut swaps = vec![Swap::compare(self.paths.marker(), Some(marker.clone()))];
             for Found { number, text: before, .. } in chunk {
@@ -274,7 +275,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 ));
             }
         };
-        let (holder, free_at) = (key.holder, free_at.rfc3339(0));
+        let holder = key.holder;
+        let free_at = free_at.rfc3339(0);
         if key.released {
             return JoinError::Held(format!(
                 "source {source:?}: worker ID {number} was released, and {holder}, which had it, may have handed out IDs \

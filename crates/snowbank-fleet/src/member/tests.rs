@@ -216,7 +216,8 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
 /// Takes number 5 again and again, a second after each other, and returns how far ahead of the clock its bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
     let mut notes = Notes::default();
     let mut furthest = Duration::ZERO;
@@ -257,7 +258,8 @@ fn a_raise_lowers_no_bound_that_was_acknowledged() {
 #[test]
 fn own_keys_stay_credible_after_the_clock_was_set_back() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
     let mut first = member(&store, Notes::default());
     let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
@@ -275,7 +277,8 @@ fn own_keys_stay_credible_after_the_clock_was_set_back() {
 #[test]
 fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let mut first = member(&store, Notes::default());
     take(&mut first, want(&layout, WALL, false), &worker_ids);
     let notes = first.notes().clone();
@@ -310,7 +313,8 @@ fn a_first_start_whose_write_was_repeated_has_its_number() {
 #[test]
 fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let mut first = member(&store, Notes::default());
     let ours = first.take(want(&layout, WALL, false), &worker_ids).unwrap();
     let mut other =
@@ -332,7 +336,8 @@ fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
 #[test]
 fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let of_state = |state: &str, notes: Notes| {
         Member::new(store.clone(), names(state), notes, || fastrand::u64(..).to_string())
     };
@@ -380,10 +385,12 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
 #[test]
 fn a_copy_of_the_state_that_waits_starts_above_the_original() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let mut original = member(&store, Notes::default());
     let covered = original.take(want(&layout, WALL, false), &worker_ids).unwrap().covered;
-    let (mut notes, mut tried) = (original.notes().clone(), Tried::default());
+    let mut notes = original.notes().clone();
+    let mut tried = Tried::default();
     let mut try_at = |wall| {
         let mut copy = member(&store, notes.clone()).after(std::mem::take(&mut tried));
         let taken = copy.take(want(&layout, wall, false), &worker_ids);
@@ -403,7 +410,8 @@ fn a_copy_of_the_state_that_waits_starts_above_the_original() {
 #[test]
 fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, worker_ids) = (store(&layout), WorkerSet::single(5));
+    let store = store(&layout);
+    let worker_ids = WorkerSet::single(5);
     let mut first = member(&store, Notes::default());
     let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
     first.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
@@ -458,7 +466,8 @@ fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_firs
 #[test]
 fn daemons_that_start_together_soon_have_different_numbers() {
     let layout = Layout::resolve("twitter").unwrap();
-    let (store, want) = (store(&layout), want(&layout, WALL, false));
+    let store = store(&layout);
+    let want = want(&layout, WALL, false);
     let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
     let draw = || fastrand::u64(..).to_string();
     let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), draw);

@@ -62,7 +62,8 @@ fn places(window: &Range<usize>) -> Vec<usize> {
     if window.len() <= READ_MAX {
         return window.clone().collect();
     }
-    let (from, others) = (window.start + FIRST, window.len() - FIRST);
+    let from = window.start + FIRST;
+    let others = window.len() - FIRST;
     let samples = (1..=SAMPLES).map(|sample| from + sample * others / SAMPLES - 1);
     (window.start..from).chain(samples).collect()
 }

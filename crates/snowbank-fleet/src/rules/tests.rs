@@ -156,7 +156,8 @@ fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
         let acknowledged = Some(Acknowledged { term: "t", id_bound, until });
         super::take(key, after(0), Taker { acknowledged, ..taker(&[]) })
     };
-    let (ours, anothers) = (in_term("t"), in_term("u"));
+    let ours = in_term("t");
+    let anothers = in_term("u");
     assert_eq!(take(Some(&ours), after(60), 88), Ok(Taking::Again(88)));
     assert_eq!(take(None, after(60), 88), Ok(Taking::Again(88)), "the number is newer than the backup");
     assert_eq!(take(Some(&ours), after(19), 88), Ok(Taking::Above(88)), "others may have had it since");

@@ -86,7 +86,8 @@ impl AliasKeys {
         debug_assert!(number <= LARGEST_ID);
         let Some(key) = self.keys.iter().find(|key| key.version == version) else {
             let known: Vec<String> = self.keys.iter().map(|key| key.version.to_string()).collect();
-            let (text, known) = (excerpt(text), known.join(", "));
+            let text = excerpt(text);
+            let known = known.join(", ");
             return Err(FormatError::new(format!(
                 "{text:?} is under key version {version}, and the keys have {known}; add the key of that version"
             )));
@@ -150,7 +151,8 @@ mod tests {
         // In any order, with comments, blanks and line ends of other systems.
         let both = keys(&format!("# keys\r\n\r\n10\t {NEW}  \r\n7 {OLD}"));
         for id in [0, 1, 1541815603606036480, LARGEST_ID] {
-            let (mut before, mut after) = (String::new(), String::new());
+            let mut before = String::new();
+            let mut after = String::new();
             old.write(id, &mut before);
             both.write(id, &mut after);
             assert!(before.starts_with("7-") && after.starts_with("10-"), "{before} {after}");

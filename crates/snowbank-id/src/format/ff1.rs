@@ -163,15 +163,18 @@ mod tests {
         cipher: &str,
     ) {
         let ff1 = FF1::<C>::new(&bytes(key), radix).unwrap();
-        let (plain, cipher) = (halves(plain, radix), halves(cipher, radix));
+        let plain = halves(plain, radix);
+        let cipher = halves(cipher, radix);
         assert_eq!(ff1.encrypt(&bytes(tweak), &plain).unwrap(), cipher);
         assert_eq!(ff1.decrypt(&bytes(tweak), &cipher).unwrap(), plain);
     }
 
     #[test]
     fn the_nine_samples_of_nist() {
-        let (ten, nineteen) = ("0123456789", "0123456789abcdefghi");
-        let (tweak, longer) = ("39383736353433323130", "3737373770717273373737");
+        let ten = "0123456789";
+        let nineteen = "0123456789abcdefghi";
+        let tweak = "39383736353433323130";
+        let longer = "3737373770717273373737";
         holds::<Aes128>(KEY_128, 10, "", ten, "2433477484");
         holds::<Aes128>(KEY_128, 10, tweak, ten, "6124200773");
         holds::<Aes128>(KEY_128, 36, longer, nineteen, "a9tv40mll9kdu509eum");

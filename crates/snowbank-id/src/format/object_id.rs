@@ -23,7 +23,8 @@ pub(super) fn read(layout: &Layout, text: &str) -> Result<u64, FormatError> {
     let number = read_hex(text, DIGITS).ok_or_else(|| {
         FormatError::shape(text, FORMAT, "24 hexadecimal digits, as in 62bb274c1565a11f6217a000")
     })?;
-    let (seconds, id) = ((number >> 64) as u32, number as u64);
+    let seconds = (number >> 64) as u32;
+    let id = number as u64;
     match seconds_of(layout, id) {
         Ok(expected) if expected == seconds => Ok(id),
         _ => Err(FormatError::other_maker(

@@ -81,7 +81,8 @@ impl Version {
         let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
         let version = uuid >> 76 & 15;
         if version != self.number() || uuid & VARIANT_MASK != VARIANT {
-            let (format, own) = (self.format(), self.number());
+            let format = self.format();
+            let own = self.number();
             let found = if version == own {
                 String::from("its variant is not that of RFC 9562")
             } else {
@@ -111,7 +112,8 @@ impl Version {
             Some(layout) => unix_ms(layout, id)? << 12 | tail >> LOW_BITS,
             None => tail >> LOW_BITS,
         };
-        let (high, middle) = (head >> 12, head & 0xfff);
+        let high = head >> 12;
+        let middle = head & 0xfff;
         Ok(high << 80 | self.number() << 76 | middle << 64 | VARIANT | tail & LOW_MASK)
     }
 

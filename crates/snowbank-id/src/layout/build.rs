@@ -129,7 +129,8 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
         if let Role::Constant(value) = spec.role
             && value >= values
         {
-            let (name, most) = (&spec.name, values - 1);
+            let name = &spec.name;
+            let most = values - 1;
             return Err(LayoutError::new(format!("{name:?} holds 0 to {most}, not the constant {value}")));
         }
         fields.push(Field { spec: spec.clone(), values, weight: 0 });

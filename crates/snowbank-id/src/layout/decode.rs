@@ -117,7 +117,8 @@ impl Layout {
         }
         let last_tick = self.ticks - 1;
         let (Some(from_tick), Some(to_tick)) = (self.tick_before_end(from), self.tick_since_epoch(to)) else {
-            let (first, last) = (self.first(), self.last());
+            let first = self.first();
+            let last = self.last();
             return Err(LayoutError::new(format!(
                 "no ID of this layout lies between {from} and {to}: it has IDs from {first} until {last}"
             )));

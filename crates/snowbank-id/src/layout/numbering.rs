@@ -116,7 +116,8 @@ impl Numbering {
             layout,
             workers,
         };
-        let (group, column) = (&tables.groups[0], &tables.columns[0]);
+        let group = &tables.groups[0];
+        let column = &tables.columns[0];
         let (stride, steps) = progression(group, column, group.last);
         tables.whole_tick = (steps == ids_per_tick - 1).then_some((group.base + column.offset, stride));
         Ok(Numbering { tables: Arc::new(tables) })
@@ -198,7 +199,9 @@ impl Numbering {
     /// worker or layout, or beyond the end.
     pub fn position_of(&self, id: u64) -> Option<Position> {
         let tables = &*self.tables;
-        let (mut upper, mut lower, mut row) = (0, 0, None);
+        let mut upper = 0;
+        let mut lower = 0;
+        let mut row = None;
         for field in tables.layout.fields() {
             let value = field.value_in(id);
             match (field.role(), row) {
@@ -362,7 +365,8 @@ fn measure_columns(columns: &mut [Column], row_weight: u64) {
 fn measure_groups(groups: &mut [Group], columns: &[Column], rows: u64, row_weight: u64) {
     let top_row = (rows - 1) * row_weight;
     for index in (0..groups.len() - 1).rev() {
-        let (group, next) = (&groups[index], &groups[index + 1]);
+        let group = &groups[index];
+        let next = &groups[index + 1];
         let last = group.base + top_row + columns[group.columns.end - 1].offset;
         let first_column = &columns[next.columns.start];
         let stride_out = next.base + first_column.offset - last;

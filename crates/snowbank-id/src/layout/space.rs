@@ -81,7 +81,9 @@ impl Layout {
     /// Returns a worker ID's number in the layout's [`space`](Layout::space): the node fields and constants
     /// together, most significant first. Without constants it is the worker ID.
     pub fn number_in_space(&self, worker: u64) -> u64 {
-        let (mut rest, mut number, mut scale) = (worker, 0, 1);
+        let mut rest = worker;
+        let mut number = 0;
+        let mut scale = 1;
         for field in self.fields[1..].iter().rev() {
             let digit = match field.role() {
                 Role::Node => {
@@ -256,7 +258,8 @@ impl Space {
 
     /// Returns the part of every ID that a number makes.
     fn fixed_part(&self, number: u64) -> u64 {
-        let (mut rest, mut fixed) = (number, 0);
+        let mut rest = number;
+        let mut fixed = 0;
         for (part, weight) in self.weighed().filter(|(part, _)| part.kind == Kind::Node) {
             fixed += rest % part.values * weight;
             rest /= part.values;

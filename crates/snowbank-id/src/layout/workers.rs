@@ -141,7 +141,8 @@ fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, 
 fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutError> {
     let range = worker_range(text).filter(|range| *range.end() < node.values());
     range.ok_or_else(|| {
-        let (name, most) = (node.name(), node.values() - 1);
+        let name = node.name();
+        let most = node.values() - 1;
         let found: String =
             text.trim().chars().take(EXCERPT_CHARS_MAX).flat_map(char::escape_debug).collect();
         LayoutError::new(format!(
@@ -200,7 +201,8 @@ impl fmt::Display for WorkerSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stretches = self.ids.chunk_by(|left, right| left + 1 == *right);
         for (index, stretch) in stretches.enumerate() {
-            let (first, last) = (stretch[0], stretch[stretch.len() - 1]);
+            let first = stretch[0];
+            let last = stretch[stretch.len() - 1];
             let comma = if index == 0 { "" } else { "," };
             match stretch.len() {
                 1 => write!(f, "{comma}{first}")?,

@@ -124,7 +124,8 @@ impl TicketCounter {
     /// Returns true if the two counters can hand out the same ID.
     pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
         // Two sequences meet unless their offsets differ modulo the greatest common divisor.
-        let (mut divisor, mut rest) = (self.increment, other.increment);
+        let mut divisor = self.increment;
+        let mut rest = other.increment;
         while rest != 0 {
             (divisor, rest) = (rest, divisor % rest);
         }

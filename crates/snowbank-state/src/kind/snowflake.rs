@@ -12,7 +12,8 @@ use snowbank_id::layout::{Layout, Numbering, PRESETS, Space};
 
 impl Kind for Numbering {
     fn lock_names(&self) -> Vec<(u64, String)> {
-        let (layout, space) = (self.layout(), fingerprint(&self.layout().space().to_string()));
+        let layout = self.layout();
+        let space = fingerprint(&self.layout().space().to_string());
         let name = |worker| (worker, format!("{space:016x}-{}.lock", layout.number_in_space(worker)));
         self.workers().iter().map(name).collect()
     }
@@ -29,7 +30,8 @@ impl Kind for Numbering {
 
     fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError> {
         check_workers(locks.held, self)?;
-        let (space, numbers) = (self.layout().space(), self.layout().numbers_in_space(self.workers()));
+        let space = self.layout().space();
+        let numbers = self.layout().numbers_in_space(self.workers());
         let mut colliding = Vec::new();
         for (number, other, path) in locks.free {
             if space.runs_beside(&other) && space.collision(&numbers, &other, &[number]).is_some() {
@@ -71,7 +73,8 @@ impl Kind for Numbering {
 }
 
 fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), StateError> {
-    let (layout, workers) = (own.layout(), own.workers());
+    let layout = own.layout();
+    let workers = own.workers();
     let space = layout.space();
     let numbers = layout.numbers_in_space(workers);
     for (other, held) in by_space(held) {
@@ -80,7 +83,8 @@ fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), StateError> {
         }
         let others: Vec<u64> = held.iter().map(|(number, _)| *number).collect();
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
-            let (number, holder) = (held[theirs].0, holder(&held[theirs].1));
+            let number = held[theirs].0;
+            let holder = holder(&held[theirs].1);
             let worker = workers.iter().nth(mine).unwrap_or_default();
             let reason = format!(
                 "worker ID {worker} of layout {layout} can make the same IDs as number {number} of {other}, which is held by \

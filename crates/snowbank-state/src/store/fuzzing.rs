@@ -35,7 +35,8 @@ pub fn state_file(data: &[u8]) {
     for (byte, change) in slot[from..].iter_mut().zip(choices.rest()) {
         *byte ^= change;
     }
-    let (newest, other) = (ages.into_iter().max().unwrap_or(0), ages[1 - damaged_copy]);
+    let newest = ages.into_iter().max().unwrap_or(0);
+    let other = ages[1 - damaged_copy];
     let found = read(&bytes).expect("one copy is whole");
     assert!([newest, other].iter().any(|&age| found == generations[age].1), "{damaged_copy}, {ages:?}");
 }
@@ -85,8 +86,8 @@ pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let (owner, here) =
-        (Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) }, HostIdentity::default());
+    let owner = Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) };
+    let here = HostIdentity::default();
     let mut stored: Vec<Record> = Vec::new();
     for text in text.splitn(2, '\0') {
         let export = match Export::parse(text) {

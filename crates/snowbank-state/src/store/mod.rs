@@ -129,7 +129,8 @@ impl DiskStore {
                 *record = change(record);
             }
         }
-        let (mut retired, mut let_go) = (self.retired.clone(), self.let_go.clone());
+        let mut retired = self.retired.clone();
+        let mut let_go = self.let_go.clone();
         let all = retired.iter_mut().chain(&mut let_go).chain(&mut records);
         let of_this_boot = all.filter(|record| record.boot == self.host.boot);
         of_this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);

@@ -73,7 +73,8 @@ impl StateError {
 
     /// Returns the refusal of a ticket counter of which nothing is stored.
     fn no_counter(claimant: &Claimant<'_>) -> StateError {
-        let (name, command) = (claimant.name, claimant.set_command());
+        let name = claimant.name;
+        let command = claimant.set_command();
         let reason = format!(
             "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while \
              no daemon uses the state directory, run {command}, with the highest number that was ever handed out, or 0 if none \
@@ -85,7 +86,8 @@ impl StateError {
     /// Returns the refusal of a counter of which another copy of the machine, or another daemon that shared it, may have
     /// handed out numbers.
     fn restored(claimant: &Claimant<'_>) -> StateError {
-        let (name, command) = (claimant.name, claimant.set_command());
+        let name = claimant.name;
+        let command = claimant.set_command();
         let reason = format!(
             "source {name:?} is a ticket source, and its record here is not enough: the machine was, or may have been, restored \
              from a snapshot while a daemon ran, or the counter was shared in a fleet, so numbers may have been handed out that \

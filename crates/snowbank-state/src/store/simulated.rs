@@ -26,7 +26,8 @@ impl Copies {
     /// No copy is whole.
     pub fn read(bytes: &[u8]) -> Result<(Self, Vec<Record>), String> {
         let stored = copies::read(bytes).map_err(|error| error.to_string())?;
-        let (number, first) = (stored.number(), stored.first_to_write());
+        let number = stored.number();
+        let first = stored.first_to_write();
         Ok((Copies { slot_bytes: bytes.len() / 2, number, first }, stored.records))
     }
 

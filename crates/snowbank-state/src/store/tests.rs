@@ -154,7 +154,8 @@ fn a_file_is_read_whole_while_it_is_raised() {
                 thread::sleep(Duration::from_millis(3));
             }
         });
-        let (mut last, mut readings) = (Position(0), 0);
+        let mut last = Position(0);
+        let mut readings = 0;
         while !raising.is_finished() {
             if let Ok(records) = read(directory.path()) {
                 assert!(records[0].ceiling >= last);
@@ -295,7 +296,8 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
     let directory = tempfile::tempdir().unwrap();
     let numbering = numbering("twitter", "3");
     let home = StateDir::lock(directory.path()).unwrap();
-    let (let_go, other) = (assigned("9", 5_000), record("invoices", "twitter", "7", 1_000));
+    let let_go = assigned("9", 5_000);
+    let other = record("invoices", "twitter", "7", 1_000);
     let starts = [FirstRecord { is_assigned: true, ..first_record(&numbering, at(&numbering, 0)) }];
     let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
     let mut store = store.letting_go(vec![let_go]);
@@ -317,7 +319,8 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
 
 #[test]
 fn without_its_fleet_a_source_starts_above_all_that_was_assigned_to_it() {
-    let (given, hour) = (numbering("twitter", "5"), 3_600_000);
+    let given = numbering("twitter", "5");
+    let hour = 3_600_000;
     let records = [assigned("7", hour)];
     let start = |in_fleet| {
         let claimant = Claimant { in_fleet, ..claimant("orders", &given) };

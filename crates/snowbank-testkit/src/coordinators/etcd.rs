@@ -137,7 +137,8 @@ impl Coordinator for Etcd {
     }
 
     fn put(&self, key: &str, value: &str) {
-        let (key, value) = (base64(key), base64(value));
+        let key = base64(key);
+        let value = base64(value);
         self.ask("/v3/kv/put", &format!(r#"{{"key":"{key}","value":"{value}"}}"#));
     }
 

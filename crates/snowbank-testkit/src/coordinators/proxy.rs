@@ -41,9 +41,12 @@ impl Proxy {
         let (mode, delay_ms, open, accepted, hanging, passed) = Default::default();
         let answers = Arc::new(AtomicU64::new(u64::MAX));
         let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed, answers };
-        let (mode, delay_ms) = (Arc::clone(&proxy.mode), Arc::clone(&proxy.delay_ms));
-        let (open, passed) = (Arc::clone(&proxy.open), Arc::clone(&proxy.passed));
-        let (accepted, hanging) = (Arc::clone(&proxy.accepted), Arc::clone(&proxy.hanging));
+        let mode = Arc::clone(&proxy.mode);
+        let delay_ms = Arc::clone(&proxy.delay_ms);
+        let open = Arc::clone(&proxy.open);
+        let passed = Arc::clone(&proxy.passed);
+        let accepted = Arc::clone(&proxy.accepted);
+        let hanging = Arc::clone(&proxy.hanging);
         let answers = Arc::clone(&proxy.answers);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -56,7 +59,8 @@ impl Proxy {
                 let mut all = open.lock().expect("no thread panics");
                 all.extend([stream.try_clone(), other.try_clone()].into_iter().flatten());
                 drop(all);
-                let (count, requests) = (Arc::clone(&passed), Arc::clone(&mode));
+                let count = Arc::clone(&passed);
+                let requests = Arc::clone(&mode);
                 let first = Arc::clone(&hanging);
                 let hangs = move || index < first.load(Ordering::SeqCst);
                 let requests_hang = hangs.clone();
@@ -72,8 +76,10 @@ impl Proxy {
                         piece.len()
                     });
                 });
-                let (mode, delay_ms) = (Arc::clone(&mode), Arc::clone(&delay_ms));
-                let (answers, so_far) = (Arc::clone(&answers), AtomicU64::new(0));
+                let mode = Arc::clone(&mode);
+                let delay_ms = Arc::clone(&delay_ms);
+                let answers = Arc::clone(&answers);
+                let so_far = AtomicU64::new(0);
                 thread::spawn(move || {
                     copy(other, one, |piece| {
                         thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));

@@ -40,7 +40,8 @@ impl ZooKeeper {
 
     /// Returns the configuration of a TLS listener. Its key stores are PEM files, recognized by their extensions.
     fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
-        let (own, trusted) = (self.server.path("own.pem"), self.server.path("ca.pem"));
+        let own = self.server.path("own.pem");
+        let trusted = self.server.path("ca.pem");
         let read = |path| std::fs::read(path).expect("a file");
         std::fs::write(&own, [read(key), read(certificate)].concat()).expect("written");
         std::fs::copy(ca, &trusted).expect("copied");
@@ -93,7 +94,8 @@ impl Coordinator for ZooKeeper {
 
     fn run(&mut self) {
         let configuration = self.server.path("zoo.cfg");
-        let (data, port) = (self.server.data(), self.server.port.number());
+        let data = self.server.data();
+        let port = self.server.port.number();
         let listener = match &self.server.tls {
             None => format!("clientPortAddress=127.0.0.1\nclientPort={port}\n4lw.commands.whitelist=srvr\n"),
             Some(tls) => self.tls_listener(tls),

@@ -101,7 +101,8 @@ fn what_is_never_answered_lasted_at_least_until_the_end() {
 #[test]
 fn what_was_due_in_the_outage_does_not_count() {
     let mut meter = meter_with_outage(Duration::from_secs(1));
-    let (before, taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
+    let before = request(999_000_000, 999_000_000);
+    let taken = request(1_000_000_000, 1_100_000_000);
     meter.sent(&before);
     meter.lost(&before, at(1_100_000_000));
     meter.sent(&taken);

@@ -18,14 +18,16 @@ const LOADING: [&str; 8] = ["src", "srcset", "href", "xlink:href", "action", "da
 /// nothing is loaded.
 pub(crate) fn sound(page: &str) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (mut open, mut words) = (Vec::new(), String::new());
+    let mut open = Vec::new();
+    let mut words = String::new();
     for token in Tokenizer::new(page) {
         let Ok(token) = token;
         match token {
             Token::StartTag(tag) => {
                 let name = text(&tag.name);
                 for (attribute, value) in &tag.attributes {
-                    let (attribute, value) = (text(attribute), text(value));
+                    let attribute = text(attribute);
+                    let value = text(value);
                     assert!(!LOADING.contains(&attribute.as_str()), "{name} {attribute}={value}");
                     assert!(!attribute.starts_with("on"), "{name} {attribute}={value}");
                     assert!(attribute == "xmlns" || !value.contains("://"), "{name} {attribute}={value}");

@@ -26,7 +26,8 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let (mut version, mut rest) = (self.version, operands);
+        let mut version = self.version;
+        let mut rest = operands;
         if let [wanted, options @ ..] = operands {
             version = match parse::number(wanted) {
                 Some(2) => Version::Two,
@@ -41,7 +42,8 @@ impl Resp {
             };
             rest = options;
         }
-        let (mut name, mut shown_token) = (None, None);
+        let mut name = None;
+        let mut shown_token = None;
         while let [option, options @ ..] = rest {
             rest = match options {
                 [_user, token, options @ ..] if option.eq_ignore_ascii_case(b"auth") => {

@@ -65,7 +65,8 @@ impl FirstPosition {
     ) -> FirstRecord<'a> {
         let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
         let assigned_bound = of_space.filter_map(Record::bound_of_assigned).max();
-        let (name, is_assigned) = (source.name.as_str(), source.is_assigned());
+        let name = source.name.as_str();
+        let is_assigned = source.is_assigned();
         FirstRecord { name, numbering, start: self.position, is_assigned, assigned_bound }
     }
 
@@ -116,7 +117,9 @@ mod tests {
         let mut records = vec![record("orders", "5", hour.first_of(tick), true)];
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
-            let (name, numbering, catch_up) = ("orders", &numbering, MAX_AHEAD);
+            let name = "orders";
+            let numbering = &numbering;
+            let catch_up = MAX_AHEAD;
             let claimant = Claimant {
                 name,
                 numbering,
@@ -137,7 +140,8 @@ mod tests {
 
     #[test]
     fn a_start_leaves_the_highest_bound_that_led_to_it() {
-        let (at, five) = (Position(900_000_000), numbering("5"));
+        let at = Position(900_000_000);
+        let five = numbering("5");
         let by_another = record("orders", "9", at, true);
         let above = five.position_from(by_another.id_bound);
         let renamed = record("invoices", "9", at, true);

@@ -108,7 +108,8 @@ impl Coordinator for Store {
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
-        let (mut keys, swap) = (self.0.lock().unwrap(), swaps[0].clone());
+        let mut keys = self.0.lock().unwrap();
+        let swap = swaps[0].clone();
         match keys.fault {
             Fault::None | Fault::OldRead => return Ok(keys.swap(swap)),
             Fault::LostDone => _ = keys.swap(swap),
@@ -152,14 +153,16 @@ impl Daemon {
         let mut member = Member::new(store.clone(), NAMES, Notes::default(), draw);
         let numbering = Numbering::from(counter);
         member.add_counter(0, "orders", &numbering, 0);
-        let (grant, name) = (Grant::new(Position(0)), String::from("orders"));
+        let grant = Grant::new(Position(0));
+        let name = String::from("orders");
         let source =
             Source::new(name, numbering, Rules::OF_TICKETS, grant, Position(0), wall().believe(START));
         Daemon::of(member, source.with_shared_counter())
     }
 
     fn of(member: Member<Store>, source: Source) -> Daemon {
-        let (wall, source) = (wall(), Arc::new(source));
+        let wall = wall();
+        let source = Arc::new(source);
         let rule = CeilingRule { horizon: HORIZON, max_ahead: Duration::from_secs(10), tick: Duration::ZERO };
         // A copy has the same durable ceiling.
         let start = source.cursor().unwrap().max(source.grant().ceiling());
@@ -203,7 +206,8 @@ impl Daemon {
 
     /// Serves a request that does not wait. Returns its numbers.
     fn serve(&mut self, count: u64, reading: Reading) -> Vec<u64> {
-        let (now, mut rng) = (self.wall.believe(reading), fastrand::Rng::with_seed(1));
+        let now = self.wall.believe(reading);
+        let mut rng = fastrand::Rng::with_seed(1);
         let window = self.source.window(now);
         let claimed = self.source.claim(&window, count, &mut rng);
         let from = claimed.or_else(|| {
@@ -271,9 +275,11 @@ proptest! {
     ) {
         let store = Store::at(first);
         let mut daemons = Vec::from(counters.map(|[increment, offset]| Daemon::start(&store, counter(increment, offset))));
-        let (mut all, mut reading) = (HashSet::new(), START);
+        let mut all = HashSet::new();
+        let mut reading = START;
         for (at, event) in events {
-            let (at, count) = (at % daemons.len(), daemons.len());
+            let at = at % daemons.len();
+            let count = daemons.len();
             let daemon = &mut daemons[at];
             match event {
                 Event::Serve(count) => {
@@ -358,7 +364,8 @@ fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
     // The last number.
     daemons[0].ask(START);
     daemons[0].hear(START);
-    let (writes, last) = (store.0.lock().unwrap().values.len(), &mut daemons[1]);
+    let writes = store.0.lock().unwrap().values.len();
+    let last = &mut daemons[1];
     for second in 0..100_i64 {
         let after_us = second * 1_000_000;
         let reading =

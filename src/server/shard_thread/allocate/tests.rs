@@ -40,7 +40,8 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let settings = settings.unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let wall = Arc::new(Wall::new(settings.clock.step_rule(), reading, Remembered::Nothing));
     let now = wall.believe(reading);
-    let (name, grant) = (String::from("orders"), Grant::new(Position(0)));
+    let name = String::from("orders");
+    let grant = Grant::new(Position(0));
     let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
     let supply = Supply::new(Arc::clone(&source), 1);
     let shard = Shard::new(0, vec![supply.lane(0, Order::Relaxed, now)], 1, now);
@@ -112,7 +113,8 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
         jumped: false,
     };
     let allocated = {
-        let (config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
+        let config = thread.live_config.borrow();
+        let state = &mut *thread.turn.borrow_mut();
         state.ticker_wakes_at = Some(Instant::now());
         let mut turn = Turn::begin(&thread, &config, state, &mut session);
         turn.state.shard.wake(late);
@@ -248,7 +250,8 @@ fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
             until(|| !thread.turn.borrow().waiters.is_empty()).await;
             source.grant().raise(Position(10));
             ticker::advance(&thread);
-            let (expected, mut replies) = (b":3\r\n+PONG\r\n", Vec::new());
+            let expected = b":3\r\n+PONG\r\n";
+            let mut replies = Vec::new();
             until(|| {
                 // Fails while there is nothing to read.
                 let _ = peer.read_to_end(&mut replies);

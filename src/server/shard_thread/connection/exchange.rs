@@ -57,7 +57,8 @@ impl<F: FrontEnd> Exchange<F> {
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, bytes: &[u8]) -> TurnEnd<F> {
         self.expect_stop(turn);
         let full_at = self.share.full_at(self.unwritten.len());
-        let (extra_before, mut at) = (self.front.extra_cost_bytes(), 0);
+        let extra_before = self.front.extra_cost_bytes();
+        let mut at = 0;
         let end = loop {
             if let Some(end) = self.end_reply(turn, peer) {
                 break end;
@@ -146,7 +147,8 @@ impl<F: FrontEnd> Exchange<F> {
         request: &Request<F::Form>,
         bytes: &[u8],
     ) -> Result<usize, Parked<F::Form>> {
-        let (source, facts) = (request.ask.source, &turn.config.facts);
+        let source = request.ask.source;
+        let facts = &turn.config.facts;
         let ahead = || self.front.demand(&bytes[request.size..], source, facts);
         if let Err(not_yet) = turn.allocate(request, ahead) {
             return self.put_off(turn, request, not_yet).map_or(Ok(0), Err);
@@ -180,7 +182,8 @@ impl<F: FrontEnd> Exchange<F> {
     /// arrived meanwhile, so the reply never says that it is the last one before a stop.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
-        let (request, timed_from) = (parked.request(), parked.timed_from());
+        let request = parked.request();
+        let timed_from = parked.timed_from();
         match parked.resume(turn) {
             Ok(()) => self.encode_ids(turn, &request),
             Err(NotYet::Refused(reason)) => self.refuse(turn, &request, reason),
@@ -197,7 +200,8 @@ impl<F: FrontEnd> Exchange<F> {
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>) {
         let numbering = turn.config.source(request.ask.source).numbering();
         let needs_list = numbering.needs_list();
-        let (form, state) = (request.form, &mut *turn.state);
+        let form = request.form;
+        let state = &mut *turn.state;
         let are_few = matches!(state.runs[..], [run] if run.count <= FEW_IDS);
         if !are_few && !self.share.frame_limit(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
             return self.start_backlog(turn, request);
@@ -229,9 +233,11 @@ impl<F: FrontEnd> Exchange<F> {
         let Some(mut backlog) = self.backlog.take() else {
             return true;
         };
-        let (form, state) = (backlog.form, &mut *turn.state);
+        let form = backlog.form;
+        let state = &mut *turn.state;
         let numbering = turn.config.source(backlog.source).numbering();
-        let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
+        let random = numbering.random_parts();
+        let needs_list = numbering.needs_list();
         let limit = self.share.frame_limit(self.front.frame_limit(form, needs_list));
         let full_at = self.share.full_at(self.unwritten.len());
         while state.output.len() < full_at {
@@ -263,7 +269,8 @@ impl<F: FrontEnd> Exchange<F> {
     /// the client's token or certificate.
     #[cold]
     pub(super) fn renew(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
-        let (rules, version) = (&turn.config.facts.access, turn.config.version);
+        let rules = &turn.config.facts.access;
+        let version = turn.config.version;
         turn.conditions.session.renew(rules, version, peer.shown()).err()?;
         // A reply that has begun is ended first. If it answers several requests, those that have no
         // IDs yet are refused in it.

@@ -46,7 +46,8 @@ impl<F: FrontEnd> Connection<F> {
         let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;
         while written < self.exchange.unwritten.len() || self.stream.has_unsent() {
-            let (stream, bytes) = (&mut self.stream, &self.exchange.unwritten[written..]);
+            let stream = &mut self.stream;
+            let bytes = &self.exchange.unwritten[written..];
             match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_send(cx, bytes))).await {
                 Ok(Ok(size)) => {
                     written += size;

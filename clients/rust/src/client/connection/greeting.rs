@@ -32,7 +32,8 @@ impl Connection {
         let endpoint = shared.names[index].clone();
         let limit = shared.options.connect_timeout;
         let began = Instant::now();
-        let (address, turn) = (&shared.options.endpoints[index], shared.turn(index));
+        let address = &shared.options.endpoints[index];
+        let turn = shared.turn(index);
         let (streams, chosen) =
             connect(address, &shared.options.tls, limit, turn).await.map_err(|error| Error::Unreachable {
                 endpoint: endpoint.clone(),

@@ -45,7 +45,9 @@ impl BufferedBatch {
     /// Skips the IDs that are not above `above`. A reconnect can come to a shard that is behind.
     pub(super) fn new(delivery: Delivery, task_guard: TaskGuard, above: Option<u64>) -> Self {
         let Delivery { batch, born, expired } = delivery;
-        let (mut run, mut offset, mut skipped) = (0, 0, 0);
+        let mut run = 0;
+        let mut offset = 0;
+        let mut skipped = 0;
         if let Some(above) = above {
             while let Some(found) = batch.run(run) {
                 let low = match above.checked_sub(found.first) {

@@ -45,7 +45,8 @@ impl Fetch {
     /// Starts a fetch on the client's runtime.
     pub(super) fn start(request: FetchRequest) -> Self {
         let (sender, arrival) = oneshot::channel();
-        let (runtime, process) = (request.client.runtime.clone(), request.client.process.clone());
+        let runtime = request.client.runtime.clone();
+        let process = request.client.process.clone();
         let task = runtime.spawn(request.fulfil(sender)).abort_handle();
         Self { arrival, task_guard: TaskGuard { task, process } }
     }
@@ -125,7 +126,8 @@ impl FetchRequest {
         let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
         // Since when the IDs are lower, and how long to wait before the next request for higher
         // ones.
-        let (mut lower_since, mut lower_pause) = (None, PAUSE);
+        let mut lower_since = None;
+        let mut lower_pause = PAUSE;
         loop {
             let pause = match self.client.next(&deadline, next, &self.source).await {
                 Ok(batch) => {

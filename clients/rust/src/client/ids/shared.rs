@@ -33,7 +33,8 @@ struct Inner {
 
 impl SharedIds {
     pub(in crate::client) fn new(ids: Ids) -> Self {
-        let (timeout, process) = (ids.buffer.timeout(), ids.buffer.client.process.clone());
+        let timeout = ids.buffer.timeout();
+        let process = ids.buffer.client.process.clone();
         let inner = Inner { ids: Mutex::new(ids), refill: tokio::sync::Mutex::new(()), timeout, process };
         Self { inner: Arc::new(inner) }
     }

@@ -72,7 +72,8 @@ impl Ledger {
 
     /// Notes the end of a call, which must keep its deadline.
     fn note(&self, began: Instant, was_calm: bool, failure: Option<&Error>) {
-        let (seed, took) = (self.seed, began.elapsed());
+        let seed = self.seed;
+        let took = began.elapsed();
         assert!(took <= TIMEOUT + ms(1), "seed {seed}: {took:?}, {failure:?}");
         if let Some(error) = failure {
             let is_allowed = !was_calm || matches!(error, Error::WentBack { .. });
@@ -105,7 +106,8 @@ async fn number_rows(client: Client, ledger: Arc<Ledger>, max_batch: u32) {
     while !ledger.is_over() {
         let rows = ledger.wire.world().rng.u32(1..30);
         for _ in 0..rows {
-            let (began, was_calm) = (Instant::now(), ledger.is_calm());
+            let began = Instant::now();
+            let was_calm = ledger.is_calm();
             let outcome = ids.next().await;
             ledger.note(began, was_calm, outcome.as_ref().err());
             match outcome {
@@ -127,7 +129,8 @@ async fn number_rows(client: Client, ledger: Arc<Ledger>, max_batch: u32) {
 async fn fetch_batches(client: Client, ledger: Arc<Ledger>) {
     while !ledger.is_over() {
         let count = ledger.wire.world().rng.u32(1..2_000);
-        let (began, was_calm) = (Instant::now(), ledger.is_calm());
+        let began = Instant::now();
+        let was_calm = ledger.is_calm();
         let outcome = client.batch(count).partial().await;
         ledger.note(began, was_calm, outcome.as_ref().err());
         if let Ok(batch) = outcome {

@@ -35,7 +35,8 @@ struct Listener {
 impl Listener {
     async fn start(wire: &Wire, index: usize, address: (Ipv4Addr, u16)) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
-        let (address, wire) = (listener.local_addr().expect("an address"), wire.clone());
+        let address = listener.local_addr().expect("an address");
+        let wire = wire.clone();
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");

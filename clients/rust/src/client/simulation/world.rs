@@ -196,7 +196,8 @@ impl World {
         let end = from + available.min(u64::from(count));
         daemon.cursor = end;
         self.claimed += end - from;
-        let (mut runs, mut at) = (Vec::new(), from);
+        let mut runs = Vec::new();
+        let mut at = from;
         while at < end {
             let count = (PER_MS - at % PER_MS).min(end - at);
             let first = (at / PER_MS) << 22 | daemon.worker << 12 | (at % PER_MS);

@@ -64,7 +64,8 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
     let mut world = under_fleet(managed, covered);
     // A raise takes two seconds.
     let mut in_flight: Vec<(i64, Write)> = Vec::new();
-    let (mut raised, mut began_serving) = (0, None);
+    let mut raised = 0;
+    let mut began_serving = None;
     for second in 400..700 {
         let reading = later(second * SECOND_US, 0);
         let ended = in_flight.extract_if(.., |(ends_at, _)| *ends_at <= second);

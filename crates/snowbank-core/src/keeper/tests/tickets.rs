@@ -13,7 +13,8 @@ fn world() -> World {
 
 fn world_of(change: fn(Source) -> Source) -> World {
     let now = wall().believe(START);
-    let (name, counter) = (String::from("orders"), TicketCounter::new("orders", 1, 1).unwrap());
+    let name = String::from("orders");
+    let counter = TicketCounter::new("orders", 1, 1).unwrap();
     let grant = Grant::new(Position(0));
     let source = Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), now);
     World::of(vec![ManagedSource::new(Arc::new(change(source)), RULE, Position(0), now)], &[Reach::Local])

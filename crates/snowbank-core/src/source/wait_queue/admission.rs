@@ -50,7 +50,8 @@ impl Source {
         let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
         })?;
-        let (id, turn) = (WaitId { due: request.due, number: queue.next_id }, queue.next_turn);
+        let id = WaitId { due: request.due, number: queue.next_id };
+        let turn = queue.next_turn;
         queue.next_id += 1;
         queue.next_turn += 1;
         let generation = self.grant.generation();

@@ -41,7 +41,8 @@ pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_tur
 fn level(shares: &[Share], positions: u64) -> u64 {
     let mut level = 0;
     loop {
-        let (mut satisfied, mut unsatisfied) = (0_u64, 0_u64);
+        let mut satisfied = 0_u64;
+        let mut unsatisfied = 0_u64;
         for missing in shares.iter().map(|share| share.wanted - share.given) {
             match missing <= level {
                 true => satisfied += missing,

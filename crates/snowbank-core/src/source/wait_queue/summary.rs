@@ -74,12 +74,14 @@ impl Group {
             self.least_wanted = self.least_wanted.min(want.wanted);
             self.most_wanted = self.most_wanted.max(want.wanted);
             self.first_limit = self.first_limit.min(want.limit_by_due);
-            let (promised, limit) = (i128::from(self.promised), i128::from(want.limit_by_due));
+            let promised = i128::from(self.promised);
+            let limit = i128::from(want.limit_by_due);
             // A request that is promised nothing more needs nothing by its deadline.
             if want.promised > 0 {
                 self.laxity = self.laxity.min(limit - promised);
             }
-            let (all, kept) = (i128::from(LEFT_OUT), i128::from(LEFT_OUT - 1));
+            let all = i128::from(LEFT_OUT);
+            let kept = i128::from(LEFT_OUT - 1);
             self.pressure = self.pressure.max(all * promised - kept * limit);
         }
     }
@@ -181,7 +183,8 @@ impl Summary {
                     promised.saturating_sub(to_come - to_come / LEFT_OUT)
                 });
             }
-            let (all, kept) = (i128::from(LEFT_OUT), i128::from(LEFT_OUT - 1));
+            let all = i128::from(LEFT_OUT);
+            let kept = i128::from(LEFT_OUT - 1);
             positive((all * i128::from(before) + group.pressure + kept * i128::from(next)).div_euclid(all))
         })
     }

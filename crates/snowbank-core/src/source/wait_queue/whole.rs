@@ -33,7 +33,8 @@ impl Source {
 
     fn feed_in_range(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let mut is_served = |entry: &mut Box<Entry>| {
-            let (least, wanted) = (self.least_of(&entry.request, window.bound), entry.request.count);
+            let least = self.least_of(&entry.request, window.bound);
+            let wanted = entry.request.count;
             let Some(span) = self.claim_some(window, least, wanted, window.limit, rng) else { return false };
             self.wait_queue.uncount(wanted);
             entry.take(span);
@@ -206,7 +207,8 @@ mod tests {
         ) {
             let source = counter(0);
             let mut rng = fastrand::Rng::with_seed(1);
-            let (mut given, mut open) = (Vec::new(), 0);
+            let mut given = Vec::new();
+            let mut open = 0;
             for (at, &(count, wait_s, partial, raise)) in steps.iter().enumerate() {
                 let now = START.after(Duration::from_millis(at as u64 * 100));
                 source.grant().raise(Position(source.grant().ceiling().0 + raise));

@@ -143,7 +143,8 @@ fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
 /// Its first source went on without asking, and only the second one has asked.
 #[test]
 fn a_poll_is_due_until_the_keys_of_all_sources_were_read() {
-    let (layout, five) = (Layout::resolve("twitter").unwrap(), WorkerSet::single(5));
+    let layout = Layout::resolve("twitter").unwrap();
+    let five = WorkerSet::single(5);
     let store = store(&layout);
     let mut first = member(&store, Notes::default());
     take(&mut first, want(&layout, WALL, false), &five);

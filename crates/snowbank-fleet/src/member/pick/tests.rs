@@ -13,7 +13,8 @@ fn picked(
 ) -> (String, [usize; 2], Notes) {
     let layout = Layout::resolve("twitter").unwrap();
     let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
-    let (mut member, before) = (member(store, notes), asked());
+    let mut member = member(store, notes);
+    let before = asked();
     let all = |_: &Numbering| Ok::<bool, JoinError>(true);
     let taken = member.pick(want(&layout, WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();

@@ -46,7 +46,8 @@ static SPACES: LazyLock<[Known; 2]> = LazyLock::new(|| {
     [("orders", "worker:1,sequence:1"), ("rows", "sequence:1,worker:1")].map(|(source, fields)| {
         let layout = Layout::resolve(&format!("time:33,{fields};tick=1s")).unwrap();
         let numbering = |number| Numbering::new(layout.clone(), WorkerSet::single(number)).unwrap();
-        let (text, numberings) = (layout.space().to_string(), [0, 1].map(numbering));
+        let text = layout.space().to_string();
+        let numberings = [0, 1].map(numbering);
         Known { source, layout, text, numberings }
     })
 });

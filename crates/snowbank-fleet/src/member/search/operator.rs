@@ -76,7 +76,8 @@ impl World {
     }
 
     pub(super) fn free(&mut self, space: Space, number: usize) {
-        let (write, now) = (wire::draw(), self.time);
+        let write = wire::draw();
+        let now = self.time;
         let freeing = Freeing { write: &write, now, is_forced: true, is_lowering: false };
         let mut operator = Operator { coordinator: &mut Wire, name: FLEET };
         let _ = operator.release(space.layout(), number as u64, freeing);

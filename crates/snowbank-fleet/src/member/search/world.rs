@@ -127,7 +127,9 @@ impl World {
             has_lost: false,
         };
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
-        let (used, time, boots) = ([0; IDS], WALLS[0], GIVEN.len() as u64);
+        let used = [0; IDS];
+        let time = WALLS[0];
+        let boots = GIVEN.len() as u64;
         World { server, machines, used, clocks, time, boots, frees: false, past: None }
     }
 
@@ -158,7 +160,8 @@ impl World {
     /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is far ahead. The second
     /// machine's daemon has taken a released number there, and may hand out nothing yet. The third one's then went on.
     pub(super) fn with_a_start_at_a_far_floor(self) -> World {
-        let (early, late) = (self.walls()[0], self.walls()[self.walls().len() - 1]);
+        let early = self.walls()[0];
+        let late = self.walls()[self.walls().len() - 1];
         let events = [
             Event::Start(0, early, Amount::One),
             Event::Settle(0),
@@ -457,7 +460,8 @@ impl World {
             return;
         }
         daemon.cursor = to;
-        let (space, number) = (daemon.space, daemon.number);
+        let space = daemon.space;
+        let number = daemon.number;
         machine.store(number, to);
         let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
         let numbering = space.numbering(number);

@@ -110,8 +110,10 @@ proptest! {
 
     #[test]
     fn ids_strictly_increase(numbering in a_numbering(), a in any::<u64>(), b in any::<u64>()) {
-        let (a, b) = (a % numbering.end().0, b % numbering.end().0);
-        let (id_a, id_b) = (numbering.id_at(Position(a)), numbering.id_at(Position(b)));
+        let a = a % numbering.end().0;
+        let b = b % numbering.end().0;
+        let id_a = numbering.id_at(Position(a));
+        let id_b = numbering.id_at(Position(b));
         prop_assert_eq!(a.cmp(&b), id_a.cmp(&id_b));
         let top = numbering.layout().decode(id_a).unwrap();
         prop_assert!(numbering.workers().contains(top.worker));

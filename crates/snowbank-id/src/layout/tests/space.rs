@@ -24,7 +24,8 @@ fn a_space_has_a_number_for_each_worker_and_constant() {
 
 fn meet(left: (&str, &str), right: (&str, &str)) -> Option<(u64, u64)> {
     let built = |(spec, workers): (&str, &str)| (layout(spec), workers.parse::<WorkerSet>().unwrap());
-    let (left, right) = (built(left), built(right));
+    let left = built(left);
+    let right = built(right);
     collision((&left.0, &left.1), (&right.0, &right.1))
 }
 
@@ -105,7 +106,8 @@ fn the_same_ids_are_recognised_in_other_words() {
     assert_eq!(meet((node, "5"), ("time:41,sequence:12,worker:10", "1023")), Some((5, 1023)));
     assert_eq!(meet((node, "5"), ("time:41,worker:10,sequence:8,table:4:random", "5")), Some((5, 5)));
     // Ten ticks of one are one tick of the other.
-    let (short, long) = ("time:13d,worker:2d,sequence:3d", "time:12d,worker:2d,sequence:4d;tick=10ms");
+    let short = "time:13d,worker:2d,sequence:3d";
+    let long = "time:12d,worker:2d,sequence:4d;tick=10ms";
     assert_eq!(meet((short, "7"), (long, "0-99")), Some((7, 0)));
     let zero = "time:12d,zero:1d:constant(0),worker:2d,sequence:3d;tick=10ms";
     assert_eq!(meet((short, "7"), (zero, "7")), Some((7, 7)));
@@ -115,7 +117,8 @@ fn the_same_ids_are_recognised_in_other_words() {
     assert_eq!(meet((&kind(1), "3"), (&kind(2), "3")), None);
     assert_eq!(meet((&kind(1), "3"), (&kind(1), "3")), Some((3, 3)));
     // Sizes that do not divide each other.
-    let (hundreds, sixties) = ("time:40,worker:=60,sequence:=100", "time:40,worker:=100,sequence:=60");
+    let hundreds = "time:40,worker:=60,sequence:=100";
+    let sixties = "time:40,worker:=100,sequence:=60";
     assert_eq!(meet((hundreds, "3"), (sixties, "4")), None);
     assert_eq!(meet((hundreds, "3"), (sixties, "5-7")), Some((3, 5)));
     assert_eq!(meet((hundreds, "3"), (sixties, "7")), None);
@@ -203,7 +206,8 @@ proptest! {
         cuts.sort_unstable();
         let is_exact = times == 1 && cuts.windows(2).all(|pair| pair[1] % pair[0] == 0);
         let ids = |layout: &Layout| (0..layout.workers()).map(|worker| all_ids(layout, worker)).collect::<Vec<_>>();
-        let (left_ids, right_ids) = (ids(&left), ids(&right));
+        let left_ids = ids(&left);
+        let right_ids = ids(&right);
         for (worker, mine) in left_ids.iter().enumerate() {
             for (other, theirs) in right_ids.iter().enumerate() {
                 let single = |worker: usize| WorkerSet::single(worker as u64);

@@ -86,7 +86,8 @@ fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
 
 #[test]
 fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
-    let (older, whole) = (slot_at(6, 600).repeat(2), slot_at(7, 700).repeat(2));
+    let older = slot_at(6, 600).repeat(2);
+    let whole = slot_at(7, 700).repeat(2);
     damage(&whole, &older, |damaged, what| assert_eq!(ceiling_of(damaged), Ok(700), "{what}"));
     // A copy that is lost: cut off, never written, or still the earlier one.
     for end in 0..whole.len() {
@@ -108,7 +109,9 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
 /// remains is as high as all that was granted.
 #[test]
 fn damage_amid_a_write_never_brings_back_a_lower_ceiling() {
-    let (older, granted, next) = (slot_at(6, 600).repeat(2), slot_at(7, 700), slot_at(8, 800));
+    let older = slot_at(6, 600).repeat(2);
+    let granted = slot_at(7, 700);
+    let next = slot_at(8, 800);
     for amid in [[&next, &granted], [&granted, &next]] {
         damage(&amid.map(Vec::as_slice).concat(), &older, |damaged, what| {
             assert!(ceiling_of(damaged).is_ok_and(|ceiling| ceiling >= 700), "{what}");
@@ -159,6 +162,7 @@ fn without_a_whole_copy_it_says_what_is_wrong_with_each() {
 
 #[test]
 fn of_two_records_with_one_key_the_last_counts() {
-    let (old, new) = (records_at(600), records_at(700));
+    let old = records_at(600);
+    let new = records_at(700);
     assert_eq!(document(old.iter().chain(&new)).unwrap(), document(&new).unwrap());
 }

@@ -56,11 +56,13 @@ proptest! {
         lives in prop::collection::vec((0_usize..3, 0_usize..5, any::<u64>()), 1..8),
     ) {
         let mut disk = slot_at(1, 100).repeat(2);
-        let (mut granted, mut next) = (100, 100);
+        let mut granted = 100;
+        let mut next = 100;
         for (raises, crash_at, seed) in lives {
             let mut random = fastrand::Rng::with_seed(seed);
             let found = copies::read(&disk).unwrap();
-            let (mut number, mut first) = (found.number(), found.first_to_write());
+            let mut number = found.number();
+            let mut first = found.first_to_write();
             let mut before = disk.clone();
             for raise in 0..=raises {
                 number += 1;
@@ -94,7 +96,8 @@ proptest! {
 #[test]
 fn both_copies_are_written_and_synced_one_after_the_other() {
     for first_slot in [0, 1] {
-        let (noted, mut first) = (Noted::default(), first_slot);
+        let noted = Noted::default();
+        let mut first = first_slot;
         overwrite(&noted, &[7; 100], &mut first).unwrap();
         let acts = noted.0.into_inner();
         let order: Vec<Option<usize>> = acts

@@ -17,7 +17,8 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
 
 #[test]
 fn a_start_between_two_ids_takes_the_higher_one() {
-    let (stored, wanted) = (numbering("twitter", "2"), numbering("twitter", "1"));
+    let stored = numbering("twitter", "2");
+    let wanted = numbering("twitter", "1");
     // Worker 2's first ID of the tick lies above all of worker 1's.
     let bound = stored.id_bound(at(&stored, 0));
     let start = wanted.position_from(bound);
@@ -36,7 +37,8 @@ fn a_renamed_source_takes_its_ceiling_with_it() {
 
 #[test]
 fn what_nothing_matches_binds_whom_nothing_matches() {
-    let (known, fresh) = (numbering("twitter", "1"), numbering("twitter", "5"));
+    let known = numbering("twitter", "1");
+    let fresh = numbering("twitter", "5");
     let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
     let both = [claimant("known", &known), claimant("fresh", &fresh)];
     let starts = plan(&records, &both, WALL).unwrap().starts;
@@ -86,8 +88,9 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
 
 #[test]
 fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
-    let (used, unused, both) =
-        (numbering("twitter", "1"), numbering("twitter", "2"), numbering("twitter", "1-2"));
+    let used = numbering("twitter", "1");
+    let unused = numbering("twitter", "2");
+    let both = numbering("twitter", "1-2");
     let plan_of = |ahead_ms, numbering: &Numbering, catch_up| {
         let records = [record("orders", "twitter", "1", ahead_ms)];
         let claimant = Claimant { catch_up, ..claimant("orders", numbering) };
@@ -114,8 +117,9 @@ fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
 
 #[test]
 fn a_crash_binds_other_worker_ids_by_the_id_clock_and_the_same_by_its_ceiling() {
-    let (used, unused, both) =
-        (numbering("twitter", "1"), numbering("twitter", "2"), numbering("twitter", "1-2"));
+    let used = numbering("twitter", "1");
+    let unused = numbering("twitter", "2");
+    let both = numbering("twitter", "1-2");
     let crashed = |granted_ms, reached_us| {
         let boot = Some(String::from("this boot"));
         let id_minus_boot_us = Some(WALL.0 + reached_us);
