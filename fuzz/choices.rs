@@ -1,6 +1,7 @@
 //! A fuzzer's bytes as choices, for the crates that have fuzz targets.
 
-/// A fuzzer's bytes as choices. After the last byte every choice is the first one, so that short inputs work too.
+/// A fuzzer's bytes as choices. After the last byte every choice is the first one, so that short
+/// inputs work too.
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
 }

@@ -1,5 +1,5 @@
-//! Man pages and shell completions, written from the table that reads a command line. `packaging/build` runs this as a
-//! test of both programs, because only tests have what it needs.
+//! Man pages and shell completions, written from the table that reads a command line.
+//! `packaging/build` runs this as a test of both programs, because only tests have what it needs.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use clap_complete::Shell;
 
-/// Writes the pages of a command line below the directory `$SNOWBANK_PAGES`, else to a temporary one.
+/// Writes the pages of a command line below the directory `$SNOWBANK_PAGES`, else to a temporary
+/// one.
 pub(crate) fn write(command: clap::Command) {
     let temporary = tempfile::tempdir().unwrap();
     let directory = std::env::var_os("SNOWBANK_PAGES").unwrap_or_else(|| OsString::from(temporary.path()));

@@ -1,10 +1,11 @@
 //! The daemon of Snowbank, which hands out batches of unique, time-sortable 64-bit IDs over TCP.
 //!
-//! Applications link the crate `snowbank-client` (clients/rust). This crate is the program `snowbank`. It publishes its
-//! modules only for its own tests and benchmarks, and promises nothing about them.
+//! Applications link the crate `snowbank-client` (clients/rust). This crate is the program
+//! `snowbank`. It publishes its modules only for its own tests and benchmarks, and promises nothing
+//! about them.
 //!
-//! Two chains of modules meet at the shard: one makes IDs, the other serves them. No module of a chain imports one that is
-//! downstream of it.
+//! Two chains of modules meet at the shard: one makes IDs, the other serves them. No module of a
+//! chain imports one that is downstream of it.
 //!
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
@@ -15,24 +16,27 @@
 //!
 //! # Modules
 //!
-//! Making IDs. The first four come from the crate `snowbank-core` (crates/snowbank-core), which does no I/O and reads no
-//! clock; [`numbering`] and the layouts come from `snowbank-id` (crates/snowbank-id):
+//! Making IDs. The first four come from the crate `snowbank-core` (crates/snowbank-core), which
+//! does no I/O and reads no clock; [`numbering`] and the layouts come from `snowbank-id`
+//! (crates/snowbank-id):
 //!
-//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back. `clock/os.rs`
-//!   reads them.
-//! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
+//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
+//!   back. `clock/os.rs` reads them.
+//! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
+//!   that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
-//! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate `snowbank-state`
-//!   (crates/snowbank-state).
-//! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator, from the crate
-//!   `snowbank-fleet` (crates/snowbank-fleet).
+//! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate
+//!   `snowbank-state` (crates/snowbank-state).
+//! - [`fleet`]: worker IDs and ceilings that daemons on many machines share through a coordinator,
+//!   from the crate `snowbank-fleet` (crates/snowbank-fleet).
 //!
 //! Serving them:
 //!
 //! - [`access`]: the identities of clients, and how much each may draw.
 //! - [`frontends`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
-//! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps its folders.
+//! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps
+//!   its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
 //!
 //! Around them:
@@ -40,8 +44,8 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
-//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the wire format (`protocol`) and
-//!   addresses, which the daemon uses too.
+//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the wire
+//!   format (`protocol`) and addresses, which the daemon uses too.
 //!
 //! # One request's walk
 //!
@@ -58,8 +62,8 @@
 //! 7. `frontends/native/mod.rs`, `encode_ids`: encodes them.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
-//! A request that wants more IDs than the clock allows yet is parked in `allocate.rs`, and `ticker.rs`
-//! ends its wait.
+//! A request that wants more IDs than the clock allows yet is parked in `allocate.rs`, and
+//! `ticker.rs` ends its wait.
 //!
 //! # Where to look
 //!

@@ -1,10 +1,11 @@
 //! TLS of the listeners: a server's certificate and key from files, and handshakes.
 //!
-//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves
-//! all TLS listeners of a daemon. Its certificate can be replaced while they listen.
+//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One
+//! [`Acceptor`] serves all TLS listeners of a daemon. Its certificate can be replaced while they
+//! listen.
 //!
-//! Sessions are never resumed. Connections live long, so resumption would save little, and a resumed session could outlive
-//! its certificate.
+//! Sessions are never resumed. Connections live long, so resumption would save little, and a
+//! resumed session could outlive its certificate.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -26,8 +27,8 @@ use snowbank_client::tls::provider;
 /// An accepted connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
-/// The longest that a handshake may take, whatever `stall_timeout` allows. It takes one or two round trips, so five
-/// seconds outlast a few lost packets.
+/// The longest that a handshake may take, whatever `stall_timeout` allows. It takes one or two
+/// round trips, so five seconds outlast a few lost packets.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// The time before its end from which a certificate causes a warning.
@@ -40,7 +41,8 @@ pub struct ServerFiles<'a> {
     pub certificate: &'a Path,
     /// The certificate's private key, in PEM.
     pub key: &'a Path,
-    /// The authorities that must have signed a client's certificate, in PEM. `None`: clients need none.
+    /// The authorities that must have signed a client's certificate, in PEM. `None`: clients need
+    /// none.
     pub client_ca: Option<&'a Path>,
 }
 
@@ -165,7 +167,8 @@ impl Authorities {
         self.digest
     }
 
-    /// Returns whether one of them has signed a client's certificate, which comes first in its chain.
+    /// Returns whether one of them has signed a client's certificate, which comes first in its
+    /// chain.
     pub fn trust(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         self.verifier.verify_client_cert(own, others, UnixTime::now()).is_ok()
@@ -192,7 +195,8 @@ impl Acceptor {
         Acceptor(Arc::new(RwLock::new(identity)))
     }
 
-    /// Uses another certificate and other authorities for new connections. Open connections stay as they are.
+    /// Uses another certificate and other authorities for new connections. Open connections stay as
+    /// they are.
     ///
     /// Returns whether anything differs from before.
     pub fn replace(&self, identity: ServerCertificate) -> bool {
@@ -209,8 +213,8 @@ impl Acceptor {
     /// Shakes hands within `stall_timeout`, and within [`HANDSHAKE_MAX`].
     ///
     /// # Errors
-    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if
-    /// the handshake took too long.
+    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no
+    /// stream if the handshake took too long.
     pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (HandshakeFailure, Option<IO>)>
     where
         IO: AsyncRead + AsyncWrite + Unpin,

@@ -1,12 +1,13 @@
 //! The core's cost: taking IDs, the arithmetic of layouts, the wire format, the clock.
 //!
-//! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is in the way, and but for `waiting`
-//! and the `snowflaked` peers the clock limits nothing: the layout's tick is a second and holds 2^41 IDs. Only
-//! `clock_read` and the `snowflaked` peers read the system's clock.
+//! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is in the way,
+//! and but for `waiting` and the `snowflaked` peers the clock limits nothing: the layout's tick is
+//! a second and holds 2^41 IDs. Only `clock_read` and the `snowflaked` peers read the system's
+//! clock.
 //!
-//! One iteration of `take`, and of the peers but `snowflaked`, hands out a million IDs, so that a median in **milliseconds
-//! reads as nanoseconds per ID**. With several threads that is what each thread takes for its own IDs: all of them share
-//! one source, as a daemon's shards do.
+//! One iteration of `take`, and of the peers but `snowflaked`, hands out a million IDs, so that a
+//! median in **milliseconds reads as nanoseconds per ID**. With several threads that is what each
+//! thread takes for its own IDs: all of them share one source, as a daemon's shards do.
 
 mod formats;
 mod peers;
@@ -92,7 +93,8 @@ struct Taker {
 }
 
 impl Taker {
-    /// Hands out a million IDs, `each` in one request, and as many requests in one wake-up as a connection pipelines.
+    /// Hands out a million IDs, `each` in one request, and as many requests in one wake-up as a
+    /// connection pipelines.
     fn hand_out(&mut self, each: u64) {
         let mut left = IDS / each;
         while left > 0 {
@@ -151,8 +153,8 @@ mod claims {
         bencher.bench(|| source.window(black_box(NOW_OF_TODAY)));
     }
 
-    /// The cursor of one source, by one thread and by all cores at once. A million claims in each iteration: milliseconds
-    /// are nanoseconds per claim.
+    /// The cursor of one source, by one thread and by all cores at once. A million claims in each
+    /// iteration: milliseconds are nanoseconds per claim.
     #[divan::bench(sample_size = 1, sample_count = 50, threads = [1, 0])]
     fn claim(bencher: Bencher<'_, '_>) {
         let source = source(numbering(UNLIMITED, [0]), NOW);

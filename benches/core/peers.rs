@@ -67,8 +67,8 @@ fn ferroid_atomic(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// `snowflaked` reads the clock itself and has 4,096 IDs a millisecond. So an iteration takes a thousand IDs at
-/// the start of a millisecond: here microseconds are nanoseconds per ID.
+/// `snowflaked` reads the clock itself and has 4,096 IDs a millisecond. So an iteration takes a
+/// thousand IDs at the start of a millisecond: here microseconds are nanoseconds per ID.
 #[divan::bench(sample_size = 1, sample_count = 200)]
 fn snowflaked_unsynchronised(bencher: Bencher<'_, '_>) {
     let mut generator = snowflaked::Generator::new(0);

@@ -9,7 +9,8 @@ use crate::load::{Load, Sample, Wire};
 use crate::process::Process;
 use crate::{Effort, median, micros};
 
-/// The load before each measurement: afterwards buffers, caches and the processor's clock have settled.
+/// The load before each measurement: afterwards buffers, caches and the processor's clock have
+/// settled.
 const WARM: Duration = Duration::from_millis(300);
 
 struct Shape {

@@ -15,8 +15,8 @@ use crate::process::Process;
 /// 10,000 requests a second.
 const EVERY: Duration = Duration::from_micros(100);
 
-/// Latency of single IDs at 10,000/s, from the moment that each was due, with a disk as it is and one that takes 500 ms
-/// for each sync.
+/// Latency of single IDs at 10,000/s, from the moment that each was due, with a disk as it is and
+/// one that takes 500 ms for each sync.
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Single IDs while the disk is slow\n");

@@ -1,7 +1,8 @@
-//! The floor: a bare single-thread epoll server that answers each 16 bytes with 24, or each INCR with a number of 19 digits.
+//! The floor: a bare single-thread epoll server that answers each 16 bytes with 24, or each INCR
+//! with a number of 19 digits.
 //!
-//! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: what a server adds to that is
-//! its own.
+//! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: what a
+//! server adds to that is its own.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -27,8 +28,8 @@ struct Peer {
     begun: usize,
 }
 
-/// Serves until standard input ends, as it does when the process that started this one ends. `of_incr`: clients speak
-/// Redis' protocol.
+/// Serves until standard input ends, as it does when the process that started this one ends.
+/// `of_incr`: clients speak Redis' protocol.
 pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -65,7 +66,8 @@ pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
 }
 
 impl Peer {
-    /// One `recv`, which does not block because the socket is readable, and one `send`. False at the end.
+    /// One `recv`, which does not block because the socket is readable, and one `send`. False at
+    /// the end.
     fn turn(&mut self, input: &mut [u8], replies: &[u8], of_incr: bool) -> bool {
         let Ok(size @ 1..) = self.stream.read(input) else {
             return false;

@@ -1,4 +1,5 @@
-//! Large, streaming and single requests at once: who is served, and how long single IDs take meanwhile.
+//! Large, streaming and single requests at once: who is served, and how long single IDs take
+//! meanwhile.
 
 use std::io;
 use std::net::SocketAddr;
@@ -104,8 +105,8 @@ fn ask_large(
     Ok((answer, begin.elapsed()))
 }
 
-/// Asks at fixed moments. A request that could not be sent because the one before it was still out counts from when it
-/// should have been.
+/// Asks at fixed moments. A request that could not be sent because the one before it was still out
+/// counts from when it should have been.
 fn ask_singles(address: SocketAddr, begin: Instant, stop: &AtomicBool) -> io::Result<Singles> {
     let latency = Histogram::new_with_max(60_000_000_000, 3).map_err(io::Error::other)?;
     let mut singles = Singles { latency, refused: 0 };

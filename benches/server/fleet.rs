@@ -1,4 +1,5 @@
-//! A fleet on a real etcd: the first ID, and single IDs while etcd takes two seconds for each answer.
+//! A fleet on a real etcd: the first ID, and single IDs while etcd takes two seconds for each
+//! answer.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +14,8 @@ use crate::{Effort, disk, moments};
 
 /// The longest wait for etcd's first answer.
 const ETCD_STARTS_WITHIN: Duration = Duration::from_secs(30);
-/// Several times as long as a start takes at a slow coordinator, and short enough for raises while single IDs are measured.
+/// Several times as long as a start takes at a slow coordinator, and short enough for raises while
+/// single IDs are measured.
 const HORIZON: &str = "40s";
 /// The delay of each answer of a slow coordinator.
 const DELAY: Duration = Duration::from_secs(2);
@@ -92,7 +94,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     slow(effort, &etcd)
 }
 
-/// Latency of single IDs at 10,000/s, from the moment that each was due, with an etcd as it is and a slow one.
+/// Latency of single IDs at 10,000/s, from the moment that each was due, with an etcd as it is and
+/// a slow one.
 fn slow(effort: &Effort, etcd: &Process) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(30), Duration::from_secs(10));
     println!(

@@ -1,4 +1,5 @@
-//! The full rate: how much of what a layout allows reaches clients, and what the daemon spends on it.
+//! The full rate: how much of what a layout allows reaches clients, and what the daemon spends on
+//! it.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use crate::process::Process;
 /// The IDs per second that `twitter` allows one worker ID: 4,096 IDs each millisecond.
 pub(crate) const IDS_PER_SECOND: f64 = 4_096_000.0;
 
-/// Long enough for the reserve of a fresh start to be gone, and for the first replies of the deepest queue to be there.
+/// Long enough for the reserve of a fresh start to be gone, and for the first replies of the
+/// deepest queue to be there.
 const WARM: Duration = Duration::from_secs(2);
 /// As long as the daemon lets a request wait: the deepest queue here lasts less.
 const WAIT: Duration = Duration::from_secs(10);
@@ -25,8 +27,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     print_header();
     for order in ["relaxed", "strict"] {
         let daemon = Process::daemon(&["--worker-id", "0", "--order", order])?;
-        // Deep enough that more is always asked for than the burst window holds (40,960 IDs), and no more in all than
-        // the layout yields within the wait.
+        // Deep enough that more is always asked for than the burst window holds (40,960 IDs), and
+        // no more in all than the layout yields within the wait.
         for (connections, count, depth) in [
             (1, 1_000, 64),
             (1, 10_000, 16),

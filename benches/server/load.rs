@@ -1,7 +1,8 @@
 //! The load generator: one thread, one epoll, a closed loop on each connection.
 //!
-//! It shares the machine's cores with the server that it measures, so it does as little as it can: one `recv` and one
-//! `send` for all that a connection has in flight, and a few instructions for each reply.
+//! It shares the machine's cores with the server that it measures, so it does as little as it can:
+//! one `recv` and one `send` for all that a connection has in flight, and a few instructions for
+//! each reply.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -32,7 +33,8 @@ pub(crate) enum Wire {
 /// When a connection sends again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refill {
-    /// When all that it has in flight is answered, so that every server sees batches of the same size.
+    /// When all that it has in flight is answered, so that every server sees batches of the same
+    /// size.
     Batches,
     /// As soon as something is answered.
     Each,
@@ -196,7 +198,8 @@ impl Connection {
         Ok(Connection { stream, frames: Frames::default(), in_flight: 0, sent: VecDeque::new() })
     }
 
-    /// Sends requests. Those in flight on one connection fill only a small part of a socket's buffer.
+    /// Sends requests. Those in flight on one connection fill only a small part of a socket's
+    /// buffer.
     fn send(&mut self, requests: &[u8], count: usize) -> io::Result<()> {
         if count == 0 {
             return Ok(());

@@ -1,15 +1,16 @@
 //! The daemon's cost and output, in comparison with the lowest cost of any server on this machine.
 //!
-//! `cargo bench --bench server` runs every table; `-- --only cpu` one of them, `-- --quick` all of them in some minutes,
-//! with figures that are good for a look. Every process it starts listens on loopback alone and ends with it. Nothing
-//! here judges a figure: it depends on the machine and on what else that machine does.
+//! `cargo bench --bench server` runs every table; `-- --only cpu` one of them, `-- --quick` all of
+//! them in some minutes, with figures that are good for a look. Every process it starts listens on
+//! loopback alone and ends with it. Nothing here judges a figure: it depends on the machine and on
+//! what else that machine does.
 //!
 //! - [`echo`]: the floor, a server that does nothing but move bytes.
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`attacks`], [`cpu`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]: the
-//!   tables.
+//! - [`attacks`], [`cpu`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]:
+//!   the tables.
 
 mod attacks;
 mod client;

@@ -20,7 +20,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The daemon, with these options and those that every daemon here has, and a state directory of its own.
+    /// The daemon, with these options and those that every daemon here has, and a state directory
+    /// of its own.
     pub(crate) fn daemon(options: &[&str]) -> io::Result<Process> {
         let directory = tempfile::tempdir()?;
         let state = directory.path().join("state");
@@ -92,7 +93,8 @@ impl Process {
     /// Redis with more options.
     pub(crate) fn redis_with(options: &[&str]) -> io::Result<Option<Process>> {
         let directory = tempfile::tempdir()?;
-        // Redis has no way to tell which port it chose, so one that is free a moment before has to do.
+        // Redis has no way to tell which port it chose, so one that is free a moment before has to
+        // do.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
@@ -199,8 +201,9 @@ pub(crate) fn own_cpu() -> io::Result<Duration> {
     cpu_of("self")
 }
 
-/// Sums what the scheduler has counted for each thread, in nanoseconds. `stat` counts in hundredths of a second, too
-/// coarse for a stretch of one second, and is read only where the kernel keeps no `schedstat`.
+/// Sums what the scheduler has counted for each thread, in nanoseconds. `stat` counts in hundredths
+/// of a second, too coarse for a stretch of one second, and is read only where the kernel keeps no
+/// `schedstat`.
 fn cpu_of(pid: &str) -> io::Result<Duration> {
     let mut sum_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -214,7 +217,8 @@ fn cpu_of(pid: &str) -> io::Result<Duration> {
 
 fn cpu_from_stat(pid: &str) -> io::Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th fields after it.
+    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th fields after
+    // it.
     let after_name = text.rsplit(") ").next().unwrap_or_default();
     let hundredths: u64 =
         after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();

@@ -1,10 +1,12 @@
-//! A rate of IDs over all shards: one cursor, in IDs, compared with a line that rises with the boot clock.
+//! A rate of IDs over all shards: one cursor, in IDs, compared with a line that rises with the boot
+//! clock.
 //!
-//! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at that moment. So after
-//! an idle moment, at most `rate × time + burst` IDs are drawn in any time. A request that waits takes its IDs when its
-//! wait ends. So after a busy moment the bound holds for the time plus the longest wait. This is the generic cell rate
-//! algorithm (GCRA), counted in IDs as sources count in positions: no rounding adds up, but for a part of an ID when the
-//! rate changes.
+//! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at
+//! that moment. So after an idle moment, at most `rate × time + burst` IDs are drawn in any time. A
+//! request that waits takes its IDs when its wait ends. So after a busy moment the bound holds for
+//! the time plus the longest wait. This is the generic cell rate algorithm (GCRA), counted in IDs
+//! as sources count in positions: no rounding adds up, but for a part of an ID when the rate
+//! changes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,15 +15,16 @@ use crate::clock::BootMicros;
 
 const SECOND_US: u128 = 1_000_000;
 
-/// A rate, and the IDs drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
-/// Only requests of clients with a rate take its lock.
+/// A rate, and the IDs drawn at it. An idle client has a burst of one second's IDs: as long as a
+/// request waits by default. Only requests of clients with a rate take its lock.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<State>);
 
 #[derive(Clone, Copy, Debug)]
 struct State {
     per_second: u32,
-    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
+    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while
+    /// requests wait.
     cursor: u64,
 }
 
@@ -54,7 +57,8 @@ impl Pace {
         Pace(Mutex::new(State { per_second, cursor: 0 }))
     }
 
-    /// Changes the rate. IDs drawn ahead delay the client for the same time as before, rounded up to an ID.
+    /// Changes the rate. IDs drawn ahead delay the client for the same time as before, rounded up
+    /// to an ID.
     pub(super) fn set(&self, per_second: u32, now: BootMicros) {
         let mut state = self.lock();
         let ahead = state.cursor.saturating_sub(state.line(now));
@@ -64,7 +68,8 @@ impl Pace {
         state.cursor = state.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
     }
 
-    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. A `partial` request accepts fewer.
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. A `partial`
+    /// request accepts fewer.
     ///
     /// # Errors
     /// The rate does not allow them by then. Nothing is reserved.
@@ -115,8 +120,8 @@ impl State {
 }
 
 impl Reserved {
-    /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a rate that has changed since,
-    /// they count as drawn.
+    /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a
+    /// rate that has changed since, they count as drawn.
     pub(crate) fn give_back(&mut self, drawn: u64, now: BootMicros) {
         let mut state = self.pace.lock();
         let unused = self.count.saturating_sub(drawn);
@@ -229,9 +234,9 @@ mod tests {
     }
 
     proptest! {
-        /// From the start on, no more is drawn than the rate yields, plus a burst. In any span, no more is drawn than the
-        /// rate yields in the span and one longest wait, plus a burst. Nothing is drawn before its time or after its
-        /// deadline.
+        /// From the start on, no more is drawn than the rate yields, plus a burst. In any span, no
+        /// more is drawn than the rate yields in the span and one longest wait, plus a burst.
+        /// Nothing is drawn before its time or after its deadline.
         #[test]
         fn no_more_is_drawn_than_the_rate_yields_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
             let pace = Arc::new(Pace::new(per_second));

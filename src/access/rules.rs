@@ -30,8 +30,9 @@ pub struct Identity {
 const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
-    /// Creates an identity. `before` is the identity that had this name before a reload. The new one takes over its counts,
-    /// and the IDs that it drew ahead. The rate changes once [`Rules::supersede`] is called.
+    /// Creates an identity. `before` is the identity that had this name before a reload. The new
+    /// one takes over its counts, and the IDs that it drew ahead. The rate changes once
+    /// [`Rules::supersede`] is called.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
@@ -64,7 +65,8 @@ impl Identity {
     }
 }
 
-/// Everything that decides who a client is. By default every client is accepted, and none has an identity.
+/// Everything that decides who a client is. By default every client is accepted, and none has an
+/// identity.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// The tokens, one of which a client must send first. `None`: no token is required.
@@ -93,7 +95,8 @@ impl Rules {
         rules
     }
 
-    /// Makes all connections follow these rates, also those on shards that still use the rules from before.
+    /// Makes all connections follow these rates, also those on shards that still use the rules from
+    /// before.
     pub fn supersede(&self, now: BootMicros) {
         for identity in self.identities.values() {
             if let Some((pace, rate)) = identity.pace.as_ref().zip(identity.rate) {
@@ -129,7 +132,8 @@ impl Rules {
         !self.by_certificate.is_empty()
     }
 
-    /// Returns the identity of a certificate with these names: the first of them that has an identity.
+    /// Returns the identity of a certificate with these names: the first of them that has an
+    /// identity.
     pub(super) fn of_certificate(&self, names: &[CertificateName]) -> Option<&Arc<Identity>> {
         names.iter().find_map(|name| self.by_certificate.get(name))
     }

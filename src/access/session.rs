@@ -39,7 +39,8 @@ pub enum Denial {
 pub struct Shown<'c> {
     /// The certificates; none if the daemon asked for none.
     pub chain: &'c [CertificateDer<'c>],
-    /// The [digest](Authorities::digest) of the authorities that the chain was checked against; 0 for none.
+    /// The [digest](Authorities::digest) of the authorities that the chain was checked against; 0
+    /// for none.
     pub checked_by: u64,
 }
 
@@ -87,7 +88,8 @@ impl Session {
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Self {
         let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
-        // A handshake may have begun before a reload of the authorities. Its certificate is then checked again.
+        // A handshake may have begun before a reload of the authorities. Its certificate is then
+        // checked again.
         let is_current = shown.is_none() || trusted_by == digest_of(rules);
         let mut session = Session {
             version: if is_current { version } else { OUTDATED },
@@ -132,14 +134,15 @@ impl Session {
         }
     }
 
-    /// Returns whether it may draw from every source at any rate, so that nothing else needs a look.
+    /// Returns whether it may draw from every source at any rate, so that nothing else needs a
+    /// look.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited
     }
 
-    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rate of its identity. A
-    /// `partial` request accepts fewer.
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rate
+    /// of its identity. A `partial` request accepts fewer.
     ///
     /// # Errors
     /// The rate does not allow them by then. Nothing is reserved.
@@ -186,7 +189,8 @@ impl Session {
         self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
     }
 
-    /// Takes a token that the client shows. A daemon that requires no token keeps it, because a reload may require one.
+    /// Takes a token that the client shows. A daemon that requires no token keeps it, because a
+    /// reload may require one.
     ///
     /// # Errors
     /// The connection must be closed, for this reason.
@@ -245,7 +249,8 @@ impl Session {
     /// Follows another configuration. `shown` is `None` without TLS.
     ///
     /// # Errors
-    /// The configuration no longer accepts the client's token or certificate, so the connection must be closed.
+    /// The configuration no longer accepts the client's token or certificate, so the connection
+    /// must be closed.
     pub fn renew(&mut self, rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Result<(), Denial> {
         self.version = version;
         let renewed = self.follow(rules, shown);

@@ -17,8 +17,8 @@ use super::status::Status;
 use crate::config::Address;
 use snowbank_client::tls::{self, ClientFiles};
 
-/// The largest answer. The status of a daemon with the most sources and identities, all with the longest names, is a third
-/// of it, so a larger one is not a daemon's.
+/// The largest answer. The status of a daemon with the most sources and identities, all with the
+/// longest names, is a third of it, so a larger one is not a daemon's.
 const STATUS_BYTES_MAX: usize = 4 << 20;
 
 /// The daemon to ask.
@@ -54,7 +54,8 @@ impl Target {
                 ask(stream, address, &address.to_string()).await
             }
             Address::Tls { host, port } => {
-                // Read for each connection, because files may be renewed. Nothing else runs on this thread.
+                // Read for each connection, because files may be renewed. Nothing else runs on this
+                // thread.
                 let connector = self.tls.read().map_err(|fault| fault.to_string())?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(cannot)?;
                 let stream = connector.connect(host, stream).await.map_err(cannot)?;
@@ -77,7 +78,8 @@ fn cannot(address: &Address, error: &io::Error) -> String {
     }
 }
 
-/// Returns the TLS error behind a failed exchange. A missing client certificate is reported only there.
+/// Returns the TLS error behind a failed exchange. A missing client certificate is reported only
+/// there.
 fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     let mut causes = iter::successors(Some(error), |&error| error.source());
     causes.find_map(|cause| tls::explain(cause.downcast_ref()?))

@@ -1,5 +1,6 @@
-//! The findings of a status, and the one set of thresholds behind them. The page, `snowbank status`,
-//! `/readyz`, the log, the metric `snowbank_finding` and with it the alerts show this list.
+//! The findings of a status, and the one set of thresholds behind them. The page, `snowbank
+//! status`, `/readyz`, the log, the metric `snowbank_finding` and with it the alerts show this
+//! list.
 
 use super::finding::{Effect, Finding, seconds};
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};

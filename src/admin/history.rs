@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::status::{Latency, Status};
 
-/// The time that a point covers: short enough to show when something began, and long enough for an hour in a few KB.
+/// The time that a point covers: short enough to show when something began, and long enough for an
+/// hour in a few KB.
 const POINT_S: f64 = 30.0;
 /// An hour of points. A point of a daemon with one source takes 60 bytes, with 64 sources 300.
 const POINTS_MAX: usize = 120;

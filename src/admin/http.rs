@@ -1,8 +1,9 @@
-//! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`, `/status`, `/history`,
-//! `/config` and the page.
+//! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`,
+//! `/status`, `/history`, `/config` and the page.
 //!
-//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. A client that sends or reads
-//! slowly has a deadline. An answer is made in memory at once, and no lock is held while it is sent.
+//! Everything is read-only. /metrics, /readyz and /status are each made from one [`Status`]. A
+//! client that sends or reads slowly has a deadline. An answer is made in memory at once, and no
+//! lock is held while it is sent.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -25,15 +26,17 @@ use super::process::Process;
 use super::same_site::{SiteHeaders, is_local_name};
 use super::status::Status;
 
-/// The time within which a request's head must arrive: from the connection's start, and from the end of the answer before
-/// it. A head takes one round trip. The page asks once a second, so it keeps its connection.
+/// The time within which a request's head must arrive: from the connection's start, and from the
+/// end of the answer before it. A head takes one round trip. The page asks once a second, so it
+/// keeps its connection.
 pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
-/// The longest life of a connection, so that a client that never reads its answer does not hold a place.
+/// The longest life of a connection, so that a client that never reads its answer does not hold a
+/// place.
 const LIFE: Duration = Duration::from_secs(60);
 /// The extra time for an answer that has begun at the end of a connection's life.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
-/// The time within which each thread must show progress for `/healthz`. It is far above any turn on a busy machine. The
-/// service manager's watchdog has its own period.
+/// The time within which each thread must show progress for `/healthz`. It is far above any turn on
+/// a busy machine. The service manager's watchdog has its own period.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
 /// The largest head of a request, which is hyper's minimum. Browsers send one or two KiB.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -85,7 +88,8 @@ impl Site {
         }
     }
 
-    /// Serves one connection to its end. `answers` is true while a request of it waits for its answer.
+    /// Serves one connection to its end. `answers` is true while a request of it waits for its
+    /// answer.
     pub(crate) async fn serve<S>(&self, stream: S, via: Via, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -208,8 +212,9 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the metrics are called OpenMetrics: for clients that name it or accept anything. The same text is plain
-/// text for clients that name plain text or HTML, because browsers download other types.
+/// Returns whether the metrics are called OpenMetrics: for clients that name it or accept anything.
+/// The same text is plain text for clients that name plain text or HTML, because browsers download
+/// other types.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let named =

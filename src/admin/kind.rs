@@ -1,4 +1,5 @@
-//! The part of a source's status that depends on its kind: of a layout that follows the clock, or of a ticket counter.
+//! The part of a source's status that depends on its kind: of a layout that follows the clock, or
+//! of a ticket counter.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,8 @@ pub(crate) struct SnowflakeStatus {
     pub(crate) ids_per_second: u64,
     /// The time that the waiting IDs take at the full rate.
     pub(crate) wait_queue_s: f64,
-    /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At least 0.
+    /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At
+    /// least 0.
     pub(crate) headroom_s: f64,
     /// The lead of the ID clock over the wall clock, and the most allowed.
     pub(crate) ahead_s: f64,
@@ -43,7 +45,8 @@ pub(crate) struct SnowflakeStatus {
 pub(crate) struct TicketStatus {
     pub(crate) increment: u64,
     pub(crate) offset: u64,
-    /// The numbers that last without a raise: the rest of the reservation, or of the ranges of a shared counter.
+    /// The numbers that last without a raise: the rest of the reservation, or of the ranges of a
+    /// shared counter.
     pub(crate) reserved: u64,
     /// True if its counter is at the fleet's coordinator, where other daemons may count with it.
     pub(crate) shared: bool,
@@ -79,7 +82,8 @@ impl SourceStatus {
         }
     }
 
-    /// Returns the time until the clock allows IDs again. The clock never holds a ticket counter up.
+    /// Returns the time until the clock allows IDs again. The clock never holds a ticket counter
+    /// up.
     pub(crate) fn stands_s(&self) -> f64 {
         self.snowflake().map_or(0.0, |snowflake| snowflake.stands_s)
     }

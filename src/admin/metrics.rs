@@ -1,7 +1,8 @@
-//! The metrics: a row each, with its name, its meaning and where its value stands in the status. The text that Prometheus
-//! reads and the table of docs/monitoring.md have the same rows.
+//! The metrics: a row each, with its name, its meaning and where its value stands in the status.
+//! The text that Prometheus reads and the table of docs/monitoring.md have the same rows.
 //!
-//! A name that ends with `_total` is a counter, `_seconds` and `_bytes` before that are its unit, and all others are gauges.
+//! A name that ends with `_total` is a counter, `_seconds` and `_bytes` before that are its unit,
+//! and all others are gauges.
 
 use std::fmt;
 
@@ -228,7 +229,8 @@ impl Metric {
         }
     }
 
-    /// Returns the name without the suffixes of its kind and unit, and the unit. The encoder adds the suffixes.
+    /// Returns the name without the suffixes of its kind and unit, and the unit. The encoder adds
+    /// the suffixes.
     fn stem(&self) -> (&'static str, Option<Unit>) {
         let name = self.name.strip_suffix("_total").unwrap_or(self.name);
         match (name.strip_suffix("_seconds"), name.strip_suffix("_bytes")) {

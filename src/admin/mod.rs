@@ -1,15 +1,19 @@
 //! The operator's view: the daemon's status in one struct, and the ways to it.
 //!
-//! - `status`: the struct. `findings`: what is not as it should be, and whether the daemon is ready. `words`: the rest in
-//!   words.
+//! - `status`: the struct. `findings`: what is not as it should be, and whether the daemon is
+//!   ready. `words`: the rest in words.
 //! - `history`: the last hour, for the page.
 //! - `recent`: clients' experience of the last minute: refusals, latency, connections.
-//! - `metrics`: a row for each metric (those of sources' counters in `source_counts`), and the status in OpenMetrics text. `process`: the system's figures of the process.
-//! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
-//! - `same_site`: which requests come from web pages of other sites. The HTTP front end asks it too.
+//! - `metrics`: a row for each metric (those of sources' counters in `source_counts`), and the
+//!   status in OpenMetrics text. `process`: the system's figures of the process.
+//! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away
+//!   from the shards.
+//! - `same_site`: which requests come from web pages of other sites. The HTTP front end asks it
+//!   too.
 //! - `fetch`: asks another daemon for its status.
 //!
-//! This module knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.
+//! This module knows nothing of sources, shards or the server: `server/health/status.rs` fills the
+//! struct.
 
 mod fetch;
 mod finding;

@@ -27,8 +27,8 @@ impl Process {
     }
 }
 
-/// Counts the open files. Since Linux 6.2 the directory's size is their number. Before, they must be listed, which is slow
-/// for tens of thousands.
+/// Counts the open files. Since Linux 6.2 the directory's size is their number. Before, they must
+/// be listed, which is slow for tens of thousands.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {
@@ -38,7 +38,8 @@ fn open_files() -> Option<u64> {
     }
 }
 
-/// Parses user and system time from proc_pid_stat(5), whose second field is a name with any characters.
+/// Parses user and system time from proc_pid_stat(5), whose second field is a name with any
+/// characters.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let after_name = stat.rsplit_once(')')?.1;
     // The first field after the name is the third of all; times are the 14th and 15th.

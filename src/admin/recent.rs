@@ -1,6 +1,7 @@
-//! The last minute as clients experienced it: refused requests, slow requests, connections. It comes from samples of the
-//! counters, which cost a request nothing. A share counts only as far as both the last minute and the last ten seconds
-//! have it: the minute keeps a hiccup from raising an alarm, the ten seconds end the alarm soon after its cause.
+//! The last minute as clients experienced it: refused requests, slow requests, connections. It
+//! comes from samples of the counters, which cost a request nothing. A share counts only as far as
+//! both the last minute and the last ten seconds have it: the minute keeps a hiccup from raising an
+//! alarm, the ten seconds end the alarm soon after its cause.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,8 +15,8 @@ const SOON_S: f64 = 10.0;
 const SAMPLE_EVERY_S: f64 = 5.0;
 /// The last minute's samples, the one before it, and one to spare.
 const SAMPLES_MAX: usize = 14;
-/// The number of refused or slow requests below which their share is ignored: on a quiet daemon one mistake is a large
-/// share.
+/// The number of refused or slow requests below which their share is ignored: on a quiet daemon one
+/// mistake is a large share.
 const COUNT_MIN: u64 = 5;
 
 /// The counters at one moment, or their difference from an earlier one.
@@ -135,7 +136,8 @@ impl Recent {
     }
 }
 
-/// Returns the share of requests that took longer than this. 0 if there are too few requests for a share.
+/// Returns the share of requests that took longer than this. 0 if there are too few requests for a
+/// share.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
     let is_slow = |bound_us: u64| bound_us as f64 / 1e6 > slow_s;
     let first = latency.bounds_us.partition_point(|&bound_us| !is_slow(bound_us));
@@ -165,7 +167,8 @@ mod tests {
             Watched { status, recent: Recent::default() }
         }
 
-        /// Lets seconds pass, each with changes of the counters, until the condition holds. Returns their number.
+        /// Lets seconds pass, each with changes of the counters, until the condition holds. Returns
+        /// their number.
         fn seconds_until(&mut self, change: impl Fn(&mut Status), is_met: impl Fn(&Status) -> bool) -> u32 {
             for seconds in 1..=200 {
                 self.status.uptime_s += 1.0;

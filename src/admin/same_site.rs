@@ -1,4 +1,5 @@
-//! Requests that a web page of another site makes a browser send. Such a page reads no answer, but each request draws.
+//! Requests that a web page of another site makes a browser send. Such a page reads no answer, but
+//! each request draws.
 
 use std::net::IpAddr;
 
@@ -59,8 +60,8 @@ impl<'h> SiteHeaders<'h> {
 
 /// Returns true if a Host header names this machine by an address or as `localhost`.
 ///
-/// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so that its script could
-/// read the answers (DNS rebinding).
+/// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so
+/// that its script could read the answers (DNS rebinding).
 pub(crate) fn is_local_name(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else {
         return false;

@@ -1,12 +1,13 @@
-//! The counters of a source: a row each. Each shard's thread adds to counters of its own, the status has their sums, and the
-//! metrics show these.
+//! The counters of a source: a row each. Each shard's thread adds to counters of its own, the
+//! status has their sums, and the metrics show these.
 
 use serde::{Deserialize, Serialize};
 
 use super::metrics::{Metric, Samples, row, whole};
 use crate::counter::Counter;
 
-/// Defines the counters, their sums and their metrics: for each counter its field, the name of its metric and its meaning.
+/// Defines the counters, their sums and their metrics: for each counter its field, the name of its
+/// metric and its meaning.
 macro_rules! source_counters {
     ($($field:ident: $metric:literal, $means:literal;)+) => {
         /// The counters of one shard for one source.

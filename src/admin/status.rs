@@ -1,5 +1,6 @@
-//! The status of a daemon, in one plain struct. The metrics, the findings, `/status`, the page and `snowbank status` all
-//! show this. Besides, the metrics have the process's figures, and the page has the history.
+//! The status of a daemon, in one plain struct. The metrics, the findings, `/status`, the page and
+//! `snowbank status` all show this. Besides, the metrics have the process's figures, and the page
+//! has the history.
 
 mod clients;
 mod fleet;
@@ -111,7 +112,8 @@ pub(crate) struct CeilingsStatus {
     pub(crate) horizon_s: f64,
     /// The reason why the last raise failed. `None`: it did not fail.
     pub(crate) failing: Option<String>,
-    /// The reason why another process may have the worker IDs or the state. `None`: this daemon holds them.
+    /// The reason why another process may have the worker IDs or the state. `None`: this daemon
+    /// holds them.
     pub(crate) lost: Option<String>,
 }
 
@@ -199,8 +201,8 @@ impl Status {
         self.describe();
     }
 
-    /// Returns the time above which a request is slow: half of the longest default wait. Beyond that, requests with the
-    /// default wait are refused soon.
+    /// Returns the time above which a request is slow: half of the longest default wait. Beyond
+    /// that, requests with the default wait are refused soon.
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
     }
@@ -215,7 +217,8 @@ impl Status {
         self.protocols.iter().map(|protocol| protocol.errors).sum()
     }
 
-    /// Returns how many requests and connections were refused because clients did not authorize themselves.
+    /// Returns how many requests and connections were refused because clients did not authorize
+    /// themselves.
     pub(crate) fn unauthorized(&self) -> u64 {
         let Connections { unauthorized_refusals, evicted, unauthorized_timeouts, .. } = self.connections;
         unauthorized_refusals + evicted + unauthorized_timeouts

@@ -1,4 +1,5 @@
-//! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the daemon refuses.
+//! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the
+//! daemon refuses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,8 +14,9 @@ use super::{Failure, Outcome};
 use crate::config::first_directory;
 use crate::service::{self, ReloadResult};
 
-/// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of two changes of the
-/// shards' configuration. Below the units' TimeoutStartSec=, after which systemd ends this process.
+/// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of
+/// two changes of the shards' configuration. Below the units' TimeoutStartSec=, after which systemd
+/// ends this process.
 const WITHIN: Duration = Duration::from_secs(28);
 
 /// Options of `snowbank reload`.
@@ -24,12 +26,14 @@ pub(super) struct Arguments {
     #[arg(long, env = "MAINPID", value_name = "PID")]
     pid: i32,
 
-    /// The daemon's runtime directory, as its own RUNTIME_DIRECTORY names it [default: $RUNTIME_DIRECTORY]
+    /// The daemon's runtime directory, as its own RUNTIME_DIRECTORY names it [default:
+    /// $RUNTIME_DIRECTORY]
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }
 
-/// Runs the command. Exit code 0: reloaded. 1: refused, or no result. 2: the daemon cannot be asked.
+/// Runs the command. Exit code 0: reloaded. 1: refused, or no result. 2: the daemon cannot be
+/// asked.
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let directory = arguments.runtime_dir.clone().or_else(service::runtime_directory).ok_or_else(|| {
         Failure::usage("RUNTIME_DIRECTORY is not set: name the daemon's runtime directory with --runtime-dir")
@@ -69,7 +73,8 @@ fn check_daemon(pid: Pid, directory: &Path) -> Outcome {
             "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
         )));
     }
-    // Another user's environment cannot be read. If the directory is wrong, no result comes within [`WITHIN`].
+    // Another user's environment cannot be read. If the directory is wrong, no result comes within
+    // [`WITHIN`].
     let Ok(environment) = fs::read(process.join("environ")) else { return Ok(()) };
     let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
     let Some(own) = own.and_then(|own| first_directory(OsStr::from_bytes(own))) else {

@@ -37,7 +37,8 @@ impl Chosen {
         self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())
     }
 
-    /// Warns on standard error if the layout can make no IDs now, or not for long. The command continues.
+    /// Warns on standard error if the layout can make no IDs now, or not for long. The command
+    /// continues.
     pub(super) fn warn_unless_alive(&self) {
         let layout = &self.layout;
         let trouble = match layout.life(clock::os::read().wall) {

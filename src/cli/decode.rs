@@ -25,8 +25,8 @@ pub(super) struct Arguments {
     source: String,
     #[command(flatten)]
     keys: KeyOptions,
-    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`. "ticket" is that of a ticket counter's
-    /// numbers, which have no fields
+    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`. "ticket"
+    /// is that of a ticket counter's numbers, which have no fields
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
     /// Print one JSON object per line
@@ -41,7 +41,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     };
     let layout = chosen.as_ref().map(|chosen| &chosen.layout);
     let codec = arguments.keys.codec(&arguments.from, Context::new(&arguments.source, layout))?;
-    // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
+    // All IDs are read before anything is printed, so that a mistake in the last one leaves no half
+    // answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
         let id = match (&arguments.from, layout) {

@@ -1,4 +1,5 @@
-//! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and frees one.
+//! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and
+//! frees one.
 
 mod counters;
 
@@ -38,7 +39,8 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Prepare the coordinator for a fleet, before its first daemon, or after the coordinator lost its data
+    /// Prepare the coordinator for a fleet, before its first daemon, or after the coordinator lost
+    /// its data
     Init(InitArguments),
     /// List the worker IDs that were ever used: who holds which, until when
     List(Common),
@@ -71,7 +73,8 @@ struct InitArguments {
     /// (RFC 3339) or an ID, at or above all IDs that were handed out
     #[arg(long, value_name = "INSTANT|ID", conflicts_with = "new")]
     above: Option<String>,
-    /// Even if the fleet's floor is higher: no later IDs were handed out, by no daemon whose clock was ahead
+    /// Even if the fleet's floor is higher: no later IDs were handed out, by no daemon whose clock
+    /// was ahead
     #[arg(long, requires = "above")]
     lower: bool,
     /// Add this configuration's ID spaces, and replace those that can make the same IDs
@@ -92,7 +95,8 @@ struct ReleaseArguments {
     /// Even if its daemon may still run: it notices within seconds, and ends
     #[arg(long)]
     force: bool,
-    /// Even if its key names IDs that no clock explains: no such IDs were handed out, by no daemon whose clock was ahead
+    /// Even if its key names IDs that no clock explains: no such IDs were handed out, by no daemon
+    /// whose clock was ahead
     #[arg(long)]
     lower: bool,
 }

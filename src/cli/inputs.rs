@@ -1,4 +1,5 @@
-//! The inputs of a configuration, including the settings from this process's environment, at the start and at each reload.
+//! The inputs of a configuration, including the settings from this process's environment, at the
+//! start and at each reload.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -13,7 +14,8 @@ use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
 use crate::system_error::Attempt;
 use snowbank_client::layout::UnixMicros;
 
-/// The inputs of a configuration. A reload reads them as the start does: options and variables override the file.
+/// The inputs of a configuration. A reload reads them as the start does: options and variables
+/// override the file.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) config: Option<PathBuf>,
@@ -72,7 +74,8 @@ impl Inputs {
     }
 }
 
-/// Returns a warning for each misspelt environment variable, and one for locks that only a container sees.
+/// Returns a warning for each misspelt environment variable, and one for locks that only a
+/// container sees.
 pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let misspelt = config::unknown_variables(variables);
@@ -80,8 +83,8 @@ pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
     misspelt.into_iter().chain(containers).collect()
 }
 
-/// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
-/// environment names them.
+/// Returns the place of the state, and writes it into the settings. A reload then compares places,
+/// whether a setting or the environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
     let place = settings.state_dir.place(|name| std::env::var_os(name))?;
     settings.state_dir =
@@ -91,12 +94,14 @@ pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, No
 
 /// The configurations of the packaged services: snowbank.toml, and NAME.toml of snowbank@NAME.
 const SERVICE_CONFIG_DIR: &str = "/etc/snowbank";
-/// The state of the packaged service snowbank. That of snowbank@NAME is in a directory NAME below it.
+/// The state of the packaged service snowbank. That of snowbank@NAME is in a directory NAME below
+/// it.
 const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 /// The variable by which systemd names a service's state directory.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
-/// Returns a variable of the packaged service that has this configuration; of this process, if none has.
+/// Returns a variable of the packaged service that has this configuration; of this process, if none
+/// has.
 pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
@@ -108,15 +113,17 @@ pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsStri
     }
 }
 
-/// Returns a variable of this process. For root, where the packaged service has its state, that is the default too.
+/// Returns a variable of this process. For root, where the packaged service has its state, that is
+/// the default too.
 pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
     let is_service = || rustix::process::getuid().is_root() && Path::new(SERVICE_STATE_DIR).is_dir();
     let own = std::env::var_os(name);
     own.or_else(|| (name == STATE_DIRECTORY && is_service()).then(|| SERVICE_STATE_DIR.into()))
 }
 
-/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections`
-/// to the number that fits, so that the daemon refuses a connection beyond it instead of leaving it waiting.
+/// Raises the soft limit of open files to the hard one, because each connection is an open file.
+/// Lowers `max_connections` to the number that fits, so that the daemon refuses a connection beyond
+/// it instead of leaving it waiting.
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -8,8 +8,8 @@ use snowbank_client::format::{AliasKeys, Codec, Context, Format};
 /// The option that names the keys of aliases.
 #[derive(Debug, clap::Args)]
 pub(super) struct KeyOptions {
-    /// The file with the keys of the format alias, or credential:NAME of systemd's. Each line is a version and 64
-    /// hexadecimal digits. New aliases are written with the highest version.
+    /// The file with the keys of the format alias, or credential:NAME of systemd's. Each line is a
+    /// version and 64 hexadecimal digits. New aliases are written with the highest version.
     #[arg(long, value_name = "FILE")]
     alias_keys: Option<FileRef>,
 }

@@ -160,7 +160,8 @@ fn tick(layout: &Layout) -> String {
     }
 }
 
-/// Writes a line for each field: its name, size, role, and the amount that one step of it adds to an ID.
+/// Writes a line for each field: its name, size, role, and the amount that one step of it adds to
+/// an ID.
 fn write_fields(layout: &Layout, out: &mut impl Write) -> io::Result<()> {
     let name_width = layout.fields().iter().map(|field| field.name().len()).max().unwrap_or(0);
     for field in layout.fields() {

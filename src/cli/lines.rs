@@ -1,4 +1,5 @@
-//! The lines of `snowbank next`: each ID in the format that was asked for, with the fields that the caller chose.
+//! The lines of `snowbank next`: each ID in the format that was asked for, with the fields that the
+//! caller chose.
 
 use std::io::Write;
 
@@ -15,8 +16,9 @@ use snowbank_client::{Batch, SourceChoice};
 /// The options of the lines.
 #[derive(Debug, clap::Args)]
 pub(super) struct LineOptions {
-    /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid,
-    /// uuidv7, uuidv8, alias, or dictionary:CHARACTERS with 2 to 94 characters as digits.
+    /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford,
+    /// base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary:CHARACTERS with 2 to
+    /// 94 characters as digits.
     #[arg(long, value_name = "NAME", default_value = "decimal")]
     format: Format,
 
@@ -27,8 +29,8 @@ pub(super) struct LineOptions {
     #[arg(long, value_name = "FIELD=VALUE", value_parser = parse_field)]
     set: Vec<(String, u64)>,
 
-    /// Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep
-    /// only 53 bits of a number.
+    /// Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a
+    /// string, because many readers keep only 53 bits of a number.
     #[arg(long)]
     json: bool,
 }
@@ -72,7 +74,8 @@ pub(super) struct Lines<'a, W> {
 }
 
 impl<'a, W: Write> Lines<'a, W> {
-    /// Checks the options against the source. `info` must be there if they [need it](LineOptions::need_info).
+    /// Checks the options against the source. `info` must be there if they [need
+    /// it](LineOptions::need_info).
     pub(super) fn new(
         options: &LineOptions,
         source: &SourceChoice,

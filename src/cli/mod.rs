@@ -68,7 +68,8 @@ enum Command {
     Ping(ping::Arguments),
     /// Show the state of a daemon: whether it serves, how fast, and what needs attention.
     Status(status::Arguments),
-    /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit.
+    /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for
+    /// ExecReload= of a unit.
     Reload(ask_reload::Arguments),
     /// Show who holds which worker ID in a fleet, and prepare its coordinator.
     Fleet(fleet::Arguments),
@@ -103,7 +104,8 @@ impl Failure {
     }
 }
 
-/// The commands' only untyped I/O is writing to their output. Other I/O errors are mapped where they happen.
+/// The commands' only untyped I/O is writing to their output. Other I/O errors are mapped where
+/// they happen.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Failure::Output(error)
@@ -148,7 +150,8 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Returns the command with its subcommands, all without the environment variables that are empty: those count as not set.
+/// Returns the command with its subcommands, all without the environment variables that are empty:
+/// those count as not set.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
     let option = |argument: clap::Arg| {

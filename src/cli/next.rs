@@ -35,13 +35,13 @@ pub(super) struct Arguments {
 /// The daemon that a command talks to, or several of which one is enough, and the timeout.
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
-    /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH. Several, with commas: the next one is
-    /// asked if one fails.
+    /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH. Several, with
+    /// commas: the next one is asked if one fails.
     #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_delimiter = ',', value_parser = Endpoint::parse_remote)]
     pub(super) address: Vec<Endpoint>,
 
-    /// A file with the token that the daemon asks for, or credential:NAME of systemd's; a newline at its end does not
-    /// count.
+    /// A file with the token that the daemon asks for, or credential:NAME of systemd's; a newline
+    /// at its end does not count.
     #[arg(long, value_name = "FILE")]
     token_file: Option<FileRef>,
 
@@ -141,8 +141,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     })
 }
 
-/// Fetches and writes, batch by batch. Each is as large as the daemon allows, and partial, so that a source slower than
-/// the daemon's longest wait streams what it has.
+/// Fetches and writes, batch by batch. Each is as large as the daemon allows, and partial, so that
+/// a source slower than the daemon's longest wait streams what it has.
 async fn fetch(
     client: &Client,
     arguments: &Arguments,

@@ -5,13 +5,15 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Resolves when standard input has ended, or cannot be read any more. Discards the bytes before that.
+/// Resolves when standard input has ended, or cannot be read any more. Discards the bytes before
+/// that.
 ///
-/// The kernel closes the write end of a pipe when its holder dies, also by a signal that cannot be caught.
+/// The kernel closes the write end of a pipe when its holder dies, also by a signal that cannot be
+/// caught.
 pub(super) async fn standard_input_ended() {
     let (ended, end) = oneshot::channel::<()>();
-    // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait for these. The thread is
-    // never joined, because its read cannot be interrupted.
+    // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait
+    // for these. The thread is never joined, because its read cannot be interrupted.
     let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         // Retries where a signal interrupts it.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());

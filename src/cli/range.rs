@@ -46,8 +46,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
-/// Numbers that are refused, because they are probably seconds: as milliseconds they are in early 1970, as
-/// seconds after 2001.
+/// Numbers that are refused, because they are probably seconds: as milliseconds they are in early
+/// 1970, as seconds after 2001.
 const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
 
 /// Reads the instant of an option.

@@ -9,7 +9,8 @@ use crate::clock;
 use crate::server::{Reloaded, Reloader};
 use crate::service::{self, Logs, Notifier};
 
-/// Starts the thread that reloads. It reads files which no reactor may. A stop does not wait for it.
+/// Starts the thread that reloads. It reads files which no reactor may. A stop does not wait for
+/// it.
 ///
 /// `warned` are the warnings that were logged already: a reload does not repeat them.
 pub(super) fn start(
@@ -51,7 +52,8 @@ pub(super) fn start(
 pub(super) struct Requests(SyncSender<()>);
 
 impl Requests {
-    /// Requests a reload that reads everything after this moment. If one is waiting to begin, that one is enough.
+    /// Requests a reload that reads everything after this moment. If one is waiting to begin, that
+    /// one is enough.
     pub(super) fn ask(&self) {
         match self.0.try_send(()) {
             Ok(()) | Err(TrySendError::Full(())) => {}
@@ -60,7 +62,8 @@ impl Requests {
     }
 }
 
-/// Reloads. Returns the changes and the warnings of the new settings, or the reasons for a refusal, one per line.
+/// Reloads. Returns the changes and the warnings of the new settings, or the reasons for a refusal,
+/// one per line.
 fn reload(
     inputs: &Inputs,
     reloader: &mut Reloader,
@@ -77,7 +80,8 @@ fn reload(
     let of_secrets = std::mem::take(&mut secrets.warnings);
     let hidden = settings.origins.overridden().to_vec();
     let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files);
-    // At a start, a file that options or variables override is what was asked for. Who reloads expects the file's values.
+    // At a start, a file that options or variables override is what was asked for. Who reloads
+    // expects the file's values.
     let warnings = warnings.chain(hidden).collect();
     let reloaded = reloader.reload(settings, secrets)?;
     logs.set_level(level);

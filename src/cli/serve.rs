@@ -32,22 +32,25 @@ pub(super) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
-    /// Take over the state of another machine: for a disk or a machine's image that moved, once the daemon there has
-    /// stopped for good. Or go on with an older copy of this machine's state, if the newest is lost, once the clock is past
-    /// all that was granted since. Needed once; afterwards the state is this machine's
+    /// Take over the state of another machine: for a disk or a machine's image that moved, once the
+    /// daemon there has stopped for good. Or go on with an older copy of this machine's state, if
+    /// the newest is lost, once the clock is past all that was granted since. Needed once;
+    /// afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
-    /// Stop cleanly when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
-    /// the other end of a pipe, so that the daemon does not outlive it
+    /// Stop cleanly when standard input ends, as on a signal: for a program that starts a daemon
+    /// for itself and holds the other end of a pipe, so that the daemon does not outlive it
     #[arg(long)]
     stop_at_stdin_eof: bool,
 }
 
-/// Starts a daemon and serves until a signal, the service manager or the end of standard input stops it.
+/// Starts a daemon and serves until a signal, the service manager or the end of standard input
+/// stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // First, because it must run before there are threads.
     let inherited = Inherited::take();
-    // After this a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
+    // After this a hang-up requests a reload, once the daemon serves. A daemon outlives the
+    // terminal that started it.
     let hangups = catch(SignalKind::hangup())?;
     let notifier = Notifier::from_environment();
     let outcome = start_and_serve(arguments, inherited, hangups, &notifier, out);
@@ -123,8 +126,8 @@ struct Addresses<'a, W> {
 }
 
 impl<W: Write> Addresses<'_, W> {
-    /// Writes where the daemon listens, once. A program that reads these lines may connect or send a signal from then on. A
-    /// closed pipe stops nothing.
+    /// Writes where the daemon listens, once. A program that reads these lines may connect or send
+    /// a signal from then on. A closed pipe stops nothing.
     fn write(&mut self, addresses: &[String]) {
         if !std::mem::replace(&mut self.are_written, true)
             && let Err(error) = announce(self.out, addresses)
@@ -142,12 +145,14 @@ struct Process<'a, W> {
     addresses: Addresses<'a, W>,
     /// `None`: they are logged.
     choices: Option<Choices<'a>>,
-    /// The signals that a wait has caught. It keeps those that come between its end and the start that follows.
+    /// The signals that a wait has caught. It keeps those that come between its end and the start
+    /// that follows.
     stops: Option<Stops>,
 }
 
 impl<W: Write> Process<'_, W> {
-    /// Takes the worker IDs, and waits as long as only these are missing. Returns `None` if the daemon is stopped meanwhile.
+    /// Takes the worker IDs, and waits as long as only these are missing. Returns `None` if the
+    /// daemon is stopped meanwhile.
     fn take_numbers(
         &mut self,
         tries: Tries,
@@ -181,8 +186,8 @@ impl<W: Write> Process<'_, W> {
         }
     }
 
-    /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start. Returns `None` if it is stopped
-    /// meanwhile.
+    /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start.
+    /// Returns `None` if it is stopped meanwhile.
     fn wait(&mut self, waiting: Waiting, secrets: &Secrets) -> Result<Option<StartEnd>, Failure> {
         let health = waiting.server().health();
         let addresses = where_it_listens(waiting.server());

@@ -1,4 +1,5 @@
-//! The files of a configuration that the packaged service's user cannot read. Root, who writes them, can read everything.
+//! The files of a configuration that the packaged service's user cannot read. Root, who writes
+//! them, can read everything.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,8 +12,8 @@ const USER: &str = "snowbank";
 /// Prints the numbers of those arguments that the caller cannot read.
 const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n + 1)); done";
 
-/// Returns a warning for each file that the service's user cannot read. None if the caller is not root, or if the machine has
-/// no such user.
+/// Returns a warning for each file that the service's user cannot read. None if the caller is not
+/// root, or if the machine has no such user.
 pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -45,8 +46,9 @@ fn warning(key: &str, path: &Path) -> String {
     )
 }
 
-/// Returns the files that a user cannot read, with all groups that he has. `None` if there is no such user, or no `setpriv`.
-/// The system decides, because access lists and mounts count as well as modes.
+/// Returns the files that a user cannot read, with all groups that he has. `None` if there is no
+/// such user, or no `setpriv`. The system decides, because access lists and mounts count as well as
+/// modes.
 fn unreadable_by<'a>(user: &str, files: &[(&'a str, PathBuf)]) -> Option<Vec<(&'a str, PathBuf)>> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", user, "--regid", user, "--init-groups", "--", "sh", "-c", UNREADABLE, "sh"]);
@@ -84,7 +86,8 @@ mod tests {
         close("closed", 0o700);
         let names =
             |files: Vec<(&'static str, PathBuf)>| files.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        // The group of this user has another name on some systems. Root can read everything on all of them.
+        // The group of this user has another name on some systems. Root can read everything on all
+        // of them.
         if let Some(found) = unreadable_by("daemon", &files) {
             assert_eq!(names(found), ["key", "closed/file", "a file\n"]);
         }

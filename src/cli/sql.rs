@@ -1,5 +1,5 @@
-//! `snowbank layout NAME --sql DIALECT`: the functions of a layout for a database, from an ID to its instant and from an
-//! instant to its first ID.
+//! `snowbank layout NAME --sql DIALECT`: the functions of a layout for a database, from an ID to
+//! its instant and from an instant to its first ID.
 
 use super::chosen::Chosen;
 use snowbank_client::layout::{Layout, Role};
@@ -69,7 +69,8 @@ impl Terms {
         }
     }
 
-    /// Returns the condition that a number is an ID of the layout. `div` and `rem` are the operators of integers.
+    /// Returns the condition that a number is an ID of the layout. `div` and `rem` are the
+    /// operators of integers.
     fn is_an_id(&self, id: &str, div: &str, rem: &str) -> String {
         let mut condition = format!("{id} BETWEEN 0 AND {}", self.last_id);
         for field in self.layout.fields() {

@@ -22,7 +22,8 @@ const DEFAULT_ADDRESS: &str = "9660";
 /// Options of `snowbank status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration's, else 9660]
+    /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH
+    /// [default: the configuration's, else 9660]
     #[arg(long, env = "SNOWBANK_ADMIN_LISTEN", value_name = "ADDR")]
     admin: Option<String>,
 

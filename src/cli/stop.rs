@@ -1,4 +1,5 @@
-//! Decides when a running daemon stops: a signal or the end of standard input, and how long it still serves then.
+//! Decides when a running daemon stops: a signal or the end of standard input, and how long it
+//! still serves then.
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,7 +22,8 @@ pub(super) struct Stops {
 enum Stop {
     /// The delay in which load balancers notice.
     Announced,
-    /// No delay: a person at a terminal, or the end of a parent process, does not wait for load balancers.
+    /// No delay: a person at a terminal, or the end of a parent process, does not wait for load
+    /// balancers.
     AtOnce,
 }
 
@@ -41,7 +43,8 @@ impl Stops {
         tracing::info!("stopping: has no worker ID, and nothing to answer");
     }
 
-    /// Completes when a daemon is stopped that has its worker IDs after a wait, and does not serve yet.
+    /// Completes when a daemon is stopped that has its worker IDs after a wait, and does not serve
+    /// yet.
     pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
         self.asked(ends_with_stdin).await;
         notifier.stopping(TRY_TIMEOUT);
@@ -57,7 +60,8 @@ impl Stops {
         }
     }
 
-    /// Completes when the listeners are to close. Reports to the service manager, and runs `beside`, until the stop begins.
+    /// Completes when the listeners are to close. Reports to the service manager, and runs
+    /// `beside`, until the stop begins.
     pub(super) async fn run(
         mut self,
         notifier: &Notifier,

@@ -51,13 +51,15 @@ struct SetArguments {
     /// The highest number that was ever handed out; 0 if none was
     #[arg(value_parser = parse_value, allow_hyphen_values = true)]
     value: u64,
-    /// The source's increment. Needed if a daemon on this machine counts the same name with another offset
+    /// The source's increment. Needed if a daemon on this machine counts the same name with another
+    /// offset
     #[arg(long, value_name = "N", default_value_t = 1)]
     increment: u64,
     /// The source's offset
     #[arg(long, value_name = "N", default_value_t = 1)]
     offset: u64,
-    /// Store it even if a higher number is stored: that one is wrong, and no number above VALUE was handed out
+    /// Store it even if a higher number is stored: that one is wrong, and no number above VALUE was
+    /// handed out
     #[arg(long)]
     lower: bool,
     /// Store it at the coordinator that this configuration names
@@ -132,8 +134,9 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let ceiling = numbering.position_from(value + 1);
     refuse_last(name, *value, &numbering)?;
     let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
-    // The bound is not rounded up to a number of this increment and offset: the configuration may have others. The record has
-    // no time, because a record of this boot would be taken for a daemon's belief of the clock.
+    // The bound is not rounded up to a number of this increment and offset: the configuration may
+    // have others. The record has no time, because a record of this boot would be taken for a
+    // daemon's belief of the clock.
     let wanted = Record { clean: true, boot: None, ..wanted.below(value + 1) };
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;

@@ -21,7 +21,8 @@ pub(super) struct TlsOptions {
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<FileRef>,
 
-    /// With tls: the name that the daemon's certificate must have, if it is not that of the address.
+    /// With tls: the name that the daemon's certificate must have, if it is not that of the
+    /// address.
     #[arg(long, value_name = "NAME")]
     server_name: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! `snowbank token`: makes a token, and the line of a token file that stands for it without showing it.
+//! `snowbank token`: makes a token, and the line of a token file that stands for it without showing
+//! it.
 
 use std::io::Write;
 use std::path::PathBuf;

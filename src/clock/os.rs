@@ -5,14 +5,15 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
 
-/// The most that the boot clock may move around a good wall reading. If it moved more, the thread lost the processor, or the
-/// machine slept, between the two.
+/// The most that the boot clock may move around a good wall reading. If it moved more, the thread
+/// lost the processor, or the machine slept, between the two.
 const TORN_US: i64 = 1_000;
-/// The number of attempts before the tightest torn reading is used. Only a machine that takes the processor away every
-/// millisecond needs them all.
+/// The number of attempts before the tightest torn reading is used. Only a machine that takes the
+/// processor away every millisecond needs them all.
 const ATTEMPTS: usize = 16;
 
-/// Reads the wall clock and the boot clock at one moment: the boot clock is read on both sides of the wall clock.
+/// Reads the wall clock and the boot clock at one moment: the boot clock is read on both sides of
+/// the wall clock.
 #[inline]
 pub fn read() -> Reading {
     let mut tightest: Option<(i64, Reading)> = None;

@@ -1,4 +1,5 @@
-//! The settings of the daemon as a whole. The comments of the fields are the reference that operators read.
+//! The settings of the daemon as a whole. The comments of the fields are the reference that
+//! operators read.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -18,14 +19,16 @@ use crate::frontends::FrontEndSettings;
 use crate::shard::Order;
 use snowbank_client::address::Address;
 
-/// The shortest default wait: long enough to outlast a burst, short enough to fail before callers give up.
+/// The shortest default wait: long enough to outlast a burst, short enough to fail before callers
+/// give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Returns every setting, in the order of the reference: those of the daemon, of sources, and of each section.
+/// Returns every setting, in the order of the reference: those of the daemon, of sources, and of
+/// each section.
 pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     let sections = [
         Settings::ROWS,
@@ -39,7 +42,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     sections.into_iter().chain(FrontEndSettings::ROWS).chain(last).flatten()
 }
 
-/// Returns every setting that a file can have: those of [`rows`], and those of identities, which no variable sets.
+/// Returns every setting that a file can have: those of [`rows`], and those of identities, which no
+/// variable sets.
 pub(super) fn rows_of_file() -> impl Iterator<Item = &'static Row> {
     rows().chain(IdentitySettings::ROWS)
 }
@@ -59,9 +63,10 @@ pub(super) fn tables() -> Vec<&'static str> {
 settings! {
     /// The configuration of a daemon, checked: each value is in its range, and they fit each other.
     pub struct Settings at () {
-        /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for IPv6, port 0 for
-        /// any free one), or "unix:/path" for a socket file. With "tls:" in front ("tls:0.0.0.0:7661") clients must
-        /// speak TLS, see `[tls]`. Processes of the daemon's user or group can use a socket file.
+        /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for
+        /// IPv6, port 0 for any free one), or "unix:/path" for a socket file. With "tls:" in front
+        /// ("tls:0.0.0.0:7661") clients must speak TLS, see `[tls]`. Processes of the daemon's user
+        /// or group can use a socket file.
         ///
         /// A daemon that other machines can reach needs worker_ids.
         listen: Vec<Address> = r#"["127.0.0.1:7660"]"# in Top, Restart("listeners are opened at the start"),
@@ -72,8 +77,9 @@ settings! {
         shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
             |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards::of);
 
-        /// "relaxed": IDs of a source increase on each connection, and those of different connections are sorted to within
-        /// burst_window. "strict": a request sent after a reply was received gets larger IDs, on any connection.
+        /// "relaxed": IDs of a source increase on each connection, and those of different
+        /// connections are sorted to within burst_window. "strict": a request sent after a reply
+        /// was received gets larger IDs, on any connection.
         ///
         /// Relaxed by default: shards then share no memory. The order applies to the whole daemon.
         order: Order = r#""relaxed""# in Top, Restart("IDs already handed out are in the old order"),
@@ -95,15 +101,17 @@ settings! {
         /// and one user or group may write there: a missing one is made for the daemon's user
         /// alone.
         ///
-        /// /run/lock is local to the machine, writable from inside a hardened service, and empty after a boot.
+        /// /run/lock is local to the machine, writable from inside a hardened service, and empty
+        /// after a boot.
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
             |value| value.directory();
 
-        /// The source of a key that is no source's name, for clients of Redis, memcached and Leaf. Empty: such a key is
-        /// refused, but clients of memcached draw from the first source, because those of katsubushi send any key.
+        /// The source of a key that is no source's name, for clients of Redis, memcached and Leaf.
+        /// Empty: such a key is refused, but clients of memcached draw from the first source,
+        /// because those of katsubushi send any key.
         ///
-        /// It holds for all front ends: set for Leaf, it also lets a misspelt INCR of Redis draw an ID. Set it for tools
-        /// whose key cannot be chosen, such as redis-benchmark.
+        /// It holds for all front ends: set for Leaf, it also lets a misspelt INCR of Redis draw an
+        /// ID. Set it for tools whose key cannot be chosen, such as redis-benchmark.
         any_key: Option<String> = r#""""# in Top, Reload, |value| value.source();
     }
     and {
@@ -123,12 +131,14 @@ settings! {
         fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
-        /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can
-        /// make the same ID.
+        /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of
+        /// them. No two can make the same ID.
         sources: Vec<SourceSettings>,
-        /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of its own.
+        /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of
+        /// its own.
         identities: Vec<IdentitySettings>,
-        /// The place where each setting was given, for errors that only show when it is used (a port that is taken).
+        /// The place where each setting was given, for errors that only show when it is used (a
+        /// port that is taken).
         origins: Origins,
     }
 }
@@ -136,13 +146,15 @@ settings! {
 settings! {
     /// Bounds on what clients can make the daemon do.
     pub struct Limits at (limits) {
-        /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy and closes it.
+        /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy
+        /// and closes it.
         ///
         /// If tokens are required, connections without one may use an eighth of this number, and 64
         /// at least. So may TLS handshakes. If there are more, or all connections are in use, the
         /// daemon closes the one of them that it has waited for longest.
         ///
-        /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems allow.
+        /// 10,000 idle connections fit in 20 MiB, and in the 20,000 open files that many systems
+        /// allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
         /// About the bytes that all connections together may have queued, 1,048,576 (1 MiB) to
@@ -158,7 +170,8 @@ settings! {
 
         /// IDs per request, 1 to 4,294,967,295.
         ///
-        /// A million is a quarter of a second of the twitter layout, and 8 MB if every ID is listed.
+        /// A million is a quarter of a second of the twitter layout, and 8 MB if every ID is
+        /// listed.
         max_count: NonZeroU32 = "1000000" in Table("limits"), Reload, |value| value.count(1..=u64::from(u32::MAX));
 
         /// The longest that a request may wait, even if it asks for more; "0": no request waits. A
@@ -166,17 +179,20 @@ settings! {
         /// A request that would wait for longer than ten seconds is better refused.
         max_wait: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
-        /// The longest time for which a peer may leave something unfinished: a request that has begun to arrive, a TLS
-        /// handshake, replies that it does not read. Then the daemon closes the connection.
+        /// The longest time for which a peer may leave something unfinished: a request that has
+        /// begun to arrive, a TLS handshake, replies that it does not read. Then the daemon closes
+        /// the connection.
         ///
         /// Ten seconds outlast a garbage collector's pause and the retries of lost packets. A
         /// handshake has five seconds at most.
         stall_timeout: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(MS..=HOUR);
 
-        /// The longest time for which a connection may be silent between requests; then the daemon closes it.
+        /// The longest time for which a connection may be silent between requests; then the daemon
+        /// closes it.
         ///
-        /// Off by default: an idle connection costs about 1 KB, and reopening it costs its client a round trip at the worst
-        /// moment. Set it if clients leak connections, or if a firewall drops idle ones without a notice.
+        /// Off by default: an idle connection costs about 1 KB, and reopening it costs its client a
+        /// round trip at the worst moment. Set it if clients leak connections, or if a firewall
+        /// drops idle ones without a notice.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 
@@ -188,17 +204,20 @@ settings! {
         /// Set it to the time that your load balancer takes to react.
         drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
-        /// The longest time for which a stop waits for clients to take their last replies; "0": it does not wait. Five
-        /// seconds are half of the time that container runtimes give a process before they kill it.
+        /// The longest time for which a stop waits for clients to take their last replies; "0": it
+        /// does not wait. Five seconds are half of the time that container runtimes give a process
+        /// before they kill it.
         drain_timeout: Duration = r#""5s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
     }
 }
 
 settings! {
-    /// The rules for believing the machine's wall clock. A machine has one, so they hold for every source.
+    /// The rules for believing the machine's wall clock. A machine has one, so they hold for every
+    /// source.
     pub struct ClockSettings at (clock) {
-        /// The time that a forward step of the wall clock by more than a minute must last before the daemon believes it;
-        /// "0": the daemon believes steps at once. Until then the time in IDs advances at its normal speed.
+        /// The time that a forward step of the wall clock by more than a minute must last before
+        /// the daemon believes it; "0": the daemon believes steps at once. Until then the time in
+        /// IDs advances at its normal speed.
         ///
         /// A wrong time server is mostly corrected or outvoted within a minute.
         step_hold: Duration = r#""60s""# in Table("clock"), Restart("it judges a step that is held"),
@@ -224,20 +243,22 @@ settings! {
 }
 
 settings! {
-    /// The certificates of TLS listeners. They speak TLS 1.3, which TLS libraries have had since 2018.
+    /// The certificates of TLS listeners. They speak TLS 1.3, which TLS libraries have had since
+    /// 2018.
     pub struct TlsSettings at (tls) {
-        /// The file of the certificate of "tls:" listeners, in PEM, followed by the intermediate certificates. A path or
-        /// "credential:NAME", as for auth.token_file. Clients compare its names with the address that they connect to.
-        /// The daemon refuses an expired certificate, as clients would.
+        /// The file of the certificate of "tls:" listeners, in PEM, followed by the intermediate
+        /// certificates. A path or "credential:NAME", as for auth.token_file. Clients compare its
+        /// names with the address that they connect to. The daemon refuses an expired certificate,
+        /// as clients would.
         certificate: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
 
-        /// The file of the certificate's private key, in PEM without a passphrase: a path or "credential:NAME". Only
-        /// the daemon's user should be able to read it.
+        /// The file of the certificate's private key, in PEM without a passphrase: a path or
+        /// "credential:NAME". Only the daemon's user should be able to read it.
         key: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
 
-        /// A file of CA certificates in PEM: a path or "credential:NAME". If it is set, a client of a "tls:" listener
-        /// needs a valid certificate that one of these CAs signed, with any name. Revocation lists are not read: use
-        /// a separate CA and certificates with a short life.
+        /// A file of CA certificates in PEM: a path or "credential:NAME". If it is set, a client of
+        /// a "tls:" listener needs a valid certificate that one of these CAs signed, with any name.
+        /// Revocation lists are not read: use a separate CA and certificates with a short life.
         ///
         /// Empty: clients need no certificate.
         client_ca: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
@@ -247,10 +268,10 @@ settings! {
 settings! {
     /// The listeners for operators.
     pub struct AdminSettings at (admin) {
-        /// The addresses where the daemon reports its state over HTTP: /metrics for Prometheus, /healthz and /readyz for
-        /// probes, /status as JSON, and / as a page. An address as in listen, several in an array, or only a port
-        /// (9660) of 127.0.0.1. With "tls:" in front it is HTTPS with the certificate of `[tls]`, and tls.client_ca
-        /// applies. Empty: none.
+        /// The addresses where the daemon reports its state over HTTP: /metrics for Prometheus,
+        /// /healthz and /readyz for probes, /status as JSON, and / as a page. An address as in
+        /// listen, several in an array, or only a port (9660) of 127.0.0.1. With "tls:" in front it
+        /// is HTTPS with the certificate of `[tls]`, and tls.client_ca applies. Empty: none.
         ///
         /// Off by default because it requires no token: everyone who can connect sees the daemon's
         /// status.
@@ -263,35 +284,39 @@ settings! {
     /// The form and the level of log messages.
     #[derive(Copy)]
     pub struct LogSettings at (log) {
-        /// The form of log messages: "text" writes lines to standard error, with colours on a terminal; "json" a JSON
-        /// object on each line; "journald" starts each line with its priority, which journald reads.
+        /// The form of log messages: "text" writes lines to standard error, with colours on a
+        /// terminal; "json" a JSON object on each line; "journald" starts each line with its
+        /// priority, which journald reads.
         ///
-        /// "auto" is journald where standard error leads to the journal, as a systemd service's does, else text.
+        /// "auto" is journald where standard error leads to the journal, as a systemd service's
+        /// does, else text.
         format: LogFormat = r#""auto""# in Table("log"), Restart("the log was opened at the start"),
             |value| value.choice(&LogFormat::NAMES);
 
-        /// The least severe messages that are logged: "error" (the daemon hands out no IDs), "warn" (that may happen
-        /// soon), "info" (changes), "debug" or "trace". No level logs each request, and messages that repeat are
-        /// limited, so "info" is a few lines a day.
+        /// The least severe messages that are logged: "error" (the daemon hands out no IDs), "warn"
+        /// (that may happen soon), "info" (changes), "debug" or "trace". No level logs each
+        /// request, and messages that repeat are limited, so "info" is a few lines a day.
         level: LogLevel = r#""info""# in Table("log"), Reload, |value| value.choice(&LogLevel::NAMES);
     }
 }
 
 impl Settings {
-    /// Returns the oldest that an ID of any source is when it is handed out: the `burst_window` of INFO.
+    /// Returns the oldest that an ID of any source is when it is handed out: the `burst_window` of
+    /// INFO.
     pub fn burst_window(&self) -> Duration {
         self.sources.iter().map(|source| source.burst_window).max().unwrap_or_default()
     }
 
-    /// Returns the furthest that an ID of any source is ahead of the wall clock: the `max_ahead` of INFO.
+    /// Returns the furthest that an ID of any source is ahead of the wall clock: the `max_ahead` of
+    /// INFO.
     pub fn max_ahead(&self) -> Duration {
         self.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default()
     }
 }
 
 impl Limits {
-    /// Returns how long a request waits that names no time: a second, or two ticks of its source if that is longer;
-    /// never above `max_wait`.
+    /// Returns how long a request waits that names no time: a second, or two ticks of its source if
+    /// that is longer; never above `max_wait`.
     pub fn default_wait_for(&self, tick: Duration) -> Duration {
         DEFAULT_WAIT.max(tick.saturating_mul(2)).min(self.max_wait)
     }

@@ -10,8 +10,8 @@ use std::str::FromStr;
 pub enum FileRef {
     /// A path.
     Path(PathBuf),
-    /// `credential:NAME`: a file of that name in `$CREDENTIALS_DIRECTORY`, where systemd puts what a unit's
-    /// `LoadCredential=` names.
+    /// `credential:NAME`: a file of that name in `$CREDENTIALS_DIRECTORY`, where systemd puts what
+    /// a unit's `LoadCredential=` names.
     Credential(String),
 }
 

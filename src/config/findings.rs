@@ -63,10 +63,11 @@ impl File<'_> {
 pub(super) struct Findings {
     pub(super) origins: Origins,
     pub(super) mistakes: Vec<Mistake>,
-    /// Full keys of settings that were given and refused. They have their defaults, so comparing them with other settings
-    /// would report false mistakes.
+    /// Full keys of settings that were given and refused. They have their defaults, so comparing
+    /// them with other settings would report false mistakes.
     refused: BTreeSet<String>,
-    /// Lines that are not TOML. The parser guesses their meaning, so mistakes found in them are not reported.
+    /// Lines that are not TOML. The parser guesses their meaning, so mistakes found in them are not
+    /// reported.
     broken: BTreeSet<Origin>,
 }
 
@@ -100,7 +101,8 @@ impl Findings {
         self.mistake(origin, key, text);
     }
 
-    /// Reports a line that is not TOML, once: further errors of the line mostly follow from the first.
+    /// Reports a line that is not TOML, once: further errors of the line mostly follow from the
+    /// first.
     pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
         let origin = input.origin(span);
         let found = input.excerpt(span);
@@ -151,7 +153,8 @@ impl Findings {
         self.refused.contains(key)
     }
 }
-/// Returns a line as TOML that was written without quotes, or with a colon or a blank in place of `=`.
+/// Returns a line as TOML that was written without quotes, or with a colon or a blank in place of
+/// `=`.
 fn in_toml(line: &str) -> Option<String> {
     let is_of_key = |shown: char| shown.is_ascii_alphanumeric() || "_-.".contains(shown);
     let (key, rest) = line.split_at(line.find(|shown| !is_of_key(shown))?);

@@ -21,7 +21,8 @@ pub(super) fn name_of(coordinator: Option<&CoordinatorKind>) -> &'static str {
     coordinator.map_or(NONE, |kind| kind.name)
 }
 
-/// Reads the kind of a coordinator. A refusal of Redis says why, because katsubushi keeps its worker IDs there.
+/// Reads the kind of a coordinator. A refusal of Redis says why, because katsubushi keeps its
+/// worker IDs there.
 fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, Refusal> {
     let kinds = CoordinatorKind::all().map(|kind| (kind.name, Some(kind)));
     let choices: Vec<_> = [(NONE, None)].into_iter().chain(kinds).collect();
@@ -47,23 +48,26 @@ settings! {
         coordinator: Option<&'static CoordinatorKind> = r#""none""# in Table("fleet"), Restart(HELD),
             read_coordinator;
 
-        /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd, "zookeeper://HOST:PORT" or
-        /// "zookeepers://HOST:PORT" for ZooKeeper. The second form of each is over TLS. All must be of one cluster. If one
-        /// does not answer, the daemon asks the next. Empty: this machine. The default ports are 2379 and 2181.
+        /// The coordinator's members, as "http://HOST:PORT" or "https://HOST:PORT" for etcd,
+        /// "zookeeper://HOST:PORT" or "zookeepers://HOST:PORT" for ZooKeeper. The second form of
+        /// each is over TLS. All must be of one cluster. If one does not answer, the daemon asks
+        /// the next. Empty: this machine. The default ports are 2379 and 2181.
         endpoints: Vec<Endpoint> = "[]" in Table("fleet"), Restart(HELD),
             |value| value.endpoints();
 
-        /// The fleet's name at the coordinator, of the characters that a source's name may have. Daemons with one
-        /// fleet name share their worker IDs, and have the same layouts.
+        /// The fleet's name at the coordinator, of the characters that a source's name may have.
+        /// Daemons with one fleet name share their worker IDs, and have the same layouts.
         name: String = r#""default""# in Table("fleet"), Restart(HELD), |value| value.name();
 
-        /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h, and at least six times
-        /// max_ahead. The horizon of `snowbank fleet init` decides for good how often daemons poll: after 5m, daemons with
-        /// less than 12s are refused. After this time at most, another daemon may take the worker ID of one that was killed. The daemon
-        /// raises its ceiling there when half of this time is used up, so at least half is left when an outage begins.
+        /// The longest time that a daemon serves while the coordinator is out of reach, 4s to 24h,
+        /// and at least six times max_ahead. The horizon of `snowbank fleet init` decides for good
+        /// how often daemons poll: after 5m, daemons with less than 12s are refused. After this
+        /// time at most, another daemon may take the worker ID of one that was killed. The daemon
+        /// raises its ceiling there when half of this time is used up, so at least half is left
+        /// when an outage begins.
         ///
-        /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then writes seven times a
-        /// second.
+        /// Five minutes outlast the restart of a coordinator, and a fleet of 1,000 numbers then
+        /// writes seven times a second.
         horizon: Duration = r#""5m""# in Table("fleet"), Restart(HELD), |value| value.duration(HORIZON_MIN..=HORIZON_MAX);
 
         /// The user name at the coordinator. Empty: the coordinator requires none.
@@ -73,22 +77,24 @@ settings! {
         /// auth.token_file.
         password_file: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of the CA certificates that the daemon trusts for endpoints and peers over TLS. Empty: those of the
-        /// system.
+        /// The file of the CA certificates that the daemon trusts for endpoints and peers over TLS.
+        /// Empty: those of the system.
         ca: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The file of this daemon's certificate in PEM, for a coordinator or peers that require one.
+        /// The file of this daemon's certificate in PEM, for a coordinator or peers that require
+        /// one.
         certificate: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
         /// The file of that certificate's private key, in PEM without a passphrase.
         key: Option<FileRef> = r#""""# in Table("fleet"), Restart(HELD), |value| value.file();
 
-        /// The addresses where other daemons listen for clients, as in listen. A name stands for every daemon that it
-        /// resolves to, and this daemon may be among them: all can have the same list. The daemon asks each of them at
-        /// its start, and does not start if a peer has the same worker ID with the same layout. Empty: none.
+        /// The addresses where other daemons listen for clients, as in listen. A name stands for
+        /// every daemon that it resolves to, and this daemon may be among them: all can have the
+        /// same list. The daemon asks each of them at its start, and does not start if a peer has
+        /// the same worker ID with the same layout. Empty: none.
         ///
-        /// Peers over "tls:", on Unix sockets and on loopback addresses get a token at once: the first line of
-        /// auth.token_file with a token itself, not its hash. Others get none.
+        /// Peers over "tls:", on Unix sockets and on loopback addresses get a token at once: the
+        /// first line of auth.token_file with a token itself, not its hash. Others get none.
         ///
         /// Only a coordinator prevents daemons on several machines from using the same worker ID.
         peers: Vec<Address> = r#""""# in Table("fleet"), Restart(PEERS), |value| value.peers();

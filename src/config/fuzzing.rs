@@ -9,11 +9,11 @@ use snowbank_client::layout::{UnixMicros, concurrent_collision};
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 
-/// Loads a configuration file, and after each zero byte the text of one option: listen, layout, worker IDs, shards, order,
-/// state directory, directory of locks, and so on.
+/// Loads a configuration file, and after each zero byte the text of one option: listen, layout,
+/// worker IDs, shards, order, state directory, directory of locks, and so on.
 ///
-/// Every mistake is one line, and its place a line that the file has or an option that was given. What is accepted is
-/// within its bounds.
+/// Every mistake is one line, and its place a line that the file has or an option that was given.
+/// What is accepted is within its bounds.
 pub fn config(data: &[u8]) {
     let Ok(data) = std::str::from_utf8(data) else {
         return;

@@ -21,8 +21,8 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Returns the use of a socket of this name. Any other name is that of Snowbank's own protocol, because systemd's
-    /// default is the name of the socket's unit.
+    /// Returns the use of a socket of this name. Any other name is that of Snowbank's own protocol,
+    /// because systemd's default is the name of the socket's unit.
     pub fn from_socket(name: &str) -> Purpose {
         if name == "admin" {
             return Purpose::Admin;

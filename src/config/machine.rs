@@ -52,7 +52,8 @@ impl Machine {
         interfaces.iter().map(|(_, address)| *address).find(|address| !address.is_loopback())
     }
 
-    /// Returns the number below `numbers` that an origin has, and the place where it was found, in words.
+    /// Returns the number below `numbers` that an origin has, and the place where it was found, in
+    /// words.
     ///
     /// # Errors
     /// The origin has none, or one that is too large.

@@ -12,7 +12,8 @@ use super::setting::Row;
 pub enum Origin {
     /// A line of the configuration file, counted from 1.
     Line(Arc<Path>, usize),
-    /// A command-line option or an environment variable, by its name: `--listen`, `SNOWBANK_LISTEN`.
+    /// A command-line option or an environment variable, by its name: `--listen`,
+    /// `SNOWBANK_LISTEN`.
     Override(String),
     /// Nowhere: it has its default.
     Default,
@@ -47,8 +48,8 @@ impl Origins {
         &self.overridden
     }
 
-    /// Returns the full key and the place of a setting. A setting of a source is in its own entry or at the top of the
-    /// file for all; if it is at its default, its place is the entry.
+    /// Returns the full key and the place of a setting. A setting of a source is in its own entry
+    /// or at the top of the file for all; if it is at its default, its place is the entry.
     pub(super) fn place_of(&self, row: &Row, source: Option<usize>) -> (String, Origin) {
         let own = row.full_key(source);
         let common = row.full_key(None);
@@ -96,8 +97,8 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Every mistake of a configuration, at least one: first those of the file in its order, then those of options and
-/// variables. Prints one per line.
+/// Every mistake of a configuration, at least one: first those of the file in its order, then those
+/// of options and variables. Prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(Vec<Mistake>);
 
@@ -128,8 +129,8 @@ impl Mistakes {
         self.0.iter().all(|mistake| mistake.is_clock_behind)
     }
 
-    /// Returns the first mistake and the number of the others, in one line: the message of `serve` when it refuses to
-    /// start.
+    /// Returns the first mistake and the number of the others, in one line: the message of `serve`
+    /// when it refuses to start.
     pub fn first_line(&self) -> String {
         match &self.0[..] {
             [] => String::new(),

@@ -1,4 +1,5 @@
-//! From a configuration file, options and environment variables to [`Settings`]: plain, typed, checked.
+//! From a configuration file, options and environment variables to [`Settings`]: plain, typed,
+//! checked.
 //!
 //! ```text
 //!  file ─▶ reader ─┐
@@ -6,14 +7,17 @@
 //!  overrides ──────┘
 //! ```
 //!
-//! The tables in `daemon` and `source` have a row for each setting: its meaning, type, default and bounds. The fields of
-//! [`Settings`], the reader, environment variables, [`diff()`] and the [`reference()`] follow from the rows. A new setting is a row,
-//! and its use. `settle` has the rules between settings.
+//! The tables in `daemon` and `source` have a row for each setting: its meaning, type, default and
+//! bounds. The fields of [`Settings`], the reader, environment variables, [`diff()`] and the
+//! [`reference()`] follow from the rows. A new setting is a row, and its use. `settle` has the
+//! rules between settings.
 //!
-//! Worker IDs that come from the machine are picked afterwards ([`Settings::pick_worker_ids`]), where a daemon starts.
+//! Worker IDs that come from the machine are picked afterwards ([`Settings::pick_worker_ids`]),
+//! where a daemon starts.
 //!
-//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`read_tokens`], [`load_with_secrets`] and
-//! the pick read files. Only [`Overrides`] and [`Machine::here`] read the environment.
+//! Nothing here connects, resolves a name or reads a clock. Only [`read_file`], [`read_tokens`],
+//! [`load_with_secrets`] and the pick read files. Only [`Overrides`] and [`Machine::here`] read the
+//! environment.
 
 #[macro_use]
 pub(crate) mod setting;
@@ -82,10 +86,11 @@ pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
-/// Reads a configuration: a file's path (for messages) and text, if there is one, and the options and environment
-/// variables that override it.
+/// Reads a configuration: a file's path (for messages) and text, if there is one, and the options
+/// and environment variables that override it.
 ///
-/// `cores` is the number of shards if none is given. `now` decides whether layouts have begun and not ended.
+/// `cores` is the number of shards if none is given. `now` decides whether layouts have begun and
+/// not ended.
 ///
 /// # Errors
 /// Every mistake there is, each with its place.
@@ -98,7 +103,8 @@ pub fn load(
     settle::settle(read(file, overrides), cores, now)
 }
 
-/// Reads a configuration as [`load`] does, and the files that it names. Their mistakes are mistakes of the configuration.
+/// Reads a configuration as [`load`] does, and the files that it names. Their mistakes are mistakes
+/// of the configuration.
 ///
 /// # Errors
 /// Every mistake there is, each with its place.
@@ -123,8 +129,8 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
     reader
 }
 
-/// The largest configuration or token file, in bytes: far above any real one, and small enough to refuse a path that names a
-/// disk.
+/// The largest configuration or token file, in bytes: far above any real one, and small enough to
+/// refuse a path that names a disk.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.

@@ -29,9 +29,11 @@ pub struct Override {
     pub origin: String,
 }
 
-/// The settings that options and environment variables give. Options override variables, and these the file.
+/// The settings that options and environment variables give. Options override variables, and these
+/// the file.
 ///
-/// As [`clap::Args`] it is flattened into every command that reads a configuration, so that all read it alike.
+/// As [`clap::Args`] it is flattened into every command that reads a configuration, so that all
+/// read it alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides(pub Vec<Override>);
 
@@ -121,7 +123,8 @@ fn help(key: &str, help: &str) -> String {
     format!("{help}{default} [env: {}]", row.variable())
 }
 
-/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` and that nothing reads.
+/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` and that
+/// nothing reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known: Vec<String> = rows()
         .map(Row::variable)
@@ -138,16 +141,16 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
 }
 
 impl Overrides {
-    /// Returns the settings of logs that they give, for when the configuration is refused. A refused value counts as not
-    /// given.
+    /// Returns the settings of logs that they give, for when the configuration is refused. A
+    /// refused value counts as not given.
     pub fn log(&self) -> LogSettings {
         let mut reader = Reader::new();
         reader.read_overrides(self);
         reader.settings.log
     }
 
-    /// Adds an override by the variable of a setting. An empty variable counts as not set, because many tools cannot unset
-    /// one.
+    /// Adds an override by the variable of a setting. An empty variable counts as not set, because
+    /// many tools cannot unset one.
     fn add_variable(&mut self, row: &Row) -> Result<(), clap::Error> {
         let key = row.full_key(None);
         let origin = row.variable();

@@ -1,4 +1,5 @@
-//! Worker IDs that are picked at the start, from the machine: by its address, its host name or a file.
+//! Worker IDs that are picked at the start, from the machine: by its address, its host name or a
+//! file.
 
 use std::fmt;
 
@@ -36,7 +37,8 @@ impl fmt::Display for Unpicked {
 }
 
 impl Settings {
-    /// Picks the worker IDs of sources that take them from the machine and have none yet. Returns a line for each.
+    /// Picks the worker IDs of sources that take them from the machine and have none yet. Returns a
+    /// line for each.
     ///
     /// # Errors
     /// The machine has no number for a source, or two sources could hand out the same ID.

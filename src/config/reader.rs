@@ -111,7 +111,8 @@ impl Reader {
         if tables.is_empty() {
             return;
         }
-        // No name until one is read, so that two sources without a name, or with a wrong one, do not count as having the same.
+        // No name until one is read, so that two sources without a name, or with a wrong one, do
+        // not count as having the same.
         let common = SourceSettings { name: String::new(), ..self.settings.sources.remove(0) };
         for (index, table) in tables.into_iter().enumerate() {
             self.settings.sources.push(common.clone());
@@ -134,7 +135,8 @@ impl Reader {
         }
     }
 
-    /// Returns the tables of a list, with their places. Too many are a mistake, and the first of them are returned.
+    /// Returns the tables of a list, with their places. Too many are a mistake, and the first of
+    /// them are returned.
     fn tables_of<'v>(
         &mut self,
         list: &str,
@@ -189,8 +191,8 @@ impl Reader {
         }
     }
 
-    /// Makes relative paths of a file start at its directory, so that they name the same place whatever directory the
-    /// daemon starts in.
+    /// Makes relative paths of a file start at its directory, so that they name the same place
+    /// whatever directory the daemon starts in.
     fn anchor_paths(&mut self, directory: &Path) {
         let anchor = |path: &mut PathBuf| *path = directory.join(&*path);
         let anchor_socket = |address: &mut Address| {
@@ -239,8 +241,8 @@ struct Listed<'v> {
     table: &'v DeTable<'v>,
 }
 
-/// Explains a key that is not known in these sections: where it belongs, or which one was probably meant. A list of tables
-/// is no setting, whatever it is called.
+/// Explains a key that is not known in these sections: where it belongs, or which one was probably
+/// meant. A list of tables is no setting, whatever it is called.
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));

@@ -31,8 +31,8 @@ Who may have how much: one [[identities]] for each client that has a name of its
 from, and a rate. Without any, every accepted client may draw from every source. Up to 256 identities, which no variable \
 sets.";
 
-/// Returns the reference configuration: every setting once, commented out with its default, its meaning and the reason of
-/// the default. docs/snowbank.toml is this text.
+/// Returns the reference configuration: every setting once, commented out with its default, its
+/// meaning and the reason of the default. docs/snowbank.toml is this text.
 pub fn reference() -> String {
     let mut out = String::new();
     comment(&mut out, HEAD);
@@ -69,7 +69,8 @@ fn section(out: &mut String, section: Section) {
     }
 }
 
-/// Writes prose as comments (`# ` with a blank; a setting that is commented out has none), each line of it wrapped.
+/// Writes prose as comments (`# ` with a blank; a setting that is commented out has none), each
+/// line of it wrapped.
 fn comment(out: &mut String, prose: &str) {
     for paragraph in prose.lines() {
         let mut width = 0;

@@ -54,7 +54,8 @@ impl FileDigest {
     }
 }
 
-/// Reads the files that the configuration names. A file that cannot be used is a mistake of its setting.
+/// Reads the files that the configuration names. A file that cannot be used is a mistake of its
+/// setting.
 pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicros) -> Secrets {
     let mut secrets = Secrets::default();
     let mut find = |key, file: &Option<FileRef>| {
@@ -249,7 +250,8 @@ impl FleetFiles {
         Ok(Some(Access { kind, endpoints, user, tls, certificate, boot_clock }))
     }
 
-    /// Returns the files for TLS. Reads them once if they are needed, so that a mistake shows at once.
+    /// Returns the files for TLS. Reads them once if they are needed, so that a mistake shows at
+    /// once.
     fn tls(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
         let mut tls = ClientFiles::new();
         if let Some(ca) = &self.ca {

@@ -58,7 +58,8 @@ pub(crate) struct Row {
     pub(crate) change: Change,
     /// Reads a value into its field.
     pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
-    /// Returns the value of its field, as it would be written in the file. Two values are equal if their texts are.
+    /// Returns the value of its field, as it would be written in the file. Two values are equal if
+    /// their texts are.
     pub(crate) show: fn(&Settings, usize) -> String,
 }
 
@@ -68,7 +69,8 @@ impl Row {
         matches!(self.section, Section::Source | Section::SourceAlone)
     }
 
-    /// Returns the key with its section, or with the index of its source: `limits.max_wait`, `sources[1].layout`.
+    /// Returns the key with its section, or with the index of its source: `limits.max_wait`,
+    /// `sources[1].layout`.
     pub(crate) fn full_key(&self, source: Option<usize>) -> String {
         match (source, self.section) {
             (Some(index), Section::Identity) => format!("identities[{index}].{}", self.key),
@@ -78,14 +80,15 @@ impl Row {
         }
     }
 
-    /// Returns the name of its environment variable: `SNOWBANK_`, its section and its key in capitals.
+    /// Returns the name of its environment variable: `SNOWBANK_`, its section and its key in
+    /// capitals.
     pub(crate) fn variable(&self) -> String {
         format!("SNOWBANK_{}", self.full_key(None).replace('.', "_").to_uppercase())
     }
 }
 
-/// Defines a struct of settings and its table of rows: for each field its meaning, type, default, when a change takes
-/// effect, and how a value is read, which states its bounds.
+/// Defines a struct of settings and its table of rows: for each field its meaning, type, default,
+/// when a change takes effect, and how a value is read, which states its bounds.
 ///
 /// `at` is where in [`Settings`] the struct is. The fields after `and` are not settings.
 macro_rules! settings {
@@ -138,7 +141,8 @@ macro_rules! settings {
     };
 }
 
-/// The field of a struct of settings at its place: in [`Settings`] itself, in the source of an index, or in a section.
+/// The field of a struct of settings at its place: in [`Settings`] itself, in the source of an
+/// index, or in a section.
 macro_rules! field {
     ($settings:ident, $source:ident, (), $field:ident) => {
         $settings.$field

@@ -1,5 +1,5 @@
-//! From the settings as they were read to [`Settings`]: the defaults that depend on other settings, and the rules between
-//! settings.
+//! From the settings as they were read to [`Settings`]: the defaults that depend on other settings,
+//! and the rules between settings.
 
 use std::num::NonZeroUsize;
 
@@ -234,8 +234,9 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// The horizon in units of `max_ahead`, at least. A holder counts its bound as passed 2 × `max_ahead` before it
-/// (`rules::may_be_abandoned`), and raises it when half of the horizon is left. So a raise has as long as `max_ahead`.
+/// The horizon in units of `max_ahead`, at least. A holder counts its bound as passed 2 ×
+/// `max_ahead` before it (`rules::may_be_abandoned`), and raises it when half of the horizon is
+/// left. So a raise has as long as `max_ahead`.
 const MAX_AHEADS_IN_HORIZON: u32 = 6;
 
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.
@@ -297,7 +298,8 @@ fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
     }
 }
 
-/// Returns the listeners that would be open although tokens are required, by their key, each with the mistake.
+/// Returns the listeners that would be open although tokens are required, by their key, each with
+/// the mistake.
 fn without_place_for_a_token(settings: &Settings) -> Vec<(&'static str, String)> {
     let mut open = Vec::new();
     let Some(file) = &settings.auth.token_file else { return open };
@@ -322,8 +324,9 @@ fn without_certificate(address: &Address) -> String {
     )
 }
 
-/// Returns why these sources must not be served at these addresses, if so. Worker 0 by default is for one machine: two
-/// daemons with it, reachable from other machines, would hand out the same IDs.
+/// Returns why these sources must not be served at these addresses, if so. Worker 0 by default is
+/// for one machine: two daemons with it, reachable from other machines, would hand out the same
+/// IDs.
 fn exposure<'s>(
     listen: &[Address],
     mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,
@@ -342,12 +345,13 @@ fn exposure<'s>(
 pub type InheritedAddresses = Vec<(Purpose, Address)>;
 
 impl Settings {
-    /// Makes the daemon listen on sockets that it inherits in place of its own, for each protocol that has some.
+    /// Makes the daemon listen on sockets that it inherits in place of its own, for each protocol
+    /// that has some.
     ///
     /// # Errors
-    /// The settings do not allow clients at these addresses: other machines can reach one, and a source has worker 0 by
-    /// default; one is for TLS without a certificate; or one's protocol cannot carry the token that clients must send. In
-    /// one line.
+    /// The settings do not allow clients at these addresses: other machines can reach one, and a
+    /// source has worker 0 by default; one is for TLS without a certificate; or one's protocol
+    /// cannot carry the token that clients must send. In one line.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
         let replace = |purpose: Purpose, configured: &mut Vec<Address>| {
             let of_it = inherited.iter().filter(|(of, _)| *of == purpose);

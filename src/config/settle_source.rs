@@ -1,4 +1,5 @@
-//! The rules within one source, and between sources: layouts, worker IDs, counters, and IDs that two of them can make.
+//! The rules within one source, and between sources: layouts, worker IDs, counters, and IDs that
+//! two of them can make.
 
 use super::daemon::rows;
 use super::fields::{SourceKind, WorkerIds};
@@ -10,7 +11,8 @@ use super::units::Plain;
 use crate::numbering::LAST_ID;
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
-/// Completes and checks one source. Returns true if it has a layout and worker IDs that can be used.
+/// Completes and checks one source. Returns true if it has a layout and worker IDs that can be
+/// used.
 pub(super) fn settle_source(
     index: usize,
     source: &mut SourceSettings,
@@ -81,8 +83,8 @@ impl Place<'_> {
         }
     }
 
-    /// Reports settings of this source that its kind does not have. Settings for all sources, at the top of the file,
-    /// do not count.
+    /// Reports settings of this source that its kind does not have. Settings for all sources, at
+    /// the top of the file, do not count.
     fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
         let (other, names, is_default) = match source.kind {
             // Defaults pass: the reference shows them for every source.
@@ -141,7 +143,8 @@ impl Place<'_> {
         false
     }
 
-    /// Returns whether the layout has the worker IDs. Those that were given by its fields become numbers.
+    /// Returns whether the layout has the worker IDs. Those that were given by its fields become
+    /// numbers.
     fn fit_worker_ids(&mut self, source: &mut SourceSettings) -> bool {
         if source.is_of_machine() {
             let fits = OpenFields::of(&source.layout, &source.worker_ids).fit(&source.worker_id_from);
@@ -173,7 +176,8 @@ impl Place<'_> {
     }
 }
 
-/// Checks that no two sources can hand out the same ID, whatever their fields are called and whenever it would be.
+/// Checks that no two sources can hand out the same ID, whatever their fields are called and
+/// whenever it would be.
 pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
@@ -205,11 +209,12 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
     }
 }
 
-/// Checks that no two sources can hand out the same ID if worker IDs are picked, or if the daemon belongs to a fleet: other
-/// daemons may get any number of either layout. So two different ID spaces that run beside each other are refused,
-/// whatever their constants and worker IDs. Two sources of one ID space pass: a coordinator gives each number once,
-/// and those from the machine are compared when they are picked. A source whose `worker_ids` sets some of the fields
-/// and leaves the others to the machine has its own check.
+/// Checks that no two sources can hand out the same ID if worker IDs are picked, or if the daemon
+/// belongs to a fleet: other daemons may get any number of either layout. So two different ID
+/// spaces that run beside each other are refused, whatever their constants and worker IDs. Two
+/// sources of one ID space pass: a coordinator gives each number once, and those from the machine
+/// are compared when they are picked. A source whose `worker_ids` sets some of the fields and
+/// leaves the others to the machine has its own check.
 pub(super) fn check_open_overlaps(
     sources: &[(usize, &SourceSettings)],
     in_fleet: bool,
@@ -239,7 +244,8 @@ pub(super) fn check_open_overlaps(
     }
 }
 
-/// Returns true if other machines with this configuration may get any worker ID of the source's layout.
+/// Returns true if other machines with this configuration may get any worker ID of the source's
+/// layout.
 fn is_picked(source: &SourceSettings) -> bool {
     source.is_assigned() || source.is_of_machine() && source.worker_ids.by_field.is_none()
 }

@@ -1,8 +1,9 @@
-//! The settings of one source of IDs. The comments of the fields are the reference that operators read.
+//! The settings of one source of IDs. The comments of the fields are the reference that operators
+//! read.
 //!
-//! Settings that depend on a layout or on the use of one supply of IDs are set per source. Settings that depend on the
-//! machine (its clock, its directories, its connections), or that clients see as one fact of the daemon (`order`), are
-//! set once, in [`daemon`](super::daemon).
+//! Settings that depend on a layout or on the use of one supply of IDs are set per source. Settings
+//! that depend on the machine (its clock, its directories, its connections), or that clients see as
+//! one fact of the daemon (`order`), are set once, in [`daemon`](super::daemon).
 
 use std::time::Duration;
 
@@ -13,11 +14,13 @@ use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::Layout;
 
-/// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor on each shard.
+/// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor
+/// on each shard.
 pub const SOURCES_MAX: usize = 64;
 
-/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second while in use, so two
-/// syncs may fail or be slow before a request has to wait for one. A crash skips at most this, plus the rest of a tick.
+/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second
+/// while in use, so two syncs may fail or be slow before a request has to wait for one. A crash
+/// skips at most this, plus the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
@@ -32,21 +35,24 @@ const MS: Duration = Duration::from_millis(1);
 const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 
 settings! {
-    /// One source, checked: its worker IDs fit its layout, its layout lives, its durations fit each other and its tick.
+    /// One source, checked: its worker IDs fit its layout, its layout lives, its durations fit each
+    /// other and its tick.
     pub struct SourceSettings at (sources) {
-        /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not all digits, and
-        /// different for each source. A file with `[[sources]]` must name each of them.
+        /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not
+        /// all digits, and different for each source. A file with `[[sources]]` must name each of
+        /// them.
         name: String = r#""default""# in SourceAlone, Restart(PLACE), |value| value.name();
 
-        /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout. "ticket" counts, as a
-        /// sequence of a database does; it has no layout, no worker_ids and none of the settings of the clock. A ticket
-        /// source needs a state (state_dir), and does not start before `snowbank ticket set` has set the number from which
-        /// it continues.
+        /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout.
+        /// "ticket" counts, as a sequence of a database does; it has no layout, no worker_ids and
+        /// none of the settings of the clock. A ticket source needs a state (state_dir), and does
+        /// not start before `snowbank ticket set` has set the number from which it continues.
         ///
-        /// "fleet-ticket" has its counter at the fleet's coordinator. All daemons of the fleet with a source of this name
-        /// share it: each takes ranges of numbers that no other has. A range lasts for fleet.horizon at the present rate,
-        /// and has 1,000 to 10 million numbers. A stop or a crash skips the rest of it. `snowbank ticket set NAME VALUE
-        /// --config FILE` prepares the counter.
+        /// "fleet-ticket" has its counter at the fleet's coordinator. All daemons of the fleet with
+        /// a source of this name share it: each takes ranges of numbers that no other has. A range
+        /// lasts for fleet.horizon at the present rate, and has 1,000 to 10 million numbers. A stop
+        /// or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares
+        /// the counter.
         kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
             |value| value.choice(&SourceKind::ALL.map(|kind| (kind.name(), kind)));
 
@@ -54,12 +60,13 @@ settings! {
         /// 2, two daemons hand out odd and even numbers.
         increment: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
-        /// The first ID of a ticket source, from 1 to increment. Daemons that number the same table have the same increment
-        /// and different offsets.
+        /// The first ID of a ticket source, from 1 to increment. Daemons that number the same table
+        /// have the same increment and different offsets.
         offset: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
-        /// The largest number of a ticket source: the largest that a column of the table takes, such as 2147483647. When it
-        /// is reached, requests are refused. A later start may raise it.
+        /// The largest number of a ticket source: the largest that a column of the table takes,
+        /// such as 2147483647. When it is reached, requests are refused. A later start may raise
+        /// it.
         maximum: u64 = "9223372036854775807" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
@@ -67,54 +74,60 @@ settings! {
         /// a table. Most libraries and tools can read twitter.
         layout: Layout = r#""twitter""# in Source, Restart(MADE_OF), |value| value.layout();
 
-        /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or `[0, 8]`), or the layout's
-        /// node fields with their numbers ("datacenter=1,worker=0-3", which is "32-35" of twitter). No other daemon, on
-        /// any machine, may use one of them with the same layout, and no two sources may either.
+        /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or
+        /// `[0, 8]`), or the layout's node fields with their numbers ("datacenter=1,worker=0-3",
+        /// which is "32-35" of twitter). No other daemon, on any machine, may use one of them with
+        /// the same layout, and no two sources may either.
         ///
         /// Empty: worker 0, and the daemon listens only on loopback addresses and Unix sockets.
         worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids();
 
-        /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no other daemon of the fleet
-        /// has, at the start, and needs `[fleet]`. The daemon prefers the one that it had before. worker_ids then names
-        /// those that it may pick from; empty: all of the layout. "coordinator:4" picks four, up to 100: each one adds its
-        /// rate to the source's.
+        /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no
+        /// other daemon of the fleet has, at the start, and needs `[fleet]`. The daemon prefers the
+        /// one that it had before. worker_ids then names those that it may pick from; empty: all of
+        /// the layout. "coordinator:4" picks four, up to 100: each one adds its rate to the
+        /// source's.
         ///
-        /// The other origins take one from the machine at the start. "hostname" is the number at the end of its name, as of a
-        /// StatefulSet's pod: 12 of web-12. "file:PATH" is the number in a file that another program writes. "ipv4" is as
-        /// many low bits of the machine's address as the layout has for workers. "ipv4:eth0" or "ipv4:10.0.0.0/8" names
-        /// the interface or the subnet. The variable SNOWBANK_IPV4 gives the address instead, for example a pod's.
+        /// The other origins take one from the machine at the start. "hostname" is the number at
+        /// the end of its name, as of a StatefulSet's pod: 12 of web-12. "file:PATH" is the number
+        /// in a file that another program writes. "ipv4" is as many low bits of the machine's
+        /// address as the layout has for workers. "ipv4:eth0" or "ipv4:10.0.0.0/8" names the
+        /// interface or the subnet. The variable SNOWBANK_IPV4 gives the address instead, for
+        /// example a pod's.
         ///
-        /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin then gives the others.
+        /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin
+        /// then gives the others.
         worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
             |value| value.worker_id_from();
 
-        /// The greatest age of an ID when it is handed out, at most max_ahead. Bursts are answered at once from the unused
-        /// ticks of this window. IDs of different connections are out of order by at most this time. "0": only the current
-        /// tick.
+        /// The greatest age of an ID when it is handed out, at most max_ahead. Bursts are answered
+        /// at once from the unused ticks of this window. IDs of different connections are out of
+        /// order by at most this time. "0": only the current tick.
         ///
-        /// Ten milliseconds hold 40,000 IDs of the twitter layout, and clocks of different machines are further apart
-        /// anyway. With ticks of 1ms, a window below 3ms loses IDs at full load, because a thread can wake up too late for
-        /// a tick: about half of them at "0". With such a window the daemon promises only half of the rate to requests that
-        /// wait.
+        /// Ten milliseconds hold 40,000 IDs of the twitter layout, and clocks of different machines
+        /// are further apart anyway. With ticks of 1ms, a window below 3ms loses IDs at full load,
+        /// because a thread can wake up too late for a tick: about half of them at "0". With such a
+        /// window the daemon promises only half of the rate to requests that wait.
         burst_window: Duration = r#""10ms""# in Source, Restart(CLAIMS),
             |value| value.duration(Duration::ZERO..=DURATION_MAX);
 
-        /// The longest time by which IDs may be ahead of the wall clock, after it stepped back or after a crash. Beyond it
-        /// the daemon refuses requests and names the time to wait. At least four ticks of the layout (the default grows with
-        /// them).
+        /// The longest time by which IDs may be ahead of the wall clock, after it stepped back or
+        /// after a crash. Beyond it the daemon refuses requests and names the time to wait. At
+        /// least four ticks of the layout (the default grows with them).
         ///
         /// Time servers step a synchronised clock by less than ten seconds.
         max_ahead: Duration = r#""10s""# in Source, Restart(CLAIMS), |value| value.duration(MS..=DURATION_MAX);
 
-        /// The reaction to a wall clock that steps back: "ride" continues at half speed until the wall clock has caught up,
-        /// "wait" refuses requests until then. Ride by default, because a corrected clock should not stop an application.
-        /// With wait, IDs are ahead of the clock only after a crash, by some seconds.
+        /// The reaction to a wall clock that steps back: "ride" continues at half speed until the
+        /// wall clock has caught up, "wait" refuses requests until then. Ride by default, because a
+        /// corrected clock should not stop an application. With wait, IDs are ahead of the clock
+        /// only after a crash, by some seconds.
         on_step_back: OnStepBack = r#""ride""# in Source, Restart(CLAIMS),
             |value| value.choice(&[OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice)));
 
-        /// The first sequence number after an idle tick: "spread" is a random one, "zero" is 0. Spread by default:
-        /// with "zero", IDs at low load are all even, and tables sharded by them fill unevenly. Zero is for programs
-        /// that expect Snowflake's numbers.
+        /// The first sequence number after an idle tick: "spread" is a random one, "zero" is 0.
+        /// Spread by default: with "zero", IDs at low load are all even, and tables sharded by them
+        /// fill unevenly. Zero is for programs that expect Snowflake's numbers.
         sequence_start: SequenceStart = r#""spread""# in Source, Restart(CLAIMS),
             |value| value.choice(&[SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice)));
     }
@@ -148,7 +161,8 @@ impl SourceSettings {
         self.kind == SourceKind::FleetTicket
     }
 
-    /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
+    /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the
+    /// ones to pick from.
     pub fn is_assigned(&self) -> bool {
         matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && !self.is_ticket()
     }
@@ -166,7 +180,8 @@ impl SourceSettings {
         (!self.is_ticket()).then_some(&self.layout)
     }
 
-    /// Returns true for a ticket source whose numbers have no gaps, so that those of one request are consecutive.
+    /// Returns true for a ticket source whose numbers have no gaps, so that those of one request
+    /// are consecutive.
     pub fn is_consecutive(&self) -> bool {
         self.is_ticket() && self.increment == 1
     }
@@ -205,11 +220,12 @@ impl SourceSettings {
         Duration::from_millis(self.layout.tick_ms().saturating_mul(count))
     }
 
-    /// Returns how far ahead of the wall clock the durable ceiling is kept: 3 s, at least two ticks, and at most two
-    /// ticks less than `max_ahead`.
+    /// Returns how far ahead of the wall clock the durable ceiling is kept: 3 s, at least two
+    /// ticks, and at most two ticks less than `max_ahead`.
     ///
-    /// A crash leaves a ceiling that ends with the tick after the horizon, and a second crash in that tick takes one more.
-    /// With two ticks to spare, the ID clock reaches the next run's start at once.
+    /// A crash leaves a ceiling that ends with the tick after the horizon, and a second crash in
+    /// that tick takes one more. With two ticks to spare, the ID clock reaches the next run's start
+    /// at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))

@@ -64,13 +64,15 @@ impl StateDirChoice {
     /// The word for [`None`](StateDirChoice::None).
     const NONE: &str = "none";
 
-    /// Returns the directory: by default the first of `$STATE_DIRECTORY`, which systemd sets, else `snowbank` in the XDG
-    /// state directory (`$XDG_STATE_HOME`, else `~/.local/state`). `variable` reads the environment.
+    /// Returns the directory: by default the first of `$STATE_DIRECTORY`, which systemd sets, else
+    /// `snowbank` in the XDG state directory (`$XDG_STATE_HOME`, else `~/.local/state`). `variable`
+    /// reads the environment.
     ///
     /// # Errors
     /// No directory was given, and the environment names none.
     pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
-        // The XDG specification ignores paths that are not absolute. An empty variable counts as not set.
+        // The XDG specification ignores paths that are not absolute. An empty variable counts as
+        // not set.
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let directory = |path, named_by| Ok(StatePlace::Directory { path, named_by });
         match self {
@@ -91,8 +93,8 @@ impl StateDirChoice {
     }
 }
 
-/// Returns the first path of a variable such as `$STATE_DIRECTORY`, where systemd puts colons between several. `None` if it
-/// is not absolute, which systemd never does.
+/// Returns the first path of a variable such as `$STATE_DIRECTORY`, where systemd puts colons
+/// between several. `None` if it is not absolute, which systemd never does.
 pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }

@@ -2,7 +2,8 @@
 
 use snowbank_client::layout::{Layout, PRESETS};
 
-/// The likeness of an unknown key and a known one (1: equal) from which a message suggests the known one.
+/// The likeness of an unknown key and a known one (1: equal) from which a message suggests the
+/// known one.
 const LIKENESS_MIN: f64 = 0.6;
 
 /// Returns the layout that a preset's name or a text form describes.
@@ -22,7 +23,8 @@ pub fn resolve_layout(text: &str) -> Result<Layout, String> {
     })
 }
 
-/// Returns the suggestion whose key is most like a name. If several are equally alike, returns the last.
+/// Returns the suggestion whose key is most like a name. If several are equally alike, returns the
+/// last.
 pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
     known
         .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))

@@ -1,4 +1,5 @@
-//! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
+//! A daemon with these settings, described: the output of `check`, and the first log messages of
+//! `serve`.
 
 use super::daemon::rows;
 use super::fleet::FleetSettings;
@@ -43,8 +44,8 @@ impl SourceSettings {
 }
 
 impl Settings {
-    /// Describes the daemon: a line on its listeners, and one for each source. [`StatePlace`](super::StatePlace) describes
-    /// the state.
+    /// Describes the daemon: a line on its listeners, and one for each source.
+    /// [`StatePlace`](super::StatePlace) describes the state.
     pub fn summary(&self) -> Vec<String> {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
         let mut lines = vec![format!("listens on {}; {}", listeners.join(", "), self.manner())];
@@ -60,7 +61,8 @@ impl Settings {
         lines
     }
 
-    /// Describes the daemon as [`summary`](Self::summary) does, without addresses: `serve` writes those to standard output.
+    /// Describes the daemon as [`summary`](Self::summary) does, without addresses: `serve` writes
+    /// those to standard output.
     pub fn summary_without_addresses(&self) -> Vec<String> {
         let mut lines = vec![format!("serves with {}", self.manner())];
         lines.extend(self.supplies());
@@ -95,8 +97,8 @@ impl Settings {
         lines
     }
 
-    /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no secrets: tokens and keys
-    /// are in files of their own.
+    /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no
+    /// secrets: tokens and keys are in files of their own.
     pub fn to_text(&self) -> String {
         let line = |row: &Row, source: Option<usize>| {
             format!("{} = {}\n", row.full_key(source), (row.show)(self, source.unwrap_or(0)))
@@ -195,8 +197,8 @@ impl Settings {
         })
     }
 
-    /// Returns true if the coordinator keeps all sources of this daemon from being used twice. Then nothing depends on who
-    /// sees its locks.
+    /// Returns true if the coordinator keeps all sources of this daemon from being used twice. Then
+    /// nothing depends on who sees its locks.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
         self.fleet.is_used()
             && self.sources.iter().all(|source| !source.is_ticket() || source.is_shared_counter())
@@ -217,8 +219,8 @@ impl Settings {
         ))
     }
 
-    /// Warns of pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart.
-    /// If the epochs are nearer, the configuration is refused.
+    /// Warns of pairs of sources of which one makes the other's IDs at another time, because their
+    /// epochs are years apart. If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
         let pairs = self.sources.iter().enumerate().flat_map(|(index, source)| {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))

@@ -1,7 +1,8 @@
 //! The tokens that clients must send, read from their file.
 //!
-//! Only their SHA-256 is kept, in memory and, if the operator likes, in the file. A slow hash would protect passwords, which
-//! can be guessed. Tokens are random, and a slow hash would cost each new connection the time of a thousand requests.
+//! Only their SHA-256 is kept, in memory and, if the operator likes, in the file. A slow hash would
+//! protect passwords, which can be guessed. Tokens are random, and a slow hash would cost each new
+//! connection the time of a thousand requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +20,8 @@ pub const TOKEN_BYTES_MAX: usize = 512;
 /// The prefix of a token that is given as its SHA-256, in hex.
 const HASHED: &str = "sha256:";
 
-/// A token with fewer bytes causes a warning, because it can be guessed: 128 bits in hex have 32, in base64 22.
+/// A token with fewer bytes causes a warning, because it can be guessed: 128 bits in hex have 32,
+/// in base64 22.
 const TOKEN_BYTES_SAFE: usize = 16;
 
 /// The SHA-256 of a token.
@@ -116,8 +118,9 @@ impl Tokens {
         Hash::hash(token)
     }
 
-    /// Returns the identity's name of the token with this hash; `None` if it is not one of these tokens. The time that it
-    /// takes depends only on the number of tokens, not on the one that matches.
+    /// Returns the identity's name of the token with this hash; `None` if it is not one of these
+    /// tokens. The time that it takes depends only on the number of tokens, not on the one that
+    /// matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
         // The last place that matches, plus one: all tokens are compared.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {
@@ -157,7 +160,8 @@ pub(super) fn first_plain(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(plain.to_vec())
 }
 
-/// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a blank follows.
+/// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a
+/// blank follows.
 fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
     let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
     let name = word.strip_suffix(b":").and_then(|name| str::from_utf8(name).ok());
@@ -206,12 +210,13 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// The reasons why a token file cannot be used, at least one, each in one line. Never repeats a token.
+/// The reasons why a token file cannot be used, at least one, each in one line. Never repeats a
+/// token.
 #[derive(Debug)]
 pub struct TokenErrors(pub(super) Vec<String>);
 
-/// Reads a token file: one token per line, without the blanks around it; empty lines and lines that start with `#` do
-/// not count.
+/// Reads a token file: one token per line, without the blanks around it; empty lines and lines that
+/// start with `#` do not count.
 ///
 /// # Errors
 /// The file cannot be read, is too large, holds a line that is no token, or holds none.

@@ -1,4 +1,5 @@
-//! One value of a TOML file, read as the type of a setting. A refusal says what was found and what is allowed.
+//! One value of a TOML file, read as the type of a setting. A refusal says what was found and what
+//! is allowed.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
@@ -68,7 +69,8 @@ const CLIENTS: &str = "127.0.0.1:7660";
 /// The names that a source can have, in words.
 pub(crate) const SOURCE_NAME: &str = "1 to 64 of the characters a-z 0-9 . _ -, not all digits";
 
-/// Returns true for a name that a source can have. Digits alone are an index where a client names a source.
+/// Returns true for a name that a source can have. Digits alone are an index where a client names a
+/// source.
 pub(crate) fn is_source_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && !name.bytes().all(|b| b.is_ascii_digit())
@@ -98,7 +100,8 @@ impl<'v> Value<'v> {
         Refusal::from(format!("found {}, allowed: {allowed}", self.found()))
     }
 
-    /// Returns advice for a value of the file. The text of an option or a variable has no span, and takes no quotes.
+    /// Returns advice for a value of the file. The text of an option or a variable has no span, and
+    /// takes no quotes.
     fn in_file(self, advice: &str) -> &str {
         if self.0.span().is_empty() { "" } else { advice }
     }
@@ -113,7 +116,8 @@ impl<'v> Value<'v> {
         self.0.get_ref().as_str() == Some(word)
     }
 
-    /// Returns `None` for this word, else reads the value; a refusal says that the word is allowed too.
+    /// Returns `None` for this word, else reads the value; a refusal says that the word is allowed
+    /// too.
     pub(crate) fn or_word<T>(
         self,
         word: &str,
@@ -178,8 +182,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name, and a line feed would
-    /// break a log message in two.
+    /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name,
+    /// and a line feed would break a log message in two.
     pub(crate) fn path(self) -> Result<Option<PathBuf>, Refusal> {
         match self.0.get_ref().as_str() {
             Some("") => Ok(None),
@@ -206,8 +210,8 @@ impl<'v> Value<'v> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
     }
 
-    /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that mistakes
-    /// between settings are found in the same pass.
+    /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that
+    /// mistakes between settings are found in the same pass.
     pub(crate) fn addresses(self) -> Reading<Vec<Address>> {
         self.addresses_by(str::parse, CLIENTS)
     }
@@ -244,7 +248,8 @@ impl<'v> Value<'v> {
         Reading { value: Some(addresses), problems }
     }
 
-    /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is none.
+    /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is
+    /// none.
     pub(crate) fn admin_addresses(self) -> Reading<Vec<Address>> {
         let example = "127.0.0.1:9660";
         let port = match self.0.get_ref() {
@@ -340,7 +345,8 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text is none.
+    /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
+    /// is none.
     pub(crate) fn worker_ids(self) -> Result<WorkerIds, Refusal> {
         let text = match self.0.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(WorkerIds::of(None)),

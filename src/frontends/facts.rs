@@ -5,7 +5,8 @@ use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
 use snowbank_client::layout::Layout;
 
-/// The facts about the daemon that front ends send to clients and check requests against. A reload replaces them.
+/// The facts about the daemon that front ends send to clients and check requests against. A reload
+/// replaces them.
 #[derive(Debug)]
 pub struct Facts {
     /// The JSON of an INFO reply.
@@ -20,7 +21,8 @@ pub struct Facts {
     pub access: Rules,
     /// The form of INCR's replies.
     pub replies: Replies,
-    /// By source: true for a ticket counter with increment 1, so that several IDs of a request are consecutive.
+    /// By source: true for a ticket counter with increment 1, so that several IDs of a request are
+    /// consecutive.
     consecutive: Vec<bool>,
     /// The layouts of the sources. A ticket source has none.
     layouts: Vec<Option<Layout>>,

@@ -19,7 +19,8 @@ impl Foreign {
         match bytes {
             // A handshake record of any version.
             [0x16, 0x03, 0x00..=0x04, ..] => Foreign::Tls,
-            // The native protocol decides by four bytes. Redis and memcached accept two empty lines.
+            // The native protocol decides by four bytes. Redis and memcached accept two empty
+            // lines.
             [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => Foreign::Proxy,
             [b'\r', b'\n', b'\r', b'\n', ..] if listener == Protocol::Native => Foreign::Proxy,
             [b'P', b'R', b'I', b' ', ..] => Foreign::Http2,
@@ -41,8 +42,8 @@ pub(super) fn is_known(bytes: &[u8], listener: Protocol) -> bool {
     Foreign::from_bytes(bytes, listener) != Foreign::Unknown
 }
 
-/// Describes a client whose bytes are no request of the listener's protocol: for its answer, and for
-/// the log.
+/// Describes a client whose bytes are no request of the listener's protocol: for its answer, and
+/// for the log.
 pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
     const OTHER_SERVER: &str = "the address of the server that it looks for";
     let (client, address) = match Foreign::from_bytes(bytes, listener) {

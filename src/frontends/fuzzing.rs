@@ -24,13 +24,16 @@ fn facts(asks_token: bool) -> Facts {
     Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None))
 }
 
-/// Checks the answer to the first message of some bytes. Returns true if that message brought a token.
+/// Checks the answer to the first message of some bytes. Returns true if that message brought a
+/// token.
 type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) -> bool;
 
-/// Runs the server's side of a stream: two choices (tokens and draining; the size of pieces), then the stream itself.
+/// Runs the server's side of a stream: two choices (tokens and draining; the size of pieces), then
+/// the stream itself.
 ///
-/// Any cut of the stream gives the same requests and replies. No request asks for IDs before a token, while draining, or out
-/// of bounds. `make` starts a connection, and `check` receives each message with its answer.
+/// Any cut of the stream gives the same requests and replies. No request asks for IDs before a
+/// token, while draining, or out of bounds. `make` starts a connection, and `check` receives each
+/// message with its answer.
 fn any_pieces<F: FrontEnd>(
     data: &[u8],
     facts: fn(bool) -> Facts,
@@ -135,8 +138,8 @@ impl Alike {
     }
 }
 
-/// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is answered before the
-/// token. Each parsed request encodes to the same bytes.
+/// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is
+/// answered before the token. Each parsed request encodes to the same bytes.
 pub fn request_frames(data: &[u8]) {
     any_pieces::<Native>(data, facts, Native::new, |bytes, answer, step, conditions| {
         match step {
@@ -155,7 +158,8 @@ pub fn request_frames(data: &[u8]) {
     });
 }
 
-/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that it encodes to the same bytes.
+/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that it
+/// encodes to the same bytes.
 fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     let Parsed::Frame { content: Ok(request), tag, consumed } = request::parse(bytes) else {
         return false;
@@ -173,7 +177,8 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// Checks that the answer is one whole frame, under the tag of the message or, if that has no end, under tag 0.
+/// Checks that the answer is one whole frame, under the tag of the message or, if that has no end,
+/// under tag 0.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,
@@ -190,7 +195,8 @@ fn check_reply(answer: &[u8], message: &[u8]) {
     }
 }
 
-/// Redis' protocol: all bytes of the replies together are whole replies, and no line of them has a control character.
+/// Redis' protocol: all bytes of the replies together are whole replies, and no line of them has a
+/// control character.
 pub fn resp_requests(data: &[u8]) {
     let keyed = |asks_token| {
         let mut facts = facts(asks_token);
@@ -218,7 +224,8 @@ pub fn resp_requests(data: &[u8]) {
     }
 }
 
-/// memcached's protocol: text is answered in whole lines without control characters, and packets by packets.
+/// memcached's protocol: text is answered in whole lines without control characters, and packets by
+/// packets.
 pub fn memcached_commands(data: &[u8]) {
     any_pieces::<Memcached>(
         data,
@@ -270,8 +277,8 @@ pub fn http_heads(data: &[u8]) {
     });
 }
 
-/// noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is known only if its first bytes arrive
-/// together, because each byte alone is a request.
+/// noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is known only if
+/// its first bytes arrive together, because each byte alone is a request.
 pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;

@@ -1,19 +1,20 @@
 //! Front ends: they parse bytes into requests, and encode IDs and refusals into bytes.
 //!
-//! A front end knows its protocol and nothing of sockets, shards or clocks. A [connection](crate::server) drives it: passes
-//! the received bytes, allocates the IDs that a request asks for, and lets the front end encode them.
+//! A front end knows its protocol and nothing of sockets, shards or clocks. A
+//! [connection](crate::server) drives it: passes the received bytes, allocates the IDs that a
+//! request asks for, and lets the front end encode them.
 //!
 //! # A new front end
 //!
-//! 1. A folder here, as `noeqd` has it: `settings.rs` with the section of the configuration, and `mod.rs` with the type
-//!    that implements [`FrontEnd`] and its `ABOUT`.
-//! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets, TLS, metrics and
-//!    the reference of settings follow.
+//! 1. A folder here, as `noeqd` has it: `settings.rs` with the section of the configuration, and
+//!    `mod.rs` with the type that implements [`FrontEnd`] and its `ABOUT`.
+//! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
+//!    TLS, metrics and the reference of settings follow.
 //!
-//! The compiler and `cargo test` then name what its tests need: other values of its settings, a row in
-//! `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two places are named here alone: its fuzz target
-//! (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the load test (a file and a row of
-//! `loadtest/src/frontend.rs`).
+//! The compiler and `cargo test` then name what its tests need: other values of its settings, a row
+//! in `tests/daemon/front_ends.rs`, its longest frame in `tests.rs`. Two places are named here
+//! alone: its fuzz target (`fuzzing.rs`; CONTRIBUTING.md has the steps), and its half of the load
+//! test (a file and a row of `loadtest/src/frontend.rs`).
 //!
 //! # Modules
 //!
@@ -63,8 +64,8 @@ front_ends! {
     Http in http, HttpSettings;
 }
 
-/// The bytes that one message may have, and so the most that a connection keeps of a message that has arrived in part. Clients
-/// decide how many they send. A front end may allow less.
+/// The bytes that one message may have, and so the most that a connection keeps of a message that
+/// has arrived in part. Clients decide how many they send. A front end may allow less.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// A request for IDs, whatever its protocol.
@@ -99,7 +100,8 @@ fn ids_in(runs: &[Run]) -> u64 {
 pub struct Conditions<'f> {
     /// The facts about the daemon.
     pub facts: &'f Facts,
-    /// The client's identity. It takes the token that is shown. No request draws IDs before it is authorized.
+    /// The client's identity. It takes the token that is shown. No request draws IDs before it is
+    /// authorized.
     pub session: &'f mut Session,
     /// The daemon stops, and the message arrived after that was noticed.
     pub draining: bool,
@@ -162,7 +164,8 @@ pub trait FrontEnd {
     /// The most bytes of a message with a token. A pending connection keeps no more.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
-    /// The bytes of requests that cost as much as one byte of small requests of Snowbank's own protocol.
+    /// The bytes of requests that cost as much as one byte of small requests of Snowbank's own
+    /// protocol.
     const BYTES_OF_COST: usize = 1;
 
     /// The details of a request that the front end needs to encode its reply.
@@ -179,11 +182,12 @@ pub trait FrontEnd {
         self
     }
 
-    /// Makes it aware that the daemon stops: the reply to a request with nothing behind it is the connection's last.
+    /// Makes it aware that the daemon stops: the reply to a request with nothing behind it is the
+    /// connection's last.
     fn expect_stop(&mut self) {}
 
-    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A message without an end in
-    /// [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
+    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A
+    /// message without an end in [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
 
     /// Returns the bytes of requests that it keeps, for the budget of all connections.
@@ -191,13 +195,14 @@ pub trait FrontEnd {
         0
     }
 
-    /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step) takes the next of them.
+    /// Returns true while requests of an earlier message are unanswered. [`step`](FrontEnd::step)
+    /// takes the next of them.
     fn has_kept_requests(&self) -> bool {
         false
     }
 
-    /// Returns the cost of all requests of the connection beside that of their bytes, in bytes of small requests of Snowbank's
-    /// own protocol. It never falls.
+    /// Returns the cost of all requests of the connection beside that of their bytes, in bytes of
+    /// small requests of Snowbank's own protocol. It never falls.
     fn extra_cost_bytes(&self) -> usize {
         0
     }
@@ -205,9 +210,10 @@ pub trait FrontEnd {
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// Returns how many messages in `bytes` follow the first, which has this size, and are equal to it. The first asks for
-    /// one ID in this form. They are answered like it, by one ID each, perhaps encoded as one reply. It looks for at most
-    /// `most()` of them. A protocol need not look for any.
+    /// Returns how many messages in `bytes` follow the first, which has this size, and are equal to
+    /// it. The first asks for one ID in this form. They are answered like it, by one ID each,
+    /// perhaps encoded as one reply. It looks for at most `most()` of them. A protocol need not
+    /// look for any.
     #[inline]
     fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0
@@ -241,7 +247,8 @@ pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
 }
 
 /// The most that one frame holds. A full frame of any front end has at most
-/// [`MAX_REPLY_SIZE`](snowbank_client::protocol::MAX_REPLY_SIZE) bytes, which bounds the queue of a slow reader.
+/// [`MAX_REPLY_SIZE`](snowbank_client::protocol::MAX_REPLY_SIZE) bytes, which bounds the queue of a
+/// slow reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimit {
     /// The most runs.

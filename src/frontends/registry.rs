@@ -13,8 +13,8 @@ pub(crate) struct About {
     pub(crate) address: &'static str,
     /// The help of the option with its addresses. `None` for Snowbank's own, which is `--listen`.
     pub(crate) option_help: Option<&'static str>,
-    /// The exemption from tokens of a protocol that has no place for one. Without it, listeners are refused where tokens
-    /// are required. `None`: clients of the protocol show tokens.
+    /// The exemption from tokens of a protocol that has no place for one. Without it, listeners are
+    /// refused where tokens are required. `None`: clients of the protocol show tokens.
     pub(crate) token_exemption: Option<TokenExemption>,
     /// Returns true for the first bytes of its clients, at the listener of another protocol.
     pub(crate) recognises: fn(&[u8], Protocol) -> bool,

@@ -32,7 +32,8 @@ pub struct Refused<'a> {
     pub identity: &'a str,
     /// The source's name.
     pub source: &'a str,
-    /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come within this one.
+    /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come
+    /// within this one.
     pub longer_wait: Option<Duration>,
 }
 
@@ -48,7 +49,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// Returns the refusal as one line behind this code: the time to retry after if there is one, and the reason.
+    /// Returns the refusal as one line behind this code: the time to retry after if there is one,
+    /// and the reason.
     pub(super) fn line(&self, code: &str) -> String {
         let retry = self
             .retry_after
@@ -57,7 +59,8 @@ impl Words {
     }
 }
 
-/// Returns a time to retry after in milliseconds, rounded up: a client that waits that long must not be early.
+/// Returns a time to retry after in milliseconds, rounded up: a client that waits that long must
+/// not be early.
 pub(super) fn ceil_to_ms(after: Duration) -> u128 {
     after.as_micros().div_ceil(1_000)
 }

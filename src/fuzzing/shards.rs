@@ -1,4 +1,5 @@
-//! Fuzzing of shards of one source: requests, ticks, clock steps, late readings and losses of the grant in any order.
+//! Fuzzing of shards of one source: requests, ticks, clock steps, late readings and losses of the
+//! grant in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use snowbank_client::layout::{Layout, Position, Run, Tick, UnixMicros, WorkerSet
 const START: Now =
     Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000), jumped: false };
 
-/// Scarce and plenty, groups of one worker and of several, long ticks, a life that ends 3 ms after the start.
+/// Scarce and plenty, groups of one worker and of several, long ticks, a life that ends 3 ms after
+/// the start.
 const LAYOUTS: [(&str, &str); 5] = [
     ("twitter", "0"),
     ("time:41,sequence:=10,worker:5", "0,2,3"),
@@ -31,8 +33,8 @@ const STEPS_MAX: usize = 2_000;
 
 /// Runs one event for each choice, and checks the promises.
 ///
-/// No position is handed out twice, at or above a ceiling, or after the grant of its claim was lost. Each connection's IDs
-/// increase, and in strict order the whole daemon's.
+/// No position is handed out twice, at or above a ceiling, or after the grant of its claim was
+/// lost. Each connection's IDs increase, and in strict order the whole daemon's.
 pub fn shards(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut daemon = Daemon::new(&mut choices);
@@ -141,7 +143,8 @@ impl Daemon {
         }
     }
 
-    /// Runs one wake-up of a shard, with a reading of now or of a moment ago and a few requests of its connections.
+    /// Runs one wake-up of a shard, with a reading of now or of a moment ago and a few requests of
+    /// its connections.
     fn wake_up(&mut self, choices: &mut Choices<'_>) {
         let shard = choices.below(self.shards.len() as u64) as usize;
         let late = Duration::from_micros(choices.pick(&[0, 0, 0, 400, 5_000]));

@@ -1,4 +1,5 @@
-//! Messages to the service manager while the daemon runs: readiness, status, and the heartbeat of all threads.
+//! Messages to the service manager while the daemon runs: readiness, status, and the heartbeat of
+//! all threads.
 
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use crate::server::Health;
 
 /// The shortest time between two status messages. Lost messages are repeated as often.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// The longest time between two checks of a daemon that is not ready, so that a corrected clock is noticed soon.
+/// The longest time between two checks of a daemon that is not ready, so that a corrected clock is
+/// noticed soon.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Keeps the service manager informed until dropped. Runs on the acceptor's thread, so the watchdog also covers that
-/// thread.
+/// Keeps the service manager informed until dropped. Runs on the acceptor's thread, so the watchdog
+/// also covers that thread.
 pub async fn attend(notifier: &Notifier, health: &Health) {
     if notifier.is_wanted() {
         let first = await_ready(notifier, health).await;
@@ -44,8 +46,8 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: asks all threads at half its period, and notifies it when all have answered. If a thread is
-/// blocked, the watchdog is not fed and acts within its period.
+/// Feeds the watchdog: asks all threads at half its period, and notifies it when all have answered.
+/// If a thread is blocked, the watchdog is not fed and acts within its period.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);
@@ -76,8 +78,8 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
 
 /// Returns the line that `systemctl status` shows: the daemon's work and its worst finding.
 ///
-/// An idle daemon's line has no head-room, because an idle source's ceiling stops rising after a while. So its status
-/// does not change.
+/// An idle daemon's line has no head-room, because an idle source's ceiling stops rising after a
+/// while. So its status does not change.
 fn status_line(before: Option<&Status>, now: &Status) -> String {
     let worst = now.findings.first().map(|finding| match &finding.source {
         Some(source) => format!("source {source:?}: {}", finding.message),

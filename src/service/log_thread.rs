@@ -1,8 +1,8 @@
-//! The thread `log`: writes the lines of the log, however slow their destination is. No other thread waits for it,
-//! because a pipe that is not read must not delay clients.
+//! The thread `log`: writes the lines of the log, however slow their destination is. No other
+//! thread waits for it, because a pipe that is not read must not delay clients.
 //!
-//! `tracing-appender` has such a thread too. It is not used: it panics if the system has no thread left, it prints to
-//! standard output when the log's end takes too long, and a flush ends it.
+//! `tracing-appender` has such a thread too. It is not used: it panics if the system has no thread
+//! left, it prints to standard output when the log's end takes too long, and a flush ends it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// The thread's name.
 pub(super) const NAME: &str = "log";
-/// The most lines that wait for their destination. Usual ones have less than 300 bytes, and they come in bursts of some tens.
+/// The most lines that wait for their destination. Usual ones have less than 300 bytes, and they
+/// come in bursts of some tens.
 const LINES_MAX: usize = 1_024;
 /// The longest wait for the destination when the process ends.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
@@ -47,7 +48,8 @@ impl LogWriter {
         Ok(LogWriter { messages, dropped })
     }
 
-    /// Waits until all lines so far are written, and the line that reports dropped ones, but at most [`END_PATIENCE`].
+    /// Waits until all lines so far are written, and the line that reports dropped ones, but at
+    /// most [`END_PATIENCE`].
     pub(super) fn flush(&self) {
         let deadline = Instant::now() + END_PATIENCE;
         // The first flush makes the thread report dropped lines; the second waits for that report.

@@ -45,8 +45,8 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts to write events and messages of panics, for as long as the process runs. The first call decides the
-    /// destination.
+    /// Starts to write events and messages of panics, for as long as the process runs. The first
+    /// call decides the destination.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -67,8 +67,8 @@ impl Logs {
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A level that logs more holds from now on, one that logs less after the change was logged
-    /// ([`settle_level`](Self::settle_level)).
+    /// Changes the level. A level that logs more holds from now on, one that logs less after the
+    /// change was logged ([`settle_level`](Self::settle_level)).
     pub fn set_level(&mut self, level: LogLevel) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));
@@ -109,8 +109,8 @@ pub fn end_log() {
     }
 }
 
-/// Makes the thread of the log write messages of panics. The process ends then, so the lines that wait for that thread
-/// come first.
+/// Makes the thread of the log write messages of panics. The process ends then, so the lines that
+/// wait for that thread come first.
 fn log_panics() {
     let write_directly = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
@@ -162,8 +162,8 @@ where
     }
 }
 
-/// Writes an event as journald reads it from a service's standard error: each line starts with `<N>`, its priority
-/// (sd-daemon(3)). The journal has its time.
+/// Writes an event as journald reads it from a service's standard error: each line starts with
+/// `<N>`, its priority (sd-daemon(3)). The journal has its time.
 struct ForJournald(Format<Full, ()>);
 
 impl Default for ForJournald {

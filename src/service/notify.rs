@@ -1,7 +1,9 @@
-//! Messages to the service manager, by the protocol of sd_notify(3). Without `$NOTIFY_SOCKET` nothing is sent.
+//! Messages to the service manager, by the protocol of sd_notify(3). Without `$NOTIFY_SOCKET`
+//! nothing is sent.
 //!
-//! Sending never blocks. A message that does not fit the manager's socket is lost, and [`attend`](super::attend) then
-//! repeats readiness and status until they arrive. The messages of a slow start and of the watchdog repeat anyway.
+//! Sending never blocks. A message that does not fit the manager's socket is lost, and
+//! [`attend`](super::attend) then repeats readiness and status until they arrive. The messages of a
+//! slow start and of the watchdog repeat anyway.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -23,8 +25,9 @@ const EXTENSION: NotifyState<'static> = NotifyState::ExtendTimeoutUsec(30_000_00
 /// The time between two such messages: several fit in each extension, so a lost one does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// The extra time that a stop asks for beyond its own bound, because threads of a busy machine run late. It is short,
-/// because after it the manager gives up on a process that a hanging disk keeps from ending.
+/// The extra time that a stop asks for beyond its own bound, because threads of a busy machine run
+/// late. It is short, because after it the manager gives up on a process that a hanging disk keeps
+/// from ending.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
 
 /// A handle to the service manager.
@@ -65,7 +68,8 @@ impl Notifier {
         self.send(&[NotifyState::Status(status), EXTENSION]);
     }
 
-    /// Reports that the configuration is read again. [`reloaded`](Self::reloaded) must follow, also after a failure.
+    /// Reports that the configuration is read again. [`reloaded`](Self::reloaded) must follow, also
+    /// after a failure.
     pub fn reloading(&self) {
         // Does not fail on Linux. Without the time, the message is still useful.
         match NotifyState::monotonic_usec_now() {
@@ -74,7 +78,8 @@ impl Notifier {
         }
     }
 
-    /// Reports the end of [`reloading`](Self::reloading): ready again, unless the daemon was not ready before.
+    /// Reports the end of [`reloading`](Self::reloading): ready again, unless the daemon was not
+    /// ready before.
     pub fn reloaded(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
             self.send(&[NotifyState::Ready]);
@@ -111,8 +116,8 @@ impl Notifier {
         period.filter(|_| self.is_wanted())
     }
 
-    /// Asks for more time repeatedly until the guard is dropped. Storage may block a start, which then cannot report
-    /// anything itself.
+    /// Asks for more time repeatedly until the guard is dropped. Storage may block a start, which
+    /// then cannot report anything itself.
     pub fn extend_start(&self, status: &'static str) -> Extending {
         let (guard, dropped) = mpsc::channel();
         if self.is_wanted() {

@@ -1,8 +1,10 @@
-//! The report of a reload to the process that asked for it: `snowbank reload`, the `ExecReload=` of the units.
+//! The report of a reload to the process that asked for it: `snowbank reload`, the `ExecReload=` of
+//! the units.
 //!
-//! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon sends a message to the
-//! socket when a reload begins, and another one with the result. So the result of a reload that was already in progress is
-//! not taken for that of the next one. The runtime directory is the daemon's alone, so no other program can send a result.
+//! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon
+//! sends a message to the socket when a reload begins, and another one with the result. So the
+//! result of a reload that was already in progress is not taken for that of the next one. The
+//! runtime directory is the daemon's alone, so no other program can send a result.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

@@ -1,5 +1,5 @@
-//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. No client of it delays
-//! anything else.
+//! The admin listener of the real daemon: it counts exactly and reports readiness correctly. No
+//! client of it delays anything else.
 
 mod health;
 
@@ -27,7 +27,8 @@ fn status(options: &[&str]) -> Said {
     snowbank([&["status"], options].concat())
 }
 
-/// Returns a scrape once this many requests have been timed. A shard times a request after its reply is sent.
+/// Returns a scrape once this many requests have been timed. A shard times a request after its
+/// reply is sent.
 fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
     poll(&format!("{requests} requests that were timed"), || {
         let samples = scrape(daemon);
@@ -101,7 +102,8 @@ fn every_request_is_counted_once() {
 fn a_request_that_waits_is_counted_and_timed() {
     let daemon = with_admin(&format!("limits.max_wait = \"60s\"\n{TWO_SOURCES}"));
     let waiting = || sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}");
-    // It would wait for most of a minute. When its connection is reset it waits no more, and counts as not answered.
+    // It would wait for most of a minute. When its connection is reset it waits no more, and counts
+    // as not answered.
     let mut gone = daemon.connect();
     gone.send(&Ask::of(800).source(1).wait_ms(60_000).bytes());
     poll("a request that waits", || (waiting() == 1.0).then_some(()));

@@ -1,4 +1,5 @@
-//! The admin listener over TLS: the peers that it accepts, and the error that each kind of mistake causes.
+//! The admin listener over TLS: the peers that it accepts, and the error that each kind of mistake
+//! causes.
 
 use std::fs::Permissions;
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! A clearing house from end to end: one daemon with trade IDs and batch IDs, table suffixes that the caller chooses, and a
-//! table of old IDs that continues in the new layout.
+//! A clearing house from end to end: one daemon with trade IDs and batch IDs, table suffixes that
+//! the caller chooses, and a table of old IDs that continues in the new layout.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,8 +9,9 @@ use crate::support::postgres::Postgres;
 use crate::support::program::{Said, snowbank};
 use crate::support::{Daemon, Setup};
 
-/// The clearing house's three kinds of IDs in one daemon. `clearing-code`, the layout of the house's program, makes 1,000
-/// IDs per second and machine number, so ten machine numbers make the promised 10,000.
+/// The clearing house's three kinds of IDs in one daemon. `clearing-code`, the layout of the
+/// house's program, makes 1,000 IDs per second and machine number, so ten machine numbers make the
+/// promised 10,000.
 const SOURCES: &str = r#"
 [[sources]]
 name = "trades"
@@ -85,8 +86,8 @@ fn old_table(postgres: &Postgres, last_time: u64) {
     postgres.rows(&script);
 }
 
-/// Moves the table to Snowbank as docs/coming-from.md describes: finds the highest ID and its time, starts a daemon, and
-/// inserts rows before and after a clean restart and a kill.
+/// Moves the table to Snowbank as docs/coming-from.md describes: finds the highest ID and its time,
+/// starts a daemon, and inserts rows before and after a clean restart and a kill.
 fn take_over(postgres: &Postgres, last_time: u64) {
     old_table(postgres, last_time);
     let highest = postgres.rows("SELECT max(id) FROM trades")[0].clone();
@@ -115,7 +116,8 @@ fn new_ids_of_an_old_table_lie_above_the_old_ones() {
     let postgres = Postgres::start().expect("PostgreSQL");
     // The house's published example.
     take_over(&postgres, 1613024787541);
-    // The database's functions date the new rows now, and agree with the library on an hour's first ID.
+    // The database's functions date the new rows now, and agree with the library on an hour's first
+    // ID.
     let sql = snowbank(["layout", "clearing", "--sql", "postgres"]).printed();
     let new = "FROM trades WHERE id / 1000 % 100 = 82";
     let rows = postgres.rows(&format!(
@@ -125,7 +127,8 @@ fn new_ids_of_an_old_table_lie_above_the_old_ones() {
     assert_eq!(rows, ["900", "900"]);
 }
 
-/// Requests 10,000 IDs/s of a source, all that its machine numbers have. Returns the last line and the exit code.
+/// Requests 10,000 IDs/s of a source, all that its machine numbers have. Returns the last line and
+/// the exit code.
 fn offer(daemon: &Daemon, source: &str, seconds: &str) -> (String, Option<i32>) {
     let output = Command::new(load_test())
         .args(["--address", &daemon.addresses[0].to_string(), "--source", source])
@@ -141,8 +144,9 @@ fn load_test() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_snowbank")).with_file_name("snowbank-loadtest")
 }
 
-/// Runs for five seconds, or `SNOWBANK_CLEARING_S`: a minute in `tests/long`. After a pause of the machine the
-/// burst window's unused ticks make up for it, so one machine number keeps the whole rate.
+/// Runs for five seconds, or `SNOWBANK_CLEARING_S`: a minute in `tests/long`. After a pause of the
+/// machine the burst window's unused ticks make up for it, so one machine number keeps the whole
+/// rate.
 #[test]
 fn one_daemon_holds_10_000_ids_per_second_of_each_kind() {
     if !load_test().is_file() {

@@ -1,6 +1,6 @@
-//! The shipped daemon under a wall clock that is set back, set forward, or stands still. Connections request IDs
-//! throughout and keep each one. Each ID is then compared with the clock at its request and at its reply. That is
-//! exact on any machine, however busy.
+//! The shipped daemon under a wall clock that is set back, set forward, or stands still.
+//! Connections request IDs throughout and keep each one. Each ID is then compared with the clock at
+//! its request and at its reply. That is exact on any machine, however busy.
 
 mod between_lives;
 mod evidence;
@@ -19,8 +19,8 @@ use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 const BURST_WINDOW_MS: f64 = 10.0;
 /// The most that IDs may be ahead of the wall clock: `max_ahead`'s default.
 const MAX_AHEAD_MS: f64 = 10_000.0;
-/// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's readings within
-/// a millisecond, and ticks are whole milliseconds.
+/// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's
+/// readings within a millisecond, and ticks are whole milliseconds.
 const TOLERANCE_MS: f64 = 2.0;
 const HOUR_MS: i64 = 3_600_000;
 
@@ -51,13 +51,14 @@ impl Scene {
         self.machine.clock()
     }
 
-    /// Plays a scene until no request waits in vain. Where no clock can be set, the test is skipped.
+    /// Plays a scene until no request waits in vain. Where no clock can be set, the test is
+    /// skipped.
     fn play(toml: &str, loads: &[Load], act: impl Fn(Scene) -> Option<()>) {
         play_until_fed(|| Scene::begin(toml, loads).map_or(Some(()), &act));
     }
 
-    /// Stops the requests and the daemon. Checks the replies for uniqueness and order, and returns them with the
-    /// time of the end; `None` if a request waited in vain.
+    /// Stops the requests and the daemon. Checks the replies for uniqueness and order, and returns
+    /// them with the time of the end; `None` if a request waited in vain.
     fn end(self) -> Option<(Testimony, Instant)> {
         let testimony = self.witness.stop();
         let end = Instant::now();
@@ -66,11 +67,13 @@ impl Scene {
     }
 }
 
-/// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and by a second.
+/// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and
+/// by a second.
 fn catches_up_after_steps_back(scene: Scene) -> Option<Testimony> {
     let clock = scene.clock();
     let witness = &scene.witness;
-    // Long enough that the catch-up of the start lies far behind: only the one that the step begins can yield IDs.
+    // Long enough that the catch-up of the start lies far behind: only the one that the step begins
+    // can yield IDs.
     witness.await_time(Duration::from_millis(4_000));
     let most = clock.step(-10_000);
     witness.await_time(Duration::from_millis(1_500));
@@ -217,8 +220,8 @@ fn a_far_step_forward_that_lasts_is_followed() {
     });
 }
 
-/// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and the ceiling is
-/// made durable again. Requests wait for that, and none is refused.
+/// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and
+/// the ceiling is made durable again. Requests wait for that, and none is refused.
 #[test]
 fn steps_forward_are_followed_at_once() {
     Scene::play("", &[MIXED, MIXED, SPARSE], |scene| {
@@ -280,8 +283,8 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
     Scene::play("on_step_back = \"wait\"", &[MIXED, SPARSE], |scene| {
         let clock = scene.clock();
         let witness = &scene.witness;
-        // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise it would reach the IDs
-        // before the wall clock does.
+        // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise
+        // it would reach the IDs before the wall clock does.
         witness.await_time(Duration::from_millis(4_000));
         let step = clock.step(-BACK_MS);
         witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());

@@ -1,4 +1,5 @@
-//! Daemons that are killed, stopped, suspended, or started over and over, and all IDs that they handed out.
+//! Daemons that are killed, stopped, suspended, or started over and over, and all IDs that they
+//! handed out.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ const BURST_WINDOW_MS: f64 = 10.0;
 /// As in `clock_steps.rs`.
 const TOLERANCE_MS: f64 = 2.0;
 
-/// Returns the number of lives of a test: `SNOWBANK_KILLS`, which is a hundred in `tests/long`, or fewer.
+/// Returns the number of lives of a test: `SNOWBANK_KILLS`, which is a hundred in `tests/long`, or
+/// fewer.
 fn rounds() -> u64 {
     std::env::var("SNOWBANK_KILLS").map_or(30, |kills| kills.parse().expect("SNOWBANK_KILLS: a number"))
 }
@@ -26,10 +28,11 @@ fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Kills and restarts a daemon over and over while connections request IDs. Its clock loses up to `lost_ms` each
-/// time. `horizon_ms` is the horizon with this `toml`.
+/// Kills and restarts a daemon over and over while connections request IDs. Its clock loses up to
+/// `lost_ms` each time. `horizon_ms` is the horizon with this `toml`.
 fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u64, seed: u64) {
-    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are handed out.
+    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are
+    /// handed out.
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
     let mut random = Random::seeded(seed);
@@ -41,14 +44,14 @@ fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u
     for round in 0..rounds() {
         let started = Instant::now();
         let mut daemon = machine.start(toml);
-        // The first ID lies above all that was handed out before. While a start is ahead of the wall clock, its first ceiling is
-        // only a few ms above it, and may have to be raised before the first ID comes. A busy machine may need seconds for
-        // that.
+        // The first ID lies above all that was handed out before. While a start is ahead of the
+        // wall clock, its first ceiling is only a few ms above it, and may have to be raised before
+        // the first ID comes. A busy machine may need seconds for that.
         let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
         let answered = Instant::now();
         assert!(first > highest, "round {round}: {first} after {highest} of the life before");
-        // The first ID is ahead by at most the time that the clock has lost, and the horizon, however often it
-        // crashed.
+        // The first ID is ahead by at most the time that the clock has lost, and the horizon,
+        // however often it crashed.
         let ahead_ms = tick(first) - true_unix_ms(answered);
         assert!(
             ahead_ms <= horizon_ms + LITTLE_MS,
@@ -99,7 +102,8 @@ fn after_many_kills_ids_are_within_the_horizon_of_the_clock() {
     kill_over_and_over(&Machine::new(), "shards = 2\nmax_ahead = \"502ms\"", 500.0, 0, 2);
 }
 
-/// A suspended process does not notice the pause: the blocks that it had claimed are old when it continues.
+/// A suspended process does not notice the pause: the blocks that it had claimed are old when it
+/// continues.
 #[test]
 fn a_suspended_daemon_hands_out_nothing_old() {
     let machine = Machine::new();
@@ -160,8 +164,8 @@ fn stopped_and_started_over_and_over_nothing_is_lost_or_ahead() {
             let answered = Instant::now();
             assert!(of_reply[0].first > highest, "round {round}: {of_reply:?} after {highest}");
             highest = of_reply[of_reply.len() - 1].last();
-            // The very first start is ahead of the clock by a tick, because an earlier process may have used the current
-            // one.
+            // The very first start is ahead of the clock by a tick, because an earlier process may
+            // have used the current one.
             let guard_ms = if round == 0 { 1.0 } else { 0.0 };
             let ahead_ms = tick(highest) - true_unix_ms(answered) - guard_ms;
             assert!(ahead_ms <= TOLERANCE_MS, "round {round}: {ahead_ms} ms ahead of the clock");
@@ -188,9 +192,9 @@ fn long_tick(tick_s: u64) -> String {
     )
 }
 
-/// Past the horizon the ceiling ends with a tick, however long that is. So the next life has its first ID without a
-/// wait, and so has the one after it. A further one within the same tick is too far ahead, and answers with the
-/// time to wait.
+/// Past the horizon the ceiling ends with a tick, however long that is. So the next life has its
+/// first ID without a wait, and so has the one after it. A further one within the same tick is too
+/// far ahead, and answers with the time to wait.
 #[test]
 fn after_kill_9_with_long_ticks_ids_come_at_once() {
     each_case(&[5, 20, 60, 600, 86_400], |&tick_s| {
@@ -210,7 +214,8 @@ fn after_kill_9_with_long_ticks_ids_come_at_once() {
         let answer = get(&daemon, "/readyz");
         let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
         if begun.elapsed() >= Duration::from_millis(tick_s * 500) {
-            // The tick was half over at the start, and the machine took so long to get here that it has ended.
+            // The tick was half over at the start, and the machine took so long to get here that it
+            // has ended.
             return;
         }
         let (code, retry_after_ms, message) = reply.error();
@@ -246,7 +251,8 @@ fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     runs
 }
 
-/// Removes or replaces `path` under a daemon. The daemon hands out nothing more, logs the reason and ends.
+/// Removes or replaces `path` under a daemon. The daemon hands out nothing more, logs the reason
+/// and ends.
 fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnOnce(&Path)) {
     let mut wire = daemon.connect();
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -274,7 +280,8 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
     }
 }
 
-/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for seconds while its storage hangs.
+/// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for seconds while
+/// its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
 
 /// The locks of worker IDs are checked while storage hangs, too.
@@ -295,8 +302,9 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     assert_eq!(disk.calls(), calls, "it ends while storage hangs");
 }
 
-/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon
-/// serves what it was granted. A daemon that takes over the state reads that grant and starts above it.
+/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until
+/// then the daemon serves what it was granted. A daemon that takes over the state reads that grant
+/// and starts above it.
 #[test]
 fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
@@ -309,8 +317,9 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
     poll("a sync that stalls", || (syncs() > 0).then_some(()));
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
-    // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write continues, that
-    // daemon finds that its state was written by another process, and may stop as well.
+    // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write
+    // continues, that daemon finds that its state was written by another process, and may stop as
+    // well.
     let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
     let mut other = others_start();
     let mut others_wire = other.connect();
@@ -327,8 +336,8 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     assert_eq!(said.matches("stopped, because").count(), 1, "{said}");
 }
 
-/// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`), and may hand it over as standard input.
-/// Either way one line says what the daemon reads.
+/// A service manager may deny the daemon the kernel's log (`ProtectKernelLogs`), and may hand it
+/// over as standard input. Either way one line says what the daemon reads.
 #[test]
 fn one_line_says_how_restores_are_noticed() {
     let log = std::fs::File::open("/dev/kmsg").ok();

@@ -1,4 +1,5 @@
-//! `snowbank decode`, `range` and `layout`, as a user meets them: the real program, its output and exit codes.
+//! `snowbank decode`, `range` and `layout`, as a user meets them: the real program, its output and
+//! exit codes.
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,5 @@
-//! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by itself.
+//! One cause, one exit code: 2 if an operator must change something, 3 if the cause may pass by
+//! itself.
 //!
 //! Each test belongs to a cause that "Exit codes" of docs/operations.md lists, or to a reload.
 //! Other effects of a cause are tested elsewhere: states in state.rs, marks in marks.rs,

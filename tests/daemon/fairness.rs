@@ -1,5 +1,5 @@
-//! Overload: requests for a million IDs, fifty connections that stream, and one that requests single IDs, all at
-//! once.
+//! Overload: requests for a million IDs, fifty connections that stream, and one that requests
+//! single IDs, all at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -12,8 +12,8 @@ use crate::support::{Ask, Daemon, Setup, Wire};
 /// The length of the overload.
 const OVERLOAD: Duration = Duration::from_secs(2);
 
-/// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits machines that run
-/// nothing else.
+/// The reserve: a pause of the daemon shorter than this loses no IDs. The default of 10 ms suits
+/// machines that run nothing else.
 const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
 /// No pause is longer.
 const PATIENT: &str = "shards = 2\nburst_window = \"30s\"\nmax_ahead = \"30s\"\n";
@@ -30,7 +30,8 @@ struct Crowd<'a> {
 #[derive(Default)]
 struct Drawn {
     runs: Vec<Run>,
-    /// For each of its requests, the number of other clients' requests that got IDs until its reply.
+    /// For each of its requests, the number of other clients' requests that got IDs until its
+    /// reply.
     others_before: Vec<usize>,
 }
 
@@ -116,8 +117,8 @@ fn modest_beside(greedy: &[(usize, Ask)], modest: Ask) -> Medians {
     Medians { modest, greedy }
 }
 
-/// A request for a million takes a quarter of a second of the full rate, so most modest ones see at most one answered. In a
-/// queue behind several of them, each would see as many as there are.
+/// A request for a million takes a quarter of a second of the full rate, so most modest ones see at
+/// most one answered. In a queue behind several of them, each would see as many as there are.
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     for connections in [1, 4, 16] {
@@ -127,7 +128,8 @@ fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
     }
 }
 
-/// A single ID waits for no more turns than 256 of them do, within what a busy machine adds to one or the other.
+/// A single ID waits for no more turns than 256 of them do, within what a busy machine adds to one
+/// or the other.
 #[test]
 fn single_ids_are_never_refused_beside_many_requests_for_256() {
     const MANY: usize = 64;
@@ -206,8 +208,8 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
 /// A refused request takes nothing: the IDs before and after it are consecutive.
 #[test]
 fn refused_requests_hand_out_nothing() {
-    // The source has 16 IDs in each tick, and up to five ticks of them in reserve. A ceiling two of such ticks ahead is met by no
-    // pause.
+    // The source has 16 IDs in each tick, and up to five ticks of them in reserve. A ceiling two of
+    // such ticks ahead is met by no pause.
     let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
     let position = |id: u64| (id >> 14) * 16 + (id & 15);
     for order in ["relaxed", "strict"] {

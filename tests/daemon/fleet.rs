@@ -1,5 +1,5 @@
-//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker ID, outages,
-//! and takeovers.
+//! Daemons of one fleet on real coordinators, with the same tests on each: who gets which worker
+//! ID, outages, and takeovers.
 
 mod bad_input;
 mod endpoints;
@@ -22,8 +22,8 @@ use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, Wire};
 use crate::support::{Ask, Daemon, Reply, Setup, poll};
 use rustix::process::Signal;
 
-/// A short horizon: a number is free seconds after its daemon was killed. On a busy machine an answer may take a while, and
-/// half of this is enough for the pause of a start.
+/// A short horizon: a number is free seconds after its daemon was killed. On a busy machine an
+/// answer may take a while, and half of this is enough for the pause of a start.
 const SHORT: &str = "8s";
 /// The key of worker ID 5.
 const KEY: &str = "/snowbank/default/space-0/5";
@@ -46,7 +46,8 @@ fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) 
     )
 }
 
-/// Prepares a fleet whose daemons reach the coordinator through a proxy. Returns that and their configuration.
+/// Prepares a fleet whose daemons reach the coordinator through a proxy. Returns that and their
+/// configuration.
 fn prepared_behind_proxy(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> (Proxy, String) {
     let proxy = at.proxy();
     let toml = toml_at(at, &proxy.url(), worker, horizon);
@@ -59,7 +60,8 @@ fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     run_configured(toml, &[&["fleet"], args].concat())
 }
 
-/// Prepares a fleet for a short horizon, whatever that of its daemons is: they poll each second, and a start pauses for two.
+/// Prepares a fleet for a short horizon, whatever that of its daemons is: they poll each second,
+/// and a start pauses for two.
 #[track_caller]
 fn init(toml: &str) {
     let (code, text) = fleet(&toml.replace(LONG, SHORT), &["init", "--new"]);
@@ -81,12 +83,14 @@ fn kill_after_first_ids(machine: &Machine, toml: &str) {
     daemon.kill();
 }
 
-/// Starts a daemon whose number another one has released. On a busy machine, that may reach the coordinator late.
+/// Starts a daemon whose number another one has released. On a busy machine, that may reach the
+/// coordinator late.
 fn start_once_released(setup: impl Fn() -> Setup) -> Daemon {
     setup().start().await_numbers()
 }
 
-/// Draws once the daemon has its worker IDs: on a busy machine the coordinator may answer too late for a start.
+/// Draws once the daemon has its worker IDs: on a busy machine the coordinator may answer too late
+/// for a start.
 fn draw(daemon: &Daemon) -> Vec<Run> {
     daemon.assert_has_numbers();
     daemon.connect().next_once_granted(Ask::of(100)).runs()

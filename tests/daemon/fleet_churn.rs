@@ -1,10 +1,12 @@
-//! Twenty daemons of one fleet are killed, stopped, paused, booted and cut off for seconds, while clients draw from
-//! all of them and keep every ID. There are fewer numbers than daemons, so they take each other's.
-//! `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute for each kind of coordinator.
+//! Twenty daemons of one fleet are killed, stopped, paused, booted and cut off for seconds, while
+//! clients draw from all of them and keep every ID. There are fewer numbers than daemons, so they
+//! take each other's. `SNOWBANK_CHURN_S=60 cargo test --test daemon fleet_churn::` takes a minute
+//! for each kind of coordinator.
 //!
-//! In the second test the coordinator is restored to older states, while of three to six daemons some are late, paused, cut
-//! off or killed. One of them is healthy, because a restore that nobody notices is not covered.
-//! `SNOWBANK_RESTORES=200 cargo test --test daemon fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
+//! In the second test the coordinator is restored to older states, while of three to six daemons
+//! some are late, paused, cut off or killed. One of them is healthy, because a restore that nobody
+//! notices is not covered. `SNOWBANK_RESTORES=200 cargo test --test daemon
+//! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
 use std::sync::Mutex;
@@ -21,8 +23,8 @@ use crate::support::{Address, Ask, DEADLINE, Daemon, Random, Reply};
 use rustix::process::Signal;
 
 const DAEMONS: usize = 20;
-/// Each number has 32 IDs in a tenth of a second, always from the lowest on: two daemons with one number would
-/// repeat IDs.
+/// Each number has 32 IDs in a tenth of a second, always from the lowest on: two daemons with one
+/// number would repeat IDs.
 const LAYOUT: &str = "layout = \"time:38,worker:5,sequence:5;tick=100ms;epoch=2025-01-01\"\n\
                       sequence_start = \"zero\"\nmax_ahead = \"400ms\"\nshards = 1\n";
 /// The horizon. A pause may be longer, and the number of a killed daemon is free after it.

@@ -1,5 +1,5 @@
-//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`. Python's own libraries
-//! read the fields of UUIDs and ObjectIds.
+//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`. Python's
+//! own libraries read the fields of UUIDs and ObjectIds.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use crate::support::program::{Said, program, snowbank};
 use crate::support::{Daemon, Setup, skip};
 use serde_json::Value;
 
-/// Each format's name, and whether its texts sort. The dictionary has characters that JSON and shells treat
-/// specially.
+/// Each format's name, and whether its texts sort. The dictionary has characters that JSON and
+/// shells treat specially.
 const EACH: &[(&str, bool)] = &[
     ("decimal", false),
     ("hex", true),

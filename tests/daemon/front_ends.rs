@@ -15,12 +15,14 @@ use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll}
 pub(crate) struct FrontEnd {
     /// The option that opens a listener for it.
     pub(crate) protocol: &'static str,
-    /// Makes one or several requests for this many IDs of a source. The token precedes them, or is in each.
+    /// Makes one or several requests for this many IDs of a source. The token precedes them, or is
+    /// in each.
     pub(crate) asks: fn(source: &str, count: usize, token: &str) -> Vec<u8>,
     pub(crate) ids: fn(&[u8]) -> Vec<u64>,
     /// Its reply to a connection too many. Empty if the protocol has none.
     full: &'static [&'static str],
-    /// Its reply to a client without a token, and to one with a wrong token; `None` if the front end requires no token.
+    /// Its reply to a client without a token, and to one with a wrong token; `None` if the front
+    /// end requires no token.
     pub(crate) no_token: Option<(&'static str, &'static str)>,
     /// True if a request names its source.
     pub(crate) names_sources: bool,
@@ -134,7 +136,8 @@ impl FrontEnd {
         None
     }
 
-    /// Sends a whole request and this half of the next one together, and reads the reply. Returns the other half.
+    /// Sends a whole request and this half of the next one together, and reads the reply. Returns
+    /// the other half.
     fn ask_and_a_half(&self, stream: &mut TcpStream) -> Vec<u8> {
         let mut request = self.request();
         let rest = request.split_off(request.len() / 2);
@@ -226,7 +229,8 @@ fn a_client_that_closes_its_sending_half_gets_its_answers() {
     });
 }
 
-/// One counter for all: each number is the next one, at whichever front end and on whichever shard it is drawn.
+/// One counter for all: each number is the next one, at whichever front end and on whichever shard
+/// it is drawn.
 #[test]
 fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
     // As long as other IDs, so that a reply shows them.

@@ -1,5 +1,6 @@
-//! Real clients of other protocols against the real daemon. Each draws from two sources, pipelines, gets refusals,
-//! and continues over a restart and a kill -9. All IDs are distinct, and those of one connection increase.
+//! Real clients of other protocols against the real daemon. Each draws from two sources, pipelines,
+//! gets refusals, and continues over a restart and a kill -9. All IDs are distinct, and those of
+//! one connection increase.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -61,7 +62,8 @@ impl Restarted {
     }
 }
 
-/// Plays a phase of a client three times: after the first comes a clean restart, after the second a kill -9.
+/// Plays a phase of a client three times: after the first comes a clean restart, after the second a
+/// kill -9.
 fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
     for is_clean in [true, false] {
         phase(&server);
@@ -71,8 +73,8 @@ fn in_phases(mut server: Restarted, mut phase: impl FnMut(&Restarted)) {
     server.daemon.stop();
 }
 
-/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. The first ceilings of a life
-/// are low, and a busy machine may raise them too late.
+/// Draws from sources 0 and 1 for a second; then their ceilings are seconds ahead. The first
+/// ceilings of a life are low, and a busy machine may raise them too late.
 fn await_far_ceilings(daemon: &Daemon) {
     let mut wire = daemon.connect();
     let began = Instant::now();
@@ -89,7 +91,8 @@ fn runs_through(program: &Path, client: &str, ids_per_phase: usize) {
     runs_through_front_end(command, Restarted::start("resp", ""), ids_per_phase);
 }
 
-/// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill -9 the second.
+/// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill
+/// -9 the second.
 fn runs_through_front_end(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =

@@ -1,4 +1,5 @@
-//! The front end for clients of memcached: exact bytes, and libmemcached's tools, against the real daemon.
+//! The front end for clients of memcached: exact bytes, and libmemcached's tools, against the real
+//! daemon.
 
 use std::net::TcpListener;
 

@@ -204,8 +204,8 @@ fn no_request_overtakes_a_waiting_one_of_its_connection() {
     daemon.stop();
 }
 
-/// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID. Each request
-/// still has its own reply, in its place.
+/// The IDs of equal requests in a row are drawn together, up to the first request that gets no ID.
+/// Each request still has its own reply, in its place.
 #[test]
 fn equal_requests_in_a_row_are_answered_one_by_one() {
     // Ceilings two of such ticks ahead are met by no pause.

@@ -1,7 +1,9 @@
-//! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they harm only themselves.
+//! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they
+//! harm only themselves.
 //!
-//! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]: clients that do not read.
-//! [`floods`]: clients that never stop sending. [`turns`]: the order in which a shard serves those and others.
+//! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]:
+//! clients that do not read. [`floods`]: clients that never stop sending. [`turns`]: the order in
+//! which a shard serves those and others.
 
 mod admin;
 mod floods;
@@ -30,7 +32,8 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that connection.
+/// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that
+/// connection.
 fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
     let harmed = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -58,7 +61,8 @@ fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
     })
 }
 
-/// A stream of bytes that resembles the protocol: frames, frames with a flipped bit, truncated frames, noise.
+/// A stream of bytes that resembles the protocol: frames, frames with a flipped bit, truncated
+/// frames, noise.
 fn rubbish(random: &mut Random) -> Vec<u8> {
     let mut stream = Vec::new();
     for _ in 0..random.below(6) {
@@ -86,8 +90,8 @@ fn rubbish(random: &mut Random) -> Vec<u8> {
     stream
 }
 
-/// Sends a stream in pieces and reads to its end. The client checks each reply against the protocol and keeps the
-/// IDs.
+/// Sends a stream in pieces and reads to its end. The client checks each reply against the protocol
+/// and keeps the IDs.
 fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     let stream = rubbish(random);
     let mut wire = daemon.connect();

@@ -1,7 +1,7 @@
 //! Clients with a name, by token or certificate, and what a reload changes for them.
 //!
-//! [`certificates`]: names in certificates. [`frontends`]: the same for clients of other protocols. [`secure_frontends`]:
-//! those over TLS. [`seen`]: the operator's view.
+//! [`certificates`]: names in certificates. [`frontends`]: the same for clients of other protocols.
+//! [`secure_frontends`]: those over TLS. [`seen`]: the operator's view.
 
 mod certificates;
 mod frontends;
@@ -169,8 +169,8 @@ fn connections_of_an_identity_share_its_rate() {
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
-    // A second's IDs are used up. If the machine pauses for a second there are more, so this is tried again. Each
-    // try is a new connection, which has no rate of its own.
+    // A second's IDs are used up. If the machine pauses for a second there are more, so this is
+    // tried again. Each try is a new connection, which has no rate of its own.
     let exhausted = || is_exhausted(&mut shown(&daemon, BILLING), Ask::of(1_000).wait_ms(0));
     let drawn = (0..100).take_while(|_| !exhausted()).count();
     assert!(drawn < 100, "1,000 IDs at once again and again");
@@ -212,7 +212,8 @@ fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
     }
 }
 
-/// Otherwise a client that closes before each reply would use up a source without using up its rate.
+/// Otherwise a client that closes before each reply would use up a source without using up its
+/// rate.
 #[test]
 fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
     let four_a_second = "[[sources]]\nname = \"scarce\"\nworker_ids = 1\n\

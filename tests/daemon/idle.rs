@@ -1,5 +1,5 @@
-//! An idle daemon sleeps, and so does one whose requests wait. The tests count the daemon's own sleeps, which a
-//! busy machine does not increase.
+//! An idle daemon sleeps, and so does one whose requests wait. The tests count the daemon's own
+//! sleeps, which a busy machine does not increase.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use crate::support::{Ask, Daemon, Setup, Wire, wire};
 /// The time for which the daemon is watched, long enough to show a timer that runs too fast.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// Returns the wake-ups of all threads while it is watched, and those of one timer that runs once a second.
+/// Returns the wake-ups of all threads while it is watched, and those of one timer that runs once a
+/// second.
 fn wakes(daemon: &Daemon) -> (u64, u64) {
     let before = daemon.voluntary_switches();
     let began = Instant::now();
@@ -20,8 +21,8 @@ fn wakes(daemon: &Daemon) -> (u64, u64) {
 
 #[test]
 fn an_idle_daemon_wakes_once_a_second() {
-    // No state directory: for ten minutes after its last use a daemon raises its ceilings each second, and a sync
-    // sleeps an unknown number of times.
+    // No state directory: for ten minutes after its last use a daemon raises its ceilings each
+    // second, and a sync sleeps an unknown number of times.
     let daemon = Setup::new().args(["--shards", "4", "--state-dir", "none"]).start();
     // A daemon that was busy is idle, too, while its connections stay.
     let mut wires: Vec<Wire> = (0..50).map(|_| daemon.connect()).collect();

@@ -154,7 +154,8 @@ fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
     assert!(!first.has_reply(), "others waited for a large request");
 }
 
-/// A client that has shut down its writing side may still read. One that resets its connection is gone.
+/// A client that has shut down its writing side may still read. One that resets its connection is
+/// gone.
 #[test]
 fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
@@ -190,7 +191,8 @@ fn the_time_of_a_frame_counts_from_its_own_first_byte() {
     }
 }
 
-/// More bytes than a turn reads, so turns end within a frame. All have arrived before the daemon reads them.
+/// More bytes than a turn reads, so turns end within a frame. All have arrived before the daemon
+/// reads them.
 #[test]
 fn an_arrived_request_is_not_late_during_others_turns() {
     let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();
@@ -216,7 +218,8 @@ fn silence_is_allowed_unless_idle_timeout_is_set() {
     let mut spoke = daemon.connect();
     spoke.assert_open();
     let mut waits = daemon.connect();
-    // This connection is silent for longer than the timeout, because it waits for the server's answer.
+    // This connection is silent for longer than the timeout, because it waits for the server's
+    // answer.
     waits.send(&Ask::of(128).source(1).wait_ms(30_000).bytes());
     never_spoke.assert_closed();
     spoke.assert_closed();

@@ -1,4 +1,5 @@
-//! Listeners of every kind: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at once.
+//! Listeners of every kind: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at
+//! once.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;

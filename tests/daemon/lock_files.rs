@@ -1,5 +1,5 @@
-//! Lock files and their directory, as other users of the machine might create, write or hold them. Tests with
-//! several users need root. Without it they report that and pass, unless `CI` is set.
+//! Lock files and their directory, as other users of the machine might create, write or hold them.
+//! Tests with several users need root. Without it they report that and pass, unless `CI` is set.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -123,14 +123,16 @@ fn a_lock_directory_that_others_can_write_or_own_is_refused() {
     machine.setup("").end().assert_refusal(&["cannot lock worker IDs at", "it is a link"]);
 }
 
-/// Runs the daemon as this user, with this additional group, and gives the user the daemon's directory.
+/// Runs the daemon as this user, with this additional group, and gives the user the daemon's
+/// directory.
 fn as_user(setup: Setup, user: u32, group: u32) -> Setup {
     chown(setup.path(""), Some(user), Some(user)).expect("root may");
     let ids = [format!("--reuid={user}"), format!("--regid={user}"), format!("--groups={group}")];
     setup.through("setpriv", &ids)
 }
 
-/// Returns a machine whose directory other users may enter; `None` if no daemon can run as another user here.
+/// Returns a machine whose directory other users may enter; `None` if no daemon can run as another
+/// user here.
 fn machine_of_several_users() -> Option<Machine> {
     if !getuid().is_root() {
         crate::support::skip("only root can have daemons run as several users");

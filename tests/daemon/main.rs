@@ -1,5 +1,6 @@
-//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only [`allocations`] runs
-//! the library, since a count of allocations needs the code in its own process.
+//! Black-box tests: the real daemon as a child process, over its sockets, signals and files. Only
+//! [`allocations`] runs the library, since a count of allocations needs the code in its own
+//! process.
 
 mod admin;
 mod admin_tls;

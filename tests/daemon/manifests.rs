@@ -1,5 +1,5 @@
-//! The manifests for Kubernetes and the image's configuration: valid by Kubernetes' own schemas, accepted by
-//! `snowbank check`, and consistent with each other.
+//! The manifests for Kubernetes and the image's configuration: valid by Kubernetes' own schemas,
+//! accepted by `snowbank check`, and consistent with each other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use toml::Table;
 /// A pod's address, as `status.podIP` would give it.
 const POD_ADDRESS: &str = "10.94.100.191";
 
-/// The time that a stop may take besides its delays, for the last writes to the disk and to a coordinator.
+/// The time that a stop may take besides its delays, for the last writes to the disk and to a
+/// coordinator.
 const LAST_WRITES_SECONDS: u64 = 10;
 
 fn repository() -> &'static Path {
@@ -100,7 +101,8 @@ fn every_pod_is_confined() {
         let user = spec["securityContext"]["runAsUser"].as_u64().expect("a number");
         assert!(image.contains(&format!("\nUSER {user}:{user}\n")), "{file}: the image's user is not {user}");
         assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{file}");
-        // A service's name would create environment variables that the daemon takes for misspelt settings.
+        // A service's name would create environment variables that the daemon takes for misspelt
+        // settings.
         assert_eq!(spec["enableServiceLinks"], false, "{file}");
         assert_eq!(spec["automountServiceAccountToken"], false, "{file}");
         let [container] = list(&spec["containers"], "containers") else { panic!("{file}: one container") };
@@ -181,8 +183,8 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
             "{file}"
         );
         let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
-        // Below a mount: Kubernetes lets every user write the top folder of some volumes, and the daemon refuses
-        // such a directory.
+        // Below a mount: Kubernetes lets every user write the top folder of some volumes, and the
+        // daemon refuses such a directory.
         for directory in [table["state_dir"].as_str().expect("a path"), "/run/lock/snowbank"] {
             let parent = Path::new(directory).parent().and_then(Path::to_str);
             assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");

@@ -1,5 +1,6 @@
-//! The marks of worker IDs: how `snowbank state show` prints them, and what happens if one cannot be written. Tests
-//! that fill a file system need root. Without it they report that and pass, unless `CI` is set.
+//! The marks of worker IDs: how `snowbank state show` prints them, and what happens if one cannot
+//! be written. Tests that fill a file system need root. Without it they report that and pass,
+//! unless `CI` is set.
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -63,8 +64,8 @@ impl Machine {
         answer["sources"][0].clone()
     }
 
-    /// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes one mark after
-    /// another.
+    /// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes
+    /// one mark after another.
     fn mark(&self, state: &str) -> Value {
         poll("marks that say the same", || match self.shown(state)["marks"].as_array().map(Vec::as_slice) {
             Some([mark]) => Some(mark.clone()),
@@ -238,7 +239,8 @@ fn a_failed_mark_is_logged_and_retried() {
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");
 
-    // No request is needed: ceilings still rise for a while after the last use, and each raise writes the marks.
+    // No request is needed: ceilings still rise for a while after the last use, and each raise
+    // writes the marks.
     fs::remove_file(&ballast).expect("it is there");
     poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
     daemon.kill();

@@ -1,5 +1,6 @@
-//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real parsers read
-//! them. The table has the metrics of the scrape, and each one that the alerts and the dashboard name.
+//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard agree. Real
+//! parsers read them. The table has the metrics of the scrape, and each one that the alerts and the
+//! dashboard name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -33,7 +34,8 @@ fn daemon() -> Daemon {
     daemon
 }
 
-/// Runs a tool of another package on this input. Returns `None` if it is not installed: the test was skipped.
+/// Runs a tool of another package on this input. Returns `None` if it is not installed: the test
+/// was skipped.
 fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = spawned else {
@@ -109,8 +111,9 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
     assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
 }
 
-/// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a second more than a
-/// minute, so that no window works only because two samples lie exactly at its ends.
+/// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a
+/// second more than a minute, so that no window works only because two samples lie exactly at its
+/// ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
 /// The scrape at which the worker ID changes.
@@ -119,8 +122,8 @@ const NUMBER_CHANGED: u32 = 32;
 /// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
 const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
-/// Returns the start times in scrapes of a daemon that is killed every 12.5 s for ten minutes. Each time it is down
-/// for three seconds, in which a scrape finds nothing.
+/// Returns the start times in scrapes of a daemon that is killed every 12.5 s for ten minutes. Each
+/// time it is down for three seconds, in which a scrape finds nothing.
 fn crash_loop(interval_s: u32) -> String {
     let kills_s: Vec<f64> = (0..48).map(|kill| 302.0 + 12.5 * f64::from(kill)).collect();
     let seen = |scrape: u32| {

@@ -1,4 +1,5 @@
-//! Worker IDs that move to a machine which booted at another time: its daemon still judges clock steps correctly.
+//! Worker IDs that move to a machine which booted at another time: its daemon still judges clock
+//! steps correctly.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -46,8 +47,8 @@ fn exported() -> (u64, serde_json::Value) {
     (last, serde_json::from_str(&export).expect("an export is JSON"))
 }
 
-/// Imports into a machine that booted this much earlier. Its daemon serves at once, reports no clock step, and
-/// holds a real step.
+/// Imports into a machine that booted this much earlier. Its daemon serves at once, reports no
+/// clock step, and holds a real step.
 fn import_of_another_boot(booted_earlier_us: i64) {
     let Some(machine) = Machine::with_clock() else { return };
     let (last, mut export) = exported();

@@ -8,7 +8,8 @@ use crate::support::{Ask, Daemon, Random, Setup, Wire};
 
 const CONNECTIONS: u64 = 8;
 
-/// A daemon, and the load of each of its connections: how often it sends requests, how many at once, and of what sizes.
+/// A daemon, and the load of each of its connections: how often it sends requests, how many at
+/// once, and of what sizes.
 struct Load {
     name: &'static str,
     shards: &'static str,
@@ -56,7 +57,8 @@ const LOADS: [Load; 4] = [
     },
 ];
 
-/// Sends requests on one connection. Each reply lies above all IDs that any connection had received before its request.
+/// Sends requests on one connection. Each reply lies above all IDs that any connection had received
+/// before its request.
 fn ask_after_others(daemon: &Daemon, seed: u64, load: &Load, highest: &AtomicU64) {
     let mut random = Random::seeded(seed);
     let mut wire = daemon.connect();
@@ -102,8 +104,8 @@ fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
     (runs[0].first, runs[runs.len() - 1].last())
 }
 
-/// Requests of all sizes and waits, with many in flight on each connection, and far more than the full rate.
-/// Most wait, some are refused, and on each connection IDs increase.
+/// Requests of all sizes and waits, with many in flight on each connection, and far more than the
+/// full rate. Most wait, some are refused, and on each connection IDs increase.
 #[test]
 fn ids_of_each_connection_increase_across_waits_too() {
     const DEPTH: u16 = 16;

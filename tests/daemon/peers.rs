@@ -12,8 +12,8 @@ fn toml(worker: u64, peers: &[&str]) -> String {
     format!("worker_ids = {worker}\n[fleet]\npeers = {peers:?}\n")
 }
 
-/// Checks that a start is refused for now. A daemon waits two seconds for its peers. If the answer is late, it starts,
-/// and this tries again.
+/// Checks that a start is refused for now. A daemon waits two seconds for its peers. If the answer
+/// is late, it starts, and this tries again.
 #[track_caller]
 fn assert_refused(toml: &str, parts: &[&str]) {
     let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());

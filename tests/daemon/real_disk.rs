@@ -1,5 +1,5 @@
-//! The state on real file systems, full and read-only. Mounting them needs root. Without it these tests report that
-//! and pass, unless `CI` is set.
+//! The state on real file systems, full and read-only. Mounting them needs root. Without it these
+//! tests report that and pass, unless `CI` is set.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ fn on(disk: &FileSystem) -> Setup {
     Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("state"))
 }
 
-/// Draws a batch, all of which must lie above `highest`, and returns its last ID. A raise may be late on a busy
-/// machine.
+/// Draws a batch, all of which must lie above `highest`, and returns its last ID. A raise may be
+/// late on a busy machine.
 fn draw(daemon: &Daemon, highest: u64) -> u64 {
     let runs = daemon.connect().next(Ask::of(1_000).wait_ms(9_000)).runs();
     assert!(runs[0].first > highest, "{} after {highest}", runs[0].first);
@@ -26,8 +26,8 @@ fn full_disk_time() -> Duration {
     Duration::from_secs(seconds.unwrap_or(5))
 }
 
-/// A counter continues over kills and stops, although its state and locks are on a file system that is full to the
-/// last byte.
+/// A counter continues over kills and stops, although its state and locks are on a file system that
+/// is full to the last byte.
 #[test]
 fn a_full_tmpfs_stops_no_counter() {
     let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
@@ -72,7 +72,8 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
         let before = highest;
         let until = Instant::now() + full_disk_time() / 4;
         while Instant::now() < until {
-            // In relaxed order only a whole life lies above the one before it: connections have different shards.
+            // In relaxed order only a whole life lies above the one before it: connections have
+            // different shards.
             highest = highest.max(draw(&daemon, before));
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -1,4 +1,5 @@
-//! The recipes of docs/clients.md number rows from two daemons, of which one is killed: no ID is missing or repeated.
+//! The recipes of docs/clients.md number rows from two daemons, of which one is killed: no ID is
+//! missing or repeated.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
@@ -10,8 +11,8 @@ use tempfile::TempDir;
 use crate::secure::write_secret;
 use crate::support::{Setup, skip};
 
-/// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64 KiB, some 3,200 IDs, so the
-/// recipe still draws at the kill, however slowly the test reads.
+/// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64
+/// KiB, some 3,200 IDs, so the recipe still draws at the kill, however slowly the test reads.
 const DRAWN: usize = 6_000;
 const BEFORE_THE_KILL: usize = 1_500;
 
@@ -168,8 +169,8 @@ fn recipe_for_go() {
     numbers_rows("resp", "redigo", Command::new(folder.path().join("recipe")));
 }
 
-/// Spymemcached is Debian's package. Debian has no Jedis: SNOWBANK_JEDIS names its jars, by absolute
-/// paths.
+/// Spymemcached is Debian's package. Debian has no Jedis: SNOWBANK_JEDIS names its jars, by
+/// absolute paths.
 #[test]
 fn recipes_for_java() {
     let spymemcached = "/usr/share/java/spymemcached.jar";

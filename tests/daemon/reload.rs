@@ -1,5 +1,5 @@
-//! SIGHUP: settings that can change do. If one cannot, the whole reload is refused. Connections are served
-//! throughout.
+//! SIGHUP: settings that can change do. If one cannot, the whole reload is refused. Connections are
+//! served throughout.
 
 mod words;
 
@@ -24,7 +24,8 @@ fn assert_reloaded(daemon: &Daemon, toml: &str, parts: &[&str]) {
     assert!(!said.contains("ERROR"), "{said}");
 }
 
-/// Checks that a reload is refused with one line for each of `reasons`, which has all parts of that reason.
+/// Checks that a reload is refused with one line for each of `reasons`, which has all parts of that
+/// reason.
 #[track_caller]
 fn assert_refused(daemon: &Daemon, toml: &str, reasons: &[&[&str]]) {
     daemon.replace("snowbank.toml", toml);

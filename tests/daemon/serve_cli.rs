@@ -1,5 +1,5 @@
-//! `snowbank serve` for its user: options that it refuses, its messages, the precedence of settings, and its exit
-//! codes.
+//! `snowbank serve` for its user: options that it refuses, its messages, the precedence of
+//! settings, and its exit codes.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -73,7 +73,8 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
         let words = [&*twin, "another daemon of this machine", &process];
         other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal_for_now(&words);
     }
-    // Allowed: another worker ID, or another layout whose IDs are years away or rise at another rate.
+    // Allowed: another worker ID, or another layout whose IDs are years away or rise at another
+    // rate.
     other(&["--worker-id", "7"]).start().stop();
     other(&["--worker-id", "5", "--layout", "simple-2020"]).start().stop();
     other(&["--worker-id", "5", "--layout", "clearing"]).start().stop();

@@ -11,10 +11,12 @@ const BURST_WINDOW_MS: u64 = 10;
 const MAX_AHEAD_MS: u64 = 10_000;
 const TICK_MS: u64 = 1;
 
-/// The most IDs that the default settings can give at once: the burst window's ticks and the current one.
+/// The most IDs that the default settings can give at once: the burst window's ticks and the
+/// current one.
 const AT_ONCE: u32 = ((BURST_WINDOW_MS + 1) * TWITTER_IDS_PER_MS) as u32;
 
-/// Sends a request, and checks that each ID's tick lies between request and reply, within the settings' bounds.
+/// Sends a request, and checks that each ID's tick lies between request and reply, within the
+/// settings' bounds.
 fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
     let sent_ms = unix_ms();
     let runs = wire.next(ask).runs();
@@ -79,8 +81,8 @@ fn millions_of_ids_are_distinct_and_increasing_in_strict_order() {
     eight_connections_draw("strict");
 }
 
-/// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's blocks, and every
-/// request waits.
+/// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's blocks,
+/// and every request waits.
 #[test]
 fn scarce_ids_are_distinct_too() {
     for (layout, workers) in [("js53", "3"), ("clearing-batch", "8-9"), ("sonyflake", "7")] {
@@ -199,7 +201,8 @@ fn partial_takes_the_ids_that_are_available() {
 
 #[test]
 fn partial_without_any_id_is_refused_like_a_full_request() {
-    // 16 IDs in each tick: one write requests them many times over. A ceiling two of such ticks ahead is met by no pause.
+    // 16 IDs in each tick: one write requests them many times over. A ceiling two of such ticks
+    // ahead is met by no pause.
     let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
     let daemon = Setup::new().args(["--layout", layout]).start();
     let mut wire = daemon.connect();

@@ -126,7 +126,8 @@ fn only_the_process_that_asked_gets_watchdog_messages() {
     daemon.stop();
 }
 
-/// A service manager that stands still from before the start to after the stop: the daemon never waits for it.
+/// A service manager that stands still from before the start to after the stop: the daemon never
+/// waits for it.
 #[test]
 fn a_manager_that_stands_still_delays_nothing() {
     let manager = Manager::new();
@@ -139,8 +140,8 @@ fn a_manager_that_stands_still_delays_nothing() {
     }
     daemon.signal(Signal::HUP);
     daemon.assert_logs("reload");
-    // When the manager reads again, readiness is repeated with its status, and heartbeats continue. The end of the reload
-    // may come before, without a status.
+    // When the manager reads again, readiness is repeated with its status, and heartbeats continue.
+    // The end of the reload may come before, without a status.
     manager.until("readiness", |message| is_ready(message) && message.value("STATUS").is_some());
     manager.until("food", |message| message.says("WATCHDOG=1"));
     manager.stand_still();
@@ -200,7 +201,8 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
 #[test]
 fn a_start_below_a_far_ceiling_is_not_ready_before_its_time() {
     let Some(machine) = Machine::with_clock() else { return };
-    // Less than a minute, so that the clock is believed when it is corrected, and more than max_ahead.
+    // Less than a minute, so that the clock is believed when it is corrected, and more than
+    // max_ahead.
     machine.clock().set(40_000);
     machine.start("").kill();
     machine.clock().set(0);

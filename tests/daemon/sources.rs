@@ -1,5 +1,5 @@
-//! Several sources in one daemon, layouts of every kind, several worker IDs, and the distribution of IDs over
-//! sharded tables.
+//! Several sources in one daemon, layouts of every kind, several worker IDs, and the distribution
+//! of IDs over sharded tables.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! `snowbank layout NAME --sql` in real databases: each function agrees with the library, for every preset, on
-//! random values and at edges.
+//! `snowbank layout NAME --sql` in real databases: each function agrees with the library, for every
+//! preset, on random values and at edges.
 
 use std::process::{Child, Command, Stdio};
 
@@ -8,8 +8,8 @@ use crate::support::program::snowbank;
 use crate::support::{Random, directory, has_program, poll, skip};
 use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
 
-/// Layouts with features that no preset has: constants, ticks of a minute and a day, epochs long ago, the end of
-/// the calendar.
+/// Layouts with features that no preset has: constants, ticks of a minute and a day, epochs long
+/// ago, the end of the calendar.
 const OTHERS: &[&str] = &[
     "time:37,region:2:constant(1),worker:=100,sequence:2d,part:1d:constant(7),table:1d:random;tick=10ms;epoch=2026-01-01",
     "time:20,sequence:10;tick=60s;epoch=1600-02-29",
@@ -88,8 +88,8 @@ fn compare(layout: &str, inputs: &[String], found: &[String], expected: &[String
     }
 }
 
-/// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`) and the values,
-/// and returns the database's answers.
+/// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`)
+/// and the values, and returns the database's answers.
 fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
     let mut random = Random::seeded(13);
     for (name, layout) in layouts() {

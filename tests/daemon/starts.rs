@@ -1,5 +1,5 @@
-//! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed worker IDs, and
-//! without a state.
+//! Starts of the shipped daemon: over older copies, under clocks that were wrong, with changed
+//! worker IDs, and without a state.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,7 +18,8 @@ fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
     }
 }
 
-/// After the tick of the last ID an older copy repeats none, however far `burst_window` reaches back.
+/// After the tick of the last ID an older copy repeats none, however far `burst_window` reaches
+/// back.
 #[test]
 fn an_older_copy_repeats_nothing_past_the_last_id() {
     const TOML: &str = "burst_window = \"5s\"";
@@ -41,8 +42,9 @@ fn an_older_copy_repeats_nothing_past_the_last_id() {
     older.stop();
 }
 
-/// Starts a daemon whose lock is held, and frees the lock a moment later. Returns the time at which it was freed, in
-/// Unix ms; `None` if a busy machine freed it too late: a start tries a held lock for 40 ms only.
+/// Starts a daemon whose lock is held, and frees the lock a moment later. Returns the time at which
+/// it was freed, in Unix ms; `None` if a busy machine freed it too late: a start tries a held lock
+/// for 40 ms only.
 fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     const TOML: &str = "burst_window = \"5s\"";
     let machine = Machine::new();
@@ -73,8 +75,8 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     }
 }
 
-/// An earlier process may hand out IDs until it frees its lock. Without a state it leaves no mark, and `burst_window`
-/// reaches back to those IDs.
+/// An earlier process may hand out IDs until it frees its lock. Without a state it leaves no mark,
+/// and `burst_window` reaches back to those IDs.
 #[test]
 fn a_start_that_waits_for_a_lock_begins_after_its_holder() {
     for state in ["none", "fresh"] {
@@ -197,7 +199,8 @@ fn an_unused_worker_id_starts_at_once_after_a_fast_clock() {
     assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
     daemon.stop();
 
-    // Neither of the worker IDs 1 and 2 was used further, but both are in the record of that daemon's clean stop.
+    // Neither of the worker IDs 1 and 2 was used further, but both are in the record of that
+    // daemon's clean stop.
     for _ in 0..2 {
         let daemon = machine.setup("worker_ids = 3").admin().start();
         await_ready(&daemon);

@@ -1,4 +1,5 @@
-//! State over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
+//! State over restarts: ceilings on disks that fail, changed configurations, crashes, and moves
+//! between machines.
 
 mod copies;
 mod files;
@@ -115,7 +116,8 @@ fn two_daemons_do_not_share_a_directory() {
     machine.setup("").args(["--worker-id", "1"]).start().stop();
 }
 
-/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes by that.
+/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes
+/// by that.
 #[test]
 fn health_checks_write_nothing() {
     let machine = Machine::new();

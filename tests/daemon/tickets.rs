@@ -1,8 +1,8 @@
-//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their increment. What each front
-//! end makes of their numbers is in `front_ends.rs`.
+//! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their
+//! increment. What each front end makes of their numbers is in `front_ends.rs`.
 //!
-//! [`pair`]: two daemons with half of the numbers each. [`shared`]: counters at the coordinator of a fleet. [`takeover`]: a
-//! table in a database that two daemons replace.
+//! [`pair`]: two daemons with half of the numbers each. [`shared`]: counters at the coordinator of
+//! a fleet. [`takeover`]: a table in a database that two daemons replace.
 
 mod pair;
 mod shared;
@@ -38,7 +38,8 @@ fn set(machine: &Machine, value: &str) {
     assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
 }
 
-/// Sets half of a counter's numbers, the odd or the even ones, in a state of its own. Returns that and the configuration.
+/// Sets half of a counter's numbers, the odd or the even ones, in a state of its own. Returns that
+/// and the configuration.
 fn set_half(machine: &Machine, name: &str, value: &str, offset: u64) -> (PathBuf, String) {
     let state = machine.path(&format!("state-{offset}"));
     let half =
@@ -91,7 +92,8 @@ fn a_counter_without_a_stored_value_does_not_start() {
     // Under another name it is another counter.
     let other = ORDERS.replace("orders", "users");
     machine.setup(&other).end().assert_refusal(&["\"users\"", "ticket set users"]);
-    // Beside a daemon with the other half of the numbers, the command needs the increment and the offset.
+    // Beside a daemon with the other half of the numbers, the command needs the increment and the
+    // offset.
     let other = EVEN.replace("orders", "users");
     let command =
         format!("ticket set users VALUE --increment 2 --offset 2 --state-dir {}", directory.display());

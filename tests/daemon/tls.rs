@@ -1,5 +1,5 @@
-//! TLS on the listeners: the peers that they accept, the bytes that pass, and the error that each kind of mistake
-//! causes.
+//! TLS on the listeners: the peers that they accept, the bytes that pass, and the error that each
+//! kind of mistake causes.
 
 mod certificates;
 mod key_changes;

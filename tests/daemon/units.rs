@@ -1,5 +1,6 @@
-//! The units under systemd/ as systemd reads them: without a warning, hardened, and the template equal to the plain
-//! one. And the generator, which gives them the kernel's log on virtual machines.
+//! The units under systemd/ as systemd reads them: without a warning, hardened, and the template
+//! equal to the plain one. And the generator, which gives them the kernel's log on virtual
+//! machines.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,8 +25,8 @@ fn setting(unit: &str, key: &str) -> String {
     values.next_back().unwrap_or_else(|| panic!("{unit} has no {key}")).to_owned()
 }
 
-/// The units as they are installed, in their own directory, with the generator's output for a virtual machine or
-/// without.
+/// The units as they are installed, in their own directory, with the generator's output for a
+/// virtual machine or without.
 fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
     let directory = crate::support::directory();
     let mut paths = Vec::new();
@@ -187,7 +188,8 @@ fn the_units_fit_the_daemon() {
         // For 50,000 connections and the daemon's own files.
         let files: usize = setting(name, "LimitNOFILE").parse().expect("a number");
         assert!(files >= 50_000 + 2_000, "{files}");
-        // The daemon needs 400 MiB. The rest is for the kernel's buffers for ten thousand peers that read nothing.
+        // The daemon needs 400 MiB. The rest is for the kernel's buffers for ten thousand peers
+        // that read nothing.
         assert_eq!(setting(name, "MemoryMax"), "2G");
         // Above that the daemon is killed, and not another process in its place.
         assert!(!text(name).contains("OOMScoreAdjust"), "{name}");

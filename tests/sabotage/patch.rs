@@ -1,6 +1,6 @@
-//! One sabotage: the change, the broken promise, and the test that must notice. A patch is a unified diff without
-//! line numbers, so that it stays valid while code around it moves. Its lines that begin with a space or a minus
-//! must occur exactly once in the file.
+//! One sabotage: the change, the broken promise, and the test that must notice. A patch is a
+//! unified diff without line numbers, so that it stays valid while code around it moves. Its lines
+//! that begin with a space or a minus must occur exactly once in the file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,8 @@ struct Edit {
     new: String,
 }
 
-/// A test by its full name: `config::tests::…` of the daemon's library, `snowbank_id::layout::tests::…` of another crate's,
-/// or `tests/simulation::lives::…`.
+/// A test by its full name: `config::tests::…` of the daemon's library,
+/// `snowbank_id::layout::tests::…` of another crate's, or `tests/simulation::lives::…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 

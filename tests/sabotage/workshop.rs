@@ -161,7 +161,8 @@ impl Workshop {
     }
 }
 
-/// Makes `to` a copy of `from`. Leaves equal files alone, because cargo compares modification times.
+/// Makes `to` a copy of `from`. Leaves equal files alone, because cargo compares modification
+/// times.
 fn mirror(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(to)? {

@@ -1,17 +1,19 @@
-//! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a simulated coordinator.
-//! Answers are lost, writes are done late, reads are old, leaders change, the coordinator is away or loses its data. Clocks of
-//! machines differ by minutes and step. Machines are cut off from it. Daemons are killed, stopped, paused for longer than their ceilings reach, and resumed
-//! twice from one memory snapshot. Disks are copied to other machines while their daemons run, and older copies are put back.
-//! There are more daemons than numbers, so that they collide. Those whose number the coordinator picks keep one record, as
-//! `DiskStore` does.
+//! A deterministic simulation of a fleet: the shipped rules, members, keepers and sources over a
+//! simulated coordinator. Answers are lost, writes are done late, reads are old, leaders change,
+//! the coordinator is away or loses its data. Clocks of machines differ by minutes and step.
+//! Machines are cut off from it. Daemons are killed, stopped, paused for longer than their ceilings
+//! reach, and resumed twice from one memory snapshot. Disks are copied to other machines while
+//! their daemons run, and older copies are put back. There are more daemons than numbers, so that
+//! they collide. Those whose number the coordinator picks keep one record, as `DiskStore` does.
 //!
-//! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out IDs at all.
+//! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out
+//! IDs at all.
 //!
-//! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`] the life of a daemon, and
-//! [`copies`] copies memories and disks.
+//! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`]
+//! the life of a daemon, and [`copies`] copies memories and disks.
 //!
-//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation fleet::` replays it alone.
-//! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation fleet::no_id` runs longer.
+//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation fleet::` replays it
+//! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation fleet::no_id` runs longer.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +62,8 @@ fn numbering(worker: u64) -> Numbering {
     Numbering::new(layout(), WorkerSet::single(worker)).expect("it has the worker")
 }
 
-/// Returns the clocks of a machine, which do not run within a call: a member's answers and pauses take no time of the world.
+/// Returns the clocks of a machine, which do not run within a call: a member's answers and pauses
+/// take no time of the world.
 fn clocks(reading: Reading) -> Clocks {
     Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
@@ -122,7 +125,8 @@ fn a_large_fleet_repeats_nothing() {
     let (machines, numbers, steps) = LARGE;
     seeds::run(1, |seed| {
         let world = live_in(World::of(seed, machines, numbers), steps);
-        // In few runs (seed 615) the coordinator goes away before a daemon has a number, and stays away. Nobody may start then.
+        // In few runs (seed 615) the coordinator goes away before a daemon has a number, and stays
+        // away. Nobody may start then.
         let server = world.link.server();
         let was_away = server.is_away && server.writes == MARKER_WRITES;
         assert!(!world.handed_out.is_empty() || was_away, "no IDs, after {} writes", server.writes);

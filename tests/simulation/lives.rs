@@ -1,22 +1,25 @@
-//! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper and ID clock.
-//! Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms to a day, and one layout ends
-//! its life. One or two writers make ceilings durable. Their writes take time, overtake each other, hang, fail, and
-//! end after they were abandoned. The shipped code for state files writes and reads them on a disk in memory. A
-//! crash cuts a write off at any call. A power failure loses sectors that were not synced, and may damage one of
-//! the two copies. Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
-//! tries to start. Older copies replace the state, which the marks in the machine's locks reveal within a boot.
+//! A deterministic simulation of one daemon's life: the shipped source, shards, wait queue, keeper
+//! and ID clock. Its clocks step, drift, freeze, stay wrong and are read late. Ticks last from 1 ms
+//! to a day, and one layout ends its life. One or two writers make ceilings durable. Their writes
+//! take time, overtake each other, hang, fail, and end after they were abandoned. The shipped code
+//! for state files writes and reads them on a disk in memory. A crash cuts a write off at any call.
+//! A power failure loses sectors that were not synced, and may damage one of the two copies.
+//! Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
+//! tries to start. Older copies replace the state, which the marks in the machine's locks reveal
+//! within a boot.
 //!
-//! A second world, [`site`], has two daemons, several sources, boots, and layouts, worker IDs and states that change
-//! between lives. [`turns`] changes the worker IDs at clean restarts, with ticks of any length. [`lead`] watches the ID clock
-//! after a far step back. In [`counter`] the first world has a ticket source. [`layouts`] draws layouts by chance.
+//! A second world, [`site`], has two daemons, several sources, boots, and layouts, worker IDs and
+//! states that change between lives. [`turns`] changes the worker IDs at clean restarts, with ticks
+//! of any length. [`lead`] watches the ID clock after a far step back. In [`counter`] the first
+//! world has a ticket source. [`layouts`] draws layouts by chance.
 //!
-//! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
-//! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
-//! that yields too little, and some of them [`rates`].
+//! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends
+//! processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
+//! promises. [`tenants`] share a source that yields too little, and some of them [`rates`].
 //!
-//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it alone.
-//! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on all processors;
-//! `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
+//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it
+//! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on
+//! all processors; `SNOWBANK_FIRST_SEED=N` begins with another seed than 0.
 
 use std::time::Duration;
 
@@ -106,8 +109,8 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
-/// A machine whose own clock is slow boots again, and its time server corrects it later. IDs flow from then on: the
-/// grants of the earlier boot prove that this is no wrong step.
+/// A machine whose own clock is slow boots again, and its time server corrects it later. IDs flow
+/// from then on: the grants of the earlier boot prove that this is no wrong step.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);

@@ -1,12 +1,12 @@
-//! The seeds of a simulation, spread over all processors. `SNOWBANK_SEED=N` runs one alone. `SNOWBANK_SEEDS=N` runs
-//! N of them, from `SNOWBANK_FIRST_SEED` on (default 0).
+//! The seeds of a simulation, spread over all processors. `SNOWBANK_SEED=N` runs one alone.
+//! `SNOWBANK_SEEDS=N` runs N of them, from `SNOWBANK_FIRST_SEED` on (default 0).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Runs this many seeds, or those that the environment names. Returns the number. The first seed that fails is
-/// printed, and ends the test.
+/// Runs this many seeds, or those that the environment names. Returns the number. The first seed
+/// that fails is printed, and ends the test.
 pub(crate) fn run(usual: u64, life: impl Fn(u64) + Sync) -> u64 {
     let seeds = match from_environment("SNOWBANK_SEED") {
         Some(seed) => seed..seed + 1,

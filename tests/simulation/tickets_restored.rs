@@ -1,5 +1,6 @@
-//! A ticket source on a machine restored from a snapshot: its counter is refused, also after a restart, until an
-//! operator sets where it continues. The shipped start, keeper and state file run, without the daemon's threads.
+//! A ticket source on a machine restored from a snapshot: its counter is refused, also after a
+//! restart, until an operator sets where it continues. The shipped start, keeper and state file
+//! run, without the daemon's threads.
 
 use std::num::NonZeroUsize;
 use std::path::Path;

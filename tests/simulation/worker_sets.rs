@@ -1,5 +1,5 @@
-//! Worker IDs that change over clean restarts with long ticks. The shipped start, keeper, state file and locks run,
-//! without the daemon's threads.
+//! Worker IDs that change over clean restarts with long ticks. The shipped start, keeper, state
+//! file and locks run, without the daemon's threads.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -19,14 +19,15 @@ use crate::with_locks;
 const TICK_US: i64 = 3_600_000_000;
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-/// With the node above the sequence, the last IDs of a tick belong to one worker ID. With the node below it, worker IDs
-/// alternate.
+/// With the node above the sequence, the last IDs of a tick belong to one worker ID. With the node
+/// below it, worker IDs alternate.
 const LAYOUTS: [&str; 2] = [
     "time:30,worker:4,sequence:8;tick=3600s;epoch=2020-01-01",
     "time:30,sequence:8,worker:4;tick=3600s;epoch=2020-01-01",
 ];
 
-/// The clocks this many seconds after the first start, which is a third of a tick after the start of a tick.
+/// The clocks this many seconds after the first start, which is a third of a tick after the start
+/// of a tick.
 fn after(elapsed_s: u64) -> Reading {
     let elapsed_us = elapsed_s.cast_signed() * 1_000_000;
     Reading {
@@ -117,7 +118,8 @@ proptest! {
         }
     }
 
-    /// Sets that contain earlier ones, and renamed sources, too. A life that hands out nothing changes nothing.
+    /// Sets that contain earlier ones, and renamed sources, too. A life that hands out nothing
+    /// changes nothing.
     #[test]
     fn lives_without_an_id_never_get_ahead_of_the_next_tick(
         layout in prop::sample::select(LAYOUTS.to_vec()),
@@ -135,8 +137,8 @@ proptest! {
             let start = source.cursor().expect("not sealed");
             let numbering = source.numbering();
             let tick = source.numbering().tick_at(now.wall);
-            // The first start skips a tick. For a lower worker ID, the ID after its last belongs to the tick after
-            // that.
+            // The first start skips a tick. For a lower worker ID, the ID after its last belongs to
+            // the tick after that.
             prop_assert!(start <= numbering.first_of(Tick(tick.0 + 2)), "{life:?} starts in {:?}", numbering.tick_of(start));
             prop_assert!(Some(numbering.id_at(start)) > highest, "{life:?} starts below the IDs before");
             ceilings.stop().expect("the state is trimmed");

@@ -1,7 +1,8 @@
-//! Tidy: what a reader of comments and documents cannot see. Links lead somewhere, names and paths exist, lines and files
-//! are not too long.
+//! Tidy: what a reader of comments and documents cannot see. Links lead somewhere, names and paths
+//! exist, lines and files are not too long.
 //!
-//! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what to write.
+//! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what
+//! to write.
 
 mod markdown;
 mod readme;

@@ -1,4 +1,5 @@
-//! Markdown: the width of lines, the rows of tables, the length of sentences, and the headings that links lead to.
+//! Markdown: the width of lines, the rows of tables, the length of sentences, and the headings that
+//! links lead to.
 
 /// The widest line of Markdown. Tables, code and lines without a space may be wider.
 const MARKDOWN_WIDTH: usize = 100;
@@ -26,7 +27,8 @@ pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) 
     }
 }
 
-/// Checks that each row of a table has as many cells as the row above it. Rows that a merge joined have more.
+/// Checks that each row of a table has as many cells as the row above it. Rows that a merge joined
+/// have more.
 pub(super) fn rows(text: &str, report: &mut impl FnMut(usize, String, String)) {
     let mut above = None;
     for (line, text) in unfenced(text) {

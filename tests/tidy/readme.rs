@@ -1,4 +1,5 @@
-//! README's Rust lines, and the program of the Rust client's README, compile unchanged in a fresh crate.
+//! README's Rust lines, and the program of the Rust client's README, compile unchanged in a fresh
+//! crate.
 
 use std::fs;
 use std::path::Path;

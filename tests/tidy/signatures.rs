@@ -1,8 +1,10 @@
-//! The parameters of functions. A tuple that is taken apart in a signature hides parameters from its reader.
+//! The parameters of functions. A tuple that is taken apart in a signature hides parameters from
+//! its reader.
 
 use super::File;
 
-/// Returns a line for each function of the daemon and its crates that takes a tuple apart in its signature.
+/// Returns a line for each function of the daemon and its crates that takes a tuple apart in its
+/// signature.
 pub(super) fn tuple_parameters(files: &[File]) -> Vec<String> {
     let is_ours =
         |path: &str| path.ends_with(".rs") && (path.starts_with("src/") || path.starts_with("crates/"));

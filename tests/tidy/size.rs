@@ -28,8 +28,8 @@ pub(super) fn too_long(files: &[File]) -> Vec<String> {
     found
 }
 
-/// Returns the functions of a file outside of its tests, each with its number of lines. A function ends at the
-/// first brace in the column of its start.
+/// Returns the functions of a file outside of its tests, each with its number of lines. A function
+/// ends at the first brace in the column of its start.
 fn functions(file: &File) -> Vec<(usize, String)> {
     let shipped = file.text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines: Vec<&str> = shipped.lines().collect();

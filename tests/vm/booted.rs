@@ -1,5 +1,6 @@
-//! The contents of a Debian that boots with systemd: the package as installed, its service as shipped, a client, a
-//! disk whose syncs take long, and units that print the service's sandbox on the console.
+//! The contents of a Debian that boots with systemd: the package as installed, its service as
+//! shipped, a client, a disk whose syncs take long, and units that print the service's sandbox on
+//! the console.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -96,8 +97,8 @@ done
 fact "dmesg_restrict: $(cat /proc/sys/kernel/dmesg_restrict)"
 "#;
 
-/// The facts that the console must show: the same sandbox for both services, and the kernel's log for one of them
-/// alone.
+/// The facts that the console must show: the same sandbox for both services, and the kernel's log
+/// for one of them alone.
 const EXPECTED: &[&str] = &[
     "snowbank: active, user snowbank",
     "snowbank: drop-ins: /run/systemd/generator/snowbank.service.d/10-kernel-log.conf",

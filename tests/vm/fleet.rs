@@ -1,9 +1,10 @@
-//! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback, and in the guest a daemon of a
-//! fleet with IDs and a shared counter, which a shell starts again whenever it ends.
+//! Two copies of one saved machine at one coordinator: a real etcd on this machine's loopback, and
+//! in the guest a daemon of a fleet with IDs and a shared counter, which a shell starts again
+//! whenever it ends.
 //!
-//! From a copy's notice on, no ID and no ticket may be one that was handed out before the save, or that the other copy hands
-//! out. One copy keeps its worker ID. The other one's daemon ends, and its next start takes another number. Without a
-//! notice this holds from that end on.
+//! From a copy's notice on, no ID and no ticket may be one that was handed out before the save, or
+//! that the other copy hands out. One copy keeps its worker ID. The other one's daemon ends, and
+//! its next start takes another number. Without a notice this holds from that end on.
 
 mod life;
 
@@ -27,8 +28,8 @@ const LOST: i32 = 3;
 /// The longest wait: far more than an emulated machine needs on a busy one.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// The time within which one of two copies that notice nothing ends. A raise of the ceiling, after half of the horizon, would
-/// take far longer.
+/// The time within which one of two copies that notice nothing ends. A raise of the ceiling, after
+/// half of the horizon, would take far longer.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Drivers that Debian's kernel has as modules, in the order of loading.
@@ -65,8 +66,8 @@ client draw 127.0.0.1:7660 1 &
 sleep 1000
 "#;
 
-/// Sets the clock once a connection to this machine breaks, as a restored machine's time service does: no connection outlives
-/// a restore.
+/// Sets the clock once a connection to this machine breaks, as a restored machine's time service
+/// does: no connection outlives a restore.
 const STEP: &str = r#"{
     while sleep 0.1; do echo; done | nc 10.0.2.2 PORT
     now=$(($(date +%s) + 30))
@@ -112,7 +113,8 @@ pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> 
     })
 }
 
-/// In the guest: draws from a source without an end, and writes down what comes. Connects again after an end.
+/// In the guest: draws from a source without an end, and writes down what comes. Connects again
+/// after an end.
 pub(crate) fn draw(address: &str, source: &str) {
     let source = source.parse().expect("an index");
     let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
@@ -277,7 +279,8 @@ impl Round {
     }
 }
 
-/// While the coordinator is out of reach, requests from the notice on are refused, and no daemon ends.
+/// While the coordinator is out of reach, requests from the notice on are refused, and no daemon
+/// ends.
 fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
     let is_refused = |life: &Life| {
         let noticed_us = life.noticed_us.unwrap_or(i64::MAX);

@@ -1,4 +1,5 @@
-//! The contents of the machine: the daemon, its clients, a shell that starts them, and a disk whose syncs take long.
+//! The contents of the machine: the daemon, its clients, a shell that starts them, and a disk whose
+//! syncs take long.
 
 use std::collections::BTreeSet;
 use std::fs;

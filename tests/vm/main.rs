@@ -1,13 +1,16 @@
-//! A machine whose saved state is resumed several times: the shipped daemon in a virtual machine (qemu, emulated), a client
-//! beside it that keeps every ID, and copies of the machine that go on from one moment under other VM generation IDs.
+//! A machine whose saved state is resumed several times: the shipped daemon in a virtual machine
+//! (qemu, emulated), a client beside it that keeps every ID, and copies of the machine that go on
+//! from one moment under other VM generation IDs.
 //!
-//! - `guest`: the client, what its console shows, and a machine that has little but the daemon, which root runs.
+//! - `guest`: the client, what its console shows, and a machine that has little but the daemon,
+//!   which root runs.
 //! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
 //! - `tickets`: the ticket source, which stops for good in a restored machine.
 //! - `fleet`: two copies of one machine at one coordinator.
 //! - `qemu`: the machine from outside.
 //!
-//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they are made of and calls this.
+//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they
+//! are made of and calls this.
 
 mod booted;
 mod fleet;
@@ -29,7 +32,8 @@ use qemu::{Machine, Vm};
 const FIRST: &str = "11111111-1111-1111-1111-111111111111";
 const SECOND: &str = "22222222-2222-2222-2222-222222222222";
 const THIRD: &str = "33333333-3333-3333-3333-333333333333";
-/// The time for which each copy is watched once its IDs flow. It may take longer, because the machine is emulated.
+/// The time for which each copy is watched once its IDs flow. It may take longer, because the
+/// machine is emulated.
 const WATCHED: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
@@ -156,8 +160,8 @@ fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
     replies.iter().flat_map(|reply| reply.first..=reply.last)
 }
 
-/// One machine's life, saved and resumed as if nothing had happened: no ID twice, and on its connection they
-/// increase.
+/// One machine's life, saved and resumed as if nothing had happened: no ID twice, and on its
+/// connection they increase.
 fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {
         Some(pair) => Err(format!("{name}: {:?} after {:?}", pair[1], pair[0])),
@@ -165,8 +169,8 @@ fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
     }
 }
 
-/// The daemon logs that it was restored. IDs requested from then on come only after two syncs, which the guest's
-/// disk makes slow, and the daemon logs the end of the syncs.
+/// The daemon logs that it was restored. IDs requested from then on come only after two syncs,
+/// which the guest's disk makes slow, and the daemon logs the end of the syncs.
 fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;
     let renewed_us = said.renewed_us.ok_or_else(|| format!("{name}: the ceilings are not renewed"))?;
@@ -176,7 +180,8 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
         .filter(|reply| reply.asked_us >= noticed_us)
         .min_by_key(|reply| reply.answered_us);
     let first = first.ok_or_else(|| format!("{name}: no IDs after the notice"))?;
-    // The notice is logged after the syncs have begun: subtract the time that the guest may need to log it.
+    // The notice is logged after the syncs have begun: subtract the time that the guest may need to
+    // log it.
     let silence_us = 2 * guest::SYNC_US - guest::SYNC_US / 4;
     let waited_us = first.answered_us - noticed_us;
     check(waited_us >= silence_us, &format!("{name}: an ID {waited_us} us after the notice: {first:?}"))?;

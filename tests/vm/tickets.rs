@@ -1,7 +1,7 @@
-//! A ticket source on a machine that is restored: the client that draws from it, and the lines that its console
-//! must show. From no clock can a copy learn the numbers that another copy has handed out. So its counter stops at
-//! the notice, stays refused over a restart of the daemon, and continues once `snowbank ticket set` gives its
-//! start.
+//! A ticket source on a machine that is restored: the client that draws from it, and the lines that
+//! its console must show. From no clock can a copy learn the numbers that another copy has handed
+//! out. So its counter stops at the notice, stays refused over a restart of the daemon, and
+//! continues once `snowbank ticket set` gives its start.
 
 use std::fs;
 use std::thread;
@@ -13,8 +13,8 @@ use crate::support::wire::{Ask, NO_CEILING, Reply};
 
 /// The ticket source's index.
 const SOURCE: u16 = 1;
-/// The time without a number after which the guest takes its counter as stopped: many times that of the ceilings'
-/// syncs.
+/// The time without a number after which the guest takes its counter as stopped: many times that of
+/// the ceilings' syncs.
 const REFUSED_FOR_US: i64 = 5_000_000;
 /// The exit code of a start that needs an operator.
 const REFUSED: i32 = 2;
@@ -59,8 +59,8 @@ impl Ticket {
     }
 }
 
-/// In the guest: draws without an end, and writes down the numbers. Returns once nothing has come for a while, and
-/// leaves the highest number in a file.
+/// In the guest: draws without an end, and writes down the numbers. Returns once nothing has come
+/// for a while, and leaves the highest number in a file.
 pub(crate) fn client(address: &str, highest_file: &str) {
     let mut wire = connect(address);
     let mut highest = 0;
@@ -101,8 +101,8 @@ pub(crate) fn goes_on(tickets: &[Ticket]) -> bool {
     set.is_some_and(|at| tickets[at..].iter().any(|ticket| matches!(ticket, Ticket::Came { .. })))
 }
 
-/// A machine that was restored: each request from the notice on is refused, so is the next start, and after
-/// `ticket set` numbers come above those of the whole life.
+/// A machine that was restored: each request from the notice on is refused, so is the next start,
+/// and after `ticket set` numbers come above those of the whole life.
 pub(crate) fn check_stops(before: &[Ticket], after: &Said, name: &str) -> Result<(), String> {
     let noticed_us = after.noticed_us.unwrap_or_default();
     let set = after.tickets.iter().position(|ticket| matches!(ticket, Ticket::Set(_)));

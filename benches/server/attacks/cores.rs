@@ -1,5 +1,5 @@
-//! The cores of the server under attack, and those of its peers. An attacker on another machine takes no processor time from
-//! the server.
+//! The cores of the server under attack, and those of its peers. An attacker on another machine
+//! takes no processor time from the server.
 
 use std::io;
 

@@ -1,6 +1,7 @@
 //! A well-behaved client during an attack by hostile peers, on the daemon and on Redis.
 //!
-//! - [`victim`]: the servers, the client at 1,000 requests a second that connects again now and then, and probes.
+//! - [`victim`]: the servers, the client at 1,000 requests a second that connects again now and
+//!   then, and probes.
 //! - [`peers`]: what the hostile peers do. [`cores`]: where they run.
 
 mod cores;
@@ -77,7 +78,8 @@ fn allow_files() -> io::Result<()> {
     })
 }
 
-/// Measures one attack on one server. Returns `None` where the server has nothing that could be attacked so.
+/// Measures one attack on one server. Returns `None` where the server has nothing that could be
+/// attacked so.
 fn row(attack: Attack, kind: Kind, stretch: Duration) -> io::Result<Option<String>> {
     match cores::of_machine()? {
         Some((server, others)) => {
@@ -91,8 +93,9 @@ fn row(attack: Attack, kind: Kind, stretch: Duration) -> io::Result<Option<Strin
     }
 }
 
-/// Lets this thread, and those that it starts, run only when nothing else wants their core. The client beside them would wait
-/// for the end of their time slice otherwise, also at the lowest priority.
+/// Lets this thread, and those that it starts, run only when nothing else wants their core. The
+/// client beside them would wait for the end of their time slice otherwise, also at the lowest
+/// priority.
 fn give_way() {
     let thread = gettid().as_raw_nonzero().to_string();
     let made_idle = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status();

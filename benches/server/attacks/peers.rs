@@ -17,8 +17,8 @@ const AT_ONCE: usize = 500;
 const HTTP_REQUEST: &[u8] = b"GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n";
 /// The time after which a peer gives up a connect.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(200);
-/// The buffers of a peer that never reads, in bytes. With the kernel's own sizes the peers alone would use up all the memory
-/// that this machine's kernel has for TCP.
+/// The buffers of a peer that never reads, in bytes. With the kernel's own sizes the peers alone
+/// would use up all the memory that this machine's kernel has for TCP.
 const DEAF_BUFFER_SIZE: usize = 8 * 1024;
 
 /// The longest wait that a daemon allows by default.
@@ -151,7 +151,8 @@ fn drain(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
     }
 }
 
-/// Holds this many connections that send `first` and nothing more, and opens those again that are closed.
+/// Holds this many connections that send `first` and nothing more, and opens those again that are
+/// closed.
 fn hold(to: SocketAddr, count: usize, first: &[u8], stop: &AtomicBool) {
     let mut held: Vec<TcpStream> = Vec::new();
     let mut buffer = [0; 4_096];
@@ -204,7 +205,8 @@ fn flood((to, connections): (SocketAddr, usize), requests: &[u8], stop: &AtomicB
     }
 }
 
-/// Asks for a million IDs again and again on 16 connections. A refused peer asks again after a millisecond.
+/// Asks for a million IDs again and again on 16 connections. A refused peer asks again after a
+/// millisecond.
 fn devour(victim: &Victim, stop: &AtomicBool) {
     let million = Wanted { count: 1_000_000, wait: Wait::at_most(LONGEST_WAIT), partial: true };
     let request = victim.request(million);
@@ -246,7 +248,8 @@ fn shake_hands(victim: &Victim, stop: &AtomicBool) {
     }
 }
 
-/// The first message of a handshake. The server signs its answer also for a peer that goes no further.
+/// The first message of a handshake. The server signs its answer also for a peer that goes no
+/// further.
 fn client_hello() -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -106,7 +106,8 @@ fn make_certificate(directory: &Path) -> io::Result<()> {
 }
 
 impl Victim {
-    /// Starts a server. Returns `None` if it has nothing that could be attacked so, or is not installed.
+    /// Starts a server. Returns `None` if it has nothing that could be attacked so, or is not
+    /// installed.
     pub(crate) fn start(kind: Kind, attack: Attack) -> io::Result<Option<Victim>> {
         let needs_token = attack.needs_token();
         let modest = attack.modest();
@@ -248,8 +249,8 @@ impl Victim {
         }
     }
 
-    /// Asks for IDs at fixed instants after each connect, whether or not those before were answered. A reply counts from when
-    /// its request was due.
+    /// Asks for IDs at fixed instants after each connect, whether or not those before were
+    /// answered. A reply counts from when its request was due.
     pub(crate) fn ask(&self, stretch: Duration) -> io::Result<Seen> {
         let (wanted, every) = self.modest;
         let request = self.request(wanted);

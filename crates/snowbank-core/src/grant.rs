@@ -1,8 +1,8 @@
 //! Grants: how far a source may claim.
 //!
-//! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
-//! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
-//! [`Grant::want_more`].
+//! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is
+//! durable before anything below it is used. The keeper raises it in the background; a shard that
+//! meets it asks for more with [`Grant::want_more`].
 
 use std::fmt;
 use std::time::Duration;
@@ -22,9 +22,11 @@ pub struct Grant {
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
-    /// 1 once another process, or another copy of the machine, may hand out the same IDs: the ceiling never rises again.
+    /// 1 once another process, or another copy of the machine, may hand out the same IDs: the
+    /// ceiling never rises again.
     lost: AtomicU64,
-    /// Held while the grant is taken away or given back, so that the two exclude each other. Claims never take it.
+    /// Held while the grant is taken away or given back, so that the two exclude each other. Claims
+    /// never take it.
     changes: Mutex<()>,
 }
 
@@ -46,8 +48,9 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Counts how often the grant was lost. A thread that keeps positions reads it before the [ceiling](Grant::ceiling)
-    /// that they were claimed below, never after: a thread that sees a loss here also sees that the ceiling is gone.
+    /// Counts how often the grant was lost. A thread that keeps positions reads it before the
+    /// [ceiling](Grant::ceiling) that they were claimed below, never after: a thread that sees a
+    /// loss here also sees that the ceiling is gone.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -59,9 +62,9 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation. Ceilings that were
-    /// durable before that no longer count. Once the grant is lost for good, no ceiling counts. Returns whether it was
-    /// raised.
+    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this
+    /// generation. Ceilings that were durable before that no longer count. Once the grant is lost
+    /// for good, no ceiling counts. Returns whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -74,16 +77,18 @@ impl Grant {
         holds
     }
 
-    /// Takes the grant away until it is raised again: nothing can be claimed, and positions that shards had claimed ahead
-    /// are dropped.
+    /// Takes the grant away until it is raised again: nothing can be claimed, and positions that
+    /// shards had claimed ahead are dropped.
     pub fn revoke(&self) {
         let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
-        // Written after the ceiling, as a release: no thread reads the new generation and then the old ceiling.
+        // Written after the ceiling, as a release: no thread reads the new generation and then the
+        // old ceiling.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the grant away for good: another process, or another copy of the machine, may hand out the same IDs.
+    /// Takes the grant away for good: another process, or another copy of the machine, may hand out
+    /// the same IDs.
     pub fn lose(&self) {
         self.lost.store(1, Ordering::Relaxed);
         self.revoke();
@@ -104,7 +109,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Notes that a claim met the ceiling. Returns true the first time, when the keeper must be woken.
+    /// Notes that a claim met the ceiling. Returns true the first time, when the keeper must be
+    /// woken.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0
     }
@@ -113,7 +119,8 @@ impl Grant {
 /// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// The distance of the ceiling above the wall clock. A sync may take this long before a request has to wait for it.
+    /// The distance of the ceiling above the wall clock. A sync may take this long before a request
+    /// has to wait for it.
     pub horizon: Duration,
     /// The distance that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
@@ -122,14 +129,16 @@ pub struct CeilingRule {
 }
 
 impl CeilingRule {
-    /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`.
-    /// Here m is a quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop raises ceilings more
-    /// slowly than the wall clock runs. Where ticks are long, each crash raises them by a tick.
+    /// Returns the instant that the next ceiling reaches: `max(wall + horizon, id_time + m)`, at
+    /// most `wall + max_ahead`. Here m is a quarter of the uptime, at least 10 ms and at most the
+    /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. Where ticks
+    /// are long, each crash raises them by a tick.
     ///
-    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands still because it was further ahead: each
-    /// request would meet the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the
-    /// uptime, at most half the horizon. At half speed the ID clock needs a whole horizon to use that up. This part is
-    /// rounded down to a tick, so that repeated starts do not add to it.
+    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands still because it
+    /// was further ahead: each request would meet the ceiling and wait for a sync. So a ceiling
+    /// also reaches above ID time by a quarter of the uptime, at most half the horizon. At half
+    /// speed the ID clock needs a whole horizon to use that up. This part is rounded down to a
+    /// tick, so that repeated starts do not add to it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -142,8 +151,8 @@ impl CeilingRule {
         usual.max(UnixMicros(id_time.0.saturating_add(reserve - micros(self.tick))))
     }
 
-    /// Returns how far a ceiling can be ahead of a wall clock that never stepped: at the end of the tick of the furthest
-    /// [`reach`](CeilingRule::reach), while the ID clock is `max_ahead` ahead.
+    /// Returns how far a ceiling can be ahead of a wall clock that never stepped: at the end of the
+    /// tick of the furthest [`reach`](CeilingRule::reach), while the ID clock is `max_ahead` ahead.
     pub fn furthest(&self) -> Duration {
         let horizon = self.horizon.max(2 * self.tick);
         self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
@@ -169,8 +178,8 @@ pub struct Left {
     pub source: usize,
     /// The lowest ID that was not handed out.
     pub id_bound: u64,
-    /// True if nothing was claimed since a start that followed no clean stop: the last ID handed out below the bound is not
-    /// known.
+    /// True if nothing was claimed since a start that followed no clean stop: the last ID handed
+    /// out below the bound is not known.
     pub is_untouched: bool,
 }
 
@@ -261,7 +270,8 @@ mod tests {
     fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
         let grants: Vec<Grant> = (0..20_000).map(|_| Grant::new(Position(1))).collect();
         let arrived = std::sync::atomic::AtomicUsize::new(0);
-        // Both threads reach each grant at the same time, so that their steps interleave at some of them.
+        // Both threads reach each grant at the same time, so that their steps interleave at some of
+        // them.
         let each_together = |act: fn(&Grant)| {
             for (index, grant) in grants.iter().enumerate() {
                 arrived.fetch_add(1, Ordering::SeqCst);

@@ -1,10 +1,11 @@
-//! Raises ceilings, making each durable before it is granted, and watches the wall clock. Pure: it reads no clock, waits
-//! for nothing and writes nothing.
+//! Raises ceilings, making each durable before it is granted, and watches the wall clock. Pure: it
+//! reads no clock, waits for nothing and writes nothing.
 //!
-//! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
-//! directory, and the coordinator of a fleet. Each has at most one write in flight, which may take any time. A source's
-//! grant rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling reaches minutes ahead
-//! and rises for idle sources too, so that neither requests nor the other writer wait for it.
+//! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes
+//! ceilings durable: the state directory, and the coordinator of a fleet. Each has at most one
+//! write in flight, which may take any time. A source's grant rises to the lowest ceiling that all
+//! writers have made durable. The coordinator's ceiling reaches minutes ahead and rises for idle
+//! sources too, so that neither requests nor the other writer wait for it.
 //!
 //! ```text
 //!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
@@ -12,9 +13,11 @@
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:
-//! - An outcome counts only if the write in flight has its number. A write that was abandoned may still be answered.
-//! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
-//!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
+//! - An outcome counts only if the write in flight has its number. A write that was abandoned may
+//!   still be answered.
+//! - A ceiling counts only while the source's grant has the generation from before its write was
+//!   handed out. A thread that takes a grant away starts another generation, so that grants come
+//!   back only from writes handed out later.
 
 pub mod far;
 mod looked;
@@ -39,9 +42,10 @@ use crate::grant::{Left, TakenOver};
 use crate::source::Source;
 use snowbank_id::layout::Position;
 
-/// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a second, a slewed clock
-/// takes half an hour for such a change, and at chrony's default maximum 12 s. A change of a second is far below the step
-/// that is held, so a start never holds a time that was believed before.
+/// The most that the believed wall − boot may differ from the stored one. At adjtime's 0.5 ms a
+/// second, a slewed clock takes half an hour for such a change, and at chrony's default maximum 12
+/// s. A change of a second is far below the step that is held, so a start never holds a time that
+/// was believed before.
 const BELIEF_DRIFT: Duration = Duration::from_secs(1);
 
 /// Decides which ceilings are written and when, and raises grants when they are durable.
@@ -59,8 +63,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Creates a keeper of sources whose first ceilings are granted, and durable with each of these writers. `started` is
-    /// the reading with which `wall` began.
+    /// Creates a keeper of sources whose first ceilings are granted, and durable with each of these
+    /// writers. `started` is the reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
         let writer = |&reach| Writer {
             reach,
@@ -93,8 +97,8 @@ impl Keeper {
         self.sources.iter().map(ManagedSource::source)
     }
 
-    /// Takes all grants away for good, because another process may have the worker IDs or the state. Nothing is written
-    /// after this.
+    /// Takes all grants away for good, because another process may have the worker IDs or the
+    /// state. Nothing is written after this.
     pub fn lose(&mut self, taken_over: TakenOver) {
         self.sources.iter().for_each(|managed| managed.source().grant().lose());
         self.lost.get_or_insert(taken_over);
@@ -111,12 +115,12 @@ impl Keeper {
         self.lost.as_ref()
     }
 
-    /// Looks once. It must be called after [`next_in`](Looked::next_in), about every second, and also when a claim has met
-    /// its ceiling and when a write has ended.
+    /// Looks once. It must be called after [`next_in`](Looked::next_in), about every second, and
+    /// also when a claim has met its ceiling and when a write has ended.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
-            // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is claimed until ceilings
-            // written from now on are durable.
+            // A snapshot may have been restored. IDs claimed ahead are dropped, and nothing is
+            // claimed until ceilings written from now on are durable.
             self.sources.iter().for_each(|managed| managed.source().grant().revoke());
         }
         let clock = self.watch.observe(&self.wall, reading);
@@ -188,8 +192,8 @@ impl Keeper {
         })
     }
 
-    /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used up half of its horizon
-    /// or lost its grant. After a failure they wait for the next try.
+    /// Returns the fleet's ceilings to raise now. All sources are raised together when one has used
+    /// up half of its horizon or lost its grant. After a failure they wait for the next try.
     fn next_fleet_ceilings(
         &mut self,
         index: usize,
@@ -214,8 +218,8 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the ceilings that a writer raises now. All sources are raised together, when that is due or when one needs
-    /// it.
+    /// Returns the ceilings that a writer raises now. All sources are raised together, when that is
+    /// due or when one needs it.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
         if let Reach::Fleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
@@ -235,7 +239,8 @@ impl Keeper {
         let mut ceilings: Vec<_> = sources().filter_map(next).collect();
         let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
         if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
-            // No client asks. The same ceilings are written again, so that the next start knows the believed wall − boot.
+            // No client asks. The same ceilings are written again, so that the next start knows the
+            // believed wall − boot.
             ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
         }
         writer.due = Some(now.boot.after(PERIOD));
@@ -256,9 +261,10 @@ impl Keeper {
         (0..self.sources.len()).filter(is_lost).collect()
     }
 
-    /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings durable. `mark` is called
-    /// before a grant rises, with the source's index and the bound that the state has: with a lower mark, the next start could
-    /// take an older copy of the state for the newest. Returns `None` if no write with this number is in flight.
+    /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings
+    /// durable. `mark` is called before a grant rises, with the source's index and the bound that
+    /// the state has: with a lower mark, the next start could take an older copy of the state for
+    /// the newest. Returns `None` if no write with this number is in flight.
     pub fn written(
         &mut self,
         outcome: Outcome,
@@ -290,7 +296,8 @@ impl Keeper {
         Some(written)
     }
 
-    /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of them still count.
+    /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of
+    /// them still count.
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
         if source.kind().takes_ranges() {
@@ -308,13 +315,15 @@ impl Keeper {
         }
     }
 
-    /// Returns the ceiling that the state has durably. A fleet may allow less, if a source starts far ahead.
+    /// Returns the ceiling that the state has durably. A fleet may allow less, if a source starts
+    /// far ahead.
     fn stored(&self, index: usize) -> Option<Position> {
         let local = self.writers.iter().filter(|writer| writer.reach == Reach::Local);
         local.map(|writer| writer.durable[index].ceiling).min()
     }
 
-    /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds unless the locks are lost.
+    /// Ends all claims. Returns what each source leaves. Ceilings may be trimmed to these bounds
+    /// unless the locks are lost.
     pub fn seal(&mut self) -> Vec<Left> {
         self.sources.iter().enumerate().filter_map(|(index, managed)| managed.seal(index)).collect()
     }

@@ -1,5 +1,6 @@
-//! The core of Snowbank: which positions a source hands out, and when its ceiling rises. Pure: it does no I/O and reads
-//! no clock. Readings of the clocks, randomness and the outcomes of writes are arguments.
+//! The core of Snowbank: which positions a source hands out, and when its ceiling rises. Pure: it
+//! does no I/O and reads no clock. Readings of the clocks, randomness and the outcomes of writes
+//! are arguments.
 //!
 //! ```text
 //!  clock ─▶ grant ─▶ source (cursor) ─▶ shard: ring, current run     one per core
@@ -8,9 +9,11 @@
 //!  keeper ────┘  raises grants: readings and outcomes in, writes to make out
 //! ```
 //!
-//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back.
+//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes
+//!   back.
 //! - [`grant`]: how far a source may claim, and the rule for how far ahead its ceiling is kept.
-//! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
+//! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
+//!   that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //!

@@ -1,18 +1,20 @@
-//! The rules of a shared counter: a ticket source whose numbers several daemons take from one key at the coordinator. Pure:
-//! answers come in, decisions go out.
+//! The rules of a shared counter: a ticket source whose numbers several daemons take from one key
+//! at the coordinator. Pure: answers come in, decisions go out.
 //!
-//! The key has the next free number. A daemon takes a range of numbers by writing a higher one, if the key still has the
-//! value that it read. So each number is in one daemon's range:
+//! The key has the next free number. A daemon takes a range of numbers by writing a higher one, if
+//! the key still has the value that it read. So each number is in one daemon's range:
 //! - Of two writes that expect one value, the coordinator does one.
-//! - A write without an answer counts only if the key then has its identity. Otherwise its range is abandoned, done or not.
-//! - After a loss of the grant (a restored snapshot) a write from before does not count: another copy of this process may
-//!   find the same identity.
+//! - A write without an answer counts only if the key then has its identity. Otherwise its range is
+//!   abandoned, done or not.
+//! - After a loss of the grant (a restored snapshot) a write from before does not count: another
+//!   copy of this process may find the same identity.
 //! - A key that is gone, was made again, or is below what this daemon had, is never begun again.
 //!
-//! A source whose maximum the key has reached gets an empty range, and nothing is written: its counter has ended.
+//! A source whose maximum the key has reached gets an empty range, and nothing is written: its
+//! counter has ended.
 //!
-//! A value that no write of Snowbank can have left ([`CounterLoss::Leaps`]) is not counted on: one wrong write by hand would
-//! use up all numbers for good.
+//! A value that no write of Snowbank can have left ([`CounterLoss::Leaps`]) is not counted on: one
+//! wrong write by hand would use up all numbers for good.
 
 use std::fmt;
 
@@ -24,22 +26,27 @@ use snowbank_id::numbering::{LAST_ID, Numbering};
 
 pub use snowbank_core::keeper::NumberRange;
 
-/// The most IDs from the first of a range to the end of it. Ranges have 10 million numbers at most, or a few requests' worth.
+/// The most IDs from the first of a range to the end of it. Ranges have 10 million numbers at most,
+/// or a few requests' worth.
 const RANGE_IDS_MAX: u64 = 1 << 40;
 
 /// The value at a shared counter's key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CounterKey {
     format: u64,
-    /// The identity of the counter, drawn when it was made. A counter that was made again has another.
+    /// The identity of the counter, drawn when it was made. A counter that was made again has
+    /// another.
     pub counter: String,
-    /// The next free number: all below it may have been handed out. Text, because JavaScript's numbers end at 2^53.
+    /// The next free number: all below it may have been handed out. Text, because JavaScript's
+    /// numbers end at 2^53.
     #[serde(with = "id_bound")]
     pub next: u64,
-    /// The first number of the range that this write took. After an operator's command it is `next`.
+    /// The first number of the range that this write took. After an operator's command it is
+    /// `next`.
     #[serde(with = "id_bound")]
     pub from: u64,
-    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
+    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by
+    /// it.
     pub write: String,
     /// The name, for people, of the daemon or the command that wrote it.
     pub writer: String,
@@ -143,7 +150,8 @@ pub(super) enum Step {
     Ours(NumberRange),
     /// Write this.
     Write(Claim),
-    /// The answer is older than an earlier one, or the coordinator went back. A comparison with the key shows which.
+    /// The answer is older than an earlier one, or the coordinator went back. A comparison with the
+    /// key shows which.
     Verify,
 }
 
@@ -154,8 +162,8 @@ pub(super) struct Counter {
     numbering: Numbering,
     /// The number after the source's maximum.
     end: u64,
-    /// No range begins below this number: the end of this daemon's last range, or of what its state knows, if that is
-    /// higher.
+    /// No range begins below this number: the end of this daemon's last range, or of what its state
+    /// knows, if that is higher.
     floor: u64,
     /// The identity of the counter, once it was read.
     identity: Option<String>,
@@ -172,7 +180,8 @@ impl Counter {
         Counter { numbering, end, floor, identity: None, trying: None }
     }
 
-    /// Decides how to take `count` numbers, where the key is as read. `generation` changes when the grant is lost. `draw` gives the identity of a write.
+    /// Decides how to take `count` numbers, where the key is as read. `generation` changes when the
+    /// grant is lost. `draw` gives the identity of a write.
     ///
     /// # Errors
     /// The counter cannot go on.
@@ -237,7 +246,8 @@ impl Counter {
         Ok(Some(key).filter(|key| key.next >= self.floor))
     }
 
-    /// Returns the furthest end of a range that begins here: one number, where the increment is that long.
+    /// Returns the furthest end of a range that begins here: one number, where the increment is
+    /// that long.
     fn furthest(&self, from: u64) -> Position {
         let one = Position(self.numbering.position_from(from).0.saturating_add(1));
         let by_ids = self.numbering.position_from(from.saturating_add(RANGE_IDS_MAX));

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use super::CoordinatorKind;
 
-/// The place of one member of a coordinator, as in `http://HOST:PORT`. The scheme names the kind, and TLS or not.
+/// The place of one member of a coordinator, as in `http://HOST:PORT`. The scheme names the kind,
+/// and TLS or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     kind: &'static CoordinatorKind,

@@ -1,7 +1,8 @@
 //! etcd, through its JSON gateway (since version 3.4), because gRPC would need a protocol compiler.
 //!
-//! Each call is one request, first on the connection that is open, then on new ones to all endpoints. A new connection first
-//! asks for the cluster, because a write must not reach another cluster.
+//! Each call is one request, first on the connection that is open, then on new ones to all
+//! endpoints. A new connection first asks for the cluster, because a write must not reach another
+//! cluster.
 
 mod connection;
 
@@ -30,16 +31,19 @@ pub(super) const KIND: CoordinatorKind = CoordinatorKind {
 /// The request that every member answers with its cluster, without a user's permission.
 const STATUS: &str = "/v3/maintenance/status";
 
-/// The codes by which etcd's gateway reports what only an operator can change: gRPC's `INVALID_ARGUMENT`,
-/// `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
+/// The codes by which etcd's gateway reports what only an operator can change: gRPC's
+/// `INVALID_ARGUMENT`, `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
 const LASTING_CODES: [u64; 3] = [3, 7, 9];
 /// gRPC's `UNAUTHENTICATED`: the token has expired.
 const UNAUTHENTICATED: u64 = 16;
-/// A part of the refusal of a client certificate with a common name, while authentication is on. Its status is 400 or 401.
+/// A part of the refusal of a client certificate with a common name, while authentication is on.
+/// Its status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
-/// The starts of the messages of a gateway that cannot connect to its own etcd. Which one comes is a matter of timing.
+/// The starts of the messages of a gateway that cannot connect to its own etcd. Which one comes is
+/// a matter of timing.
 const GATEWAY_ALONE: [&str; 2] = ["connection closed", "connection error"];
-/// The message that comes with another code if users or roles were changed since the token was given.
+/// The message that comes with another code if users or roles were changed since the token was
+/// given.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// The longest line of an answer that a message shows.
@@ -55,11 +59,14 @@ struct Etcd {
     /// The connections that were opened so far.
     opened: u64,
     token: Option<String>,
-    /// The cluster's identity, and the endpoint that reported it first. A hash of the members' addresses.
+    /// The cluster's identity, and the endpoint that reported it first. A hash of the members'
+    /// addresses.
     cluster_id: Option<(String, usize)>,
-    /// The cluster that each new connection must belong to. Two clusters that were set up alike have the same identity.
+    /// The cluster that each new connection must belong to. Two clusters that were set up alike
+    /// have the same identity.
     cluster: Option<Cluster>,
-    /// `opened` when a connection last proved that it leads to that cluster. If both are equal, the open one has proved it.
+    /// `opened` when a connection last proved that it leads to that cluster. If both are equal, the
+    /// open one has proved it.
     shown_on: u64,
     patience: Patience,
 }
@@ -128,8 +135,8 @@ impl Etcd {
         Err(line::no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Asks all endpoints at the same time for their clusters. Of those that answer, the first of the list stays connected.
-    /// If two differ, the next call compares them again.
+    /// Asks all endpoints at the same time for their clusters. Of those that answer, the first of
+    /// the list stays connected. If two differ, the next call compares them again.
     fn compare_clusters(&mut self) -> Result<(), NoAnswer> {
         let Etcd { access, runtime, .. } = self;
         let ask = async |endpoint| {
@@ -313,7 +320,8 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer>
 
 /// Returns the transaction that writes keys if all have the expected values, and else reads them.
 ///
-/// Values are compared, and not revisions: after a restore from a backup, other writes bring old revisions back.
+/// Values are compared, and not revisions: after a restore from a backup, other writes bring old
+/// revisions back.
 fn transaction(swaps: &[Swap]) -> Value {
     let compare = |swap: &Swap| {
         let key = BASE64_STANDARD.encode(swap.key.as_bytes());

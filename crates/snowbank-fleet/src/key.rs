@@ -10,10 +10,12 @@ use super::rules::{REACH_MAX, reach};
 use snowbank_client::protocol::one_line;
 use snowbank_id::layout::{Space, UnixMicros};
 
-/// The format of values that this release writes. It reads no other one: another one may mean something else.
+/// The format of values that this release writes. It reads no other one: another one may mean
+/// something else.
 pub(super) const FORMAT: u64 = 2;
 
-/// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
+/// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far
+/// shorter.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// The prefix, in a marker, of an ID space that a colliding one has replaced.
@@ -25,15 +27,18 @@ pub struct NumberKey {
     pub(super) format: u64,
     /// The identity of the state that holds the number: [`Owner::state`](snowbank_state::Owner).
     pub state: String,
-    /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a state recognises an old
-    /// write of its own that a restored coordinator brings back.
+    /// The identity of the holder's term: 128 bits, drawn when the state took the number. So a
+    /// state recognises an old write of its own that a restored coordinator brings back.
     pub term: String,
-    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
+    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by
+    /// it.
     pub write: String,
-    /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
+    /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers
+    /// end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// The bound at which the term began. A holder of before that was granted more shows that the coordinator went back.
+    /// The bound at which the term began. A holder of before that was granted more shows that the
+    /// coordinator went back.
     #[serde(with = "id_bound")]
     pub from: u64,
     /// The holder's horizon: its bounds are this and `max_ahead_ms` ahead of its clock at most.
@@ -89,17 +94,19 @@ impl NumberKey {
     }
 }
 
-/// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor. If it is missing, the
-/// coordinator may have lost its data.
+/// The value that shows that a fleet of this name was prepared, with its ID spaces and its floor.
+/// If it is missing, the coordinator may have lost its data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u64,
-    /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have different ones.
+    /// 128 bits, drawn when the fleet was prepared: two clusters that were each prepared have
+    /// different ones.
     pub identity: String,
     /// The identity of this write, as in [`NumberKey`]. So no two writes have equal texts.
     pub(super) write: String,
-    /// The ID spaces, in the order of their first use: a space's place is part of its keys. One that a colliding one has
-    /// replaced keeps its place, with `REPLACED` before it: no daemon finds it.
+    /// The ID spaces, in the order of their first use: a space's place is part of its keys. One
+    /// that a colliding one has replaced keeps its place, with `REPLACED` before it: no daemon
+    /// finds it.
     pub spaces: Vec<String>,
     /// The fleet's floor: nobody starts below this instant under a number that it does not hold.
     floor_unix_ms: i64,
@@ -116,7 +123,8 @@ fn name_of(known: &str) -> &str {
 
 /// Returns whether two ID spaces of a fleet are two spellings of one supply of IDs.
 ///
-/// Which numbers of them collide does not matter: other daemons of the fleet may have any of them. Equal spaces are one.
+/// Which numbers of them collide does not matter: other daemons of the fleet may have any of them.
+/// Equal spaces are one.
 pub(super) fn run_beside(one: &str, other: &str) -> bool {
     let (Ok(first), Ok(second)) = (one.parse::<Space>(), other.parse::<Space>()) else { return false };
     one != other && first.runs_beside(&second)
@@ -186,7 +194,8 @@ impl Marker {
         Duration::from_millis(self.poll_ms).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
     }
 
-    /// Returns the longest [`reach`] that a daemon of the fleet had. None has more than [`REACH_MAX`].
+    /// Returns the longest [`reach`] that a daemon of the fleet had. None has more than
+    /// [`REACH_MAX`].
     pub fn reach(&self) -> Duration {
         Duration::from_millis(self.reach_ms).min(REACH_MAX)
     }
@@ -213,7 +222,8 @@ impl Marker {
         self.spaces.iter().position(|known| name_of(known) == space)
     }
 
-    /// Returns the indices of the ID spaces that can make the same IDs as this one, including those that were replaced.
+    /// Returns the indices of the ID spaces that can make the same IDs as this one, including those
+    /// that were replaced.
     pub(super) fn rivals(&self, space: &str) -> Vec<usize> {
         (0..self.spaces.len()).filter(|&index| run_beside(self.name_at(index), space)).collect()
     }
@@ -323,7 +333,8 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
 }
 
-/// Makes the texts of a value safe to show: anybody who may write at the coordinator may have written them.
+/// Makes the texts of a value safe to show: anybody who may write at the coordinator may have
+/// written them.
 fn clean(value: &mut Value) {
     match value {
         Value::String(text) => *text = one_line(text),

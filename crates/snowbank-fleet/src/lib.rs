@@ -1,21 +1,26 @@
 //! A fleet: daemons on many machines that share worker IDs through a coordinator.
 //!
-//! Each worker ID has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
-//! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the bound only by compare-and-swap, and claims
-//! nothing above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the
-//! next holder starts at that ceiling.
+//! Each worker ID has a key at the coordinator. Its value names the daemon that holds the number,
+//! and the bound below which that daemon may hand out IDs: the fleet's ceiling. A daemon moves the
+//! bound only by compare-and-swap, and claims nothing above it. There are no leases: a daemon that
+//! wakes up late still has only the IDs below its ceiling, and the next holder starts at that
+//! ceiling.
 //!
-//! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning of each answer. Both
-//!   are pure.
+//! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning
+//!   of each answer. Both are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it, and `kind` lists them.
-//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`: the check that new
-//!   connections lead to the same cluster.
-//! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases them.
-//! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored, and how long others wait for that.
+//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it, and `kind`
+//!   lists them.
+//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`:
+//!   the check that new connections lead to the same cluster.
+//! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
+//!   them.
+//! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored,
+//!   and how long others wait for that.
 //! - `operator`: an operator's commands.
 //! - `peers`: other daemons that a daemon asks for their worker IDs, with or without a coordinator.
-//! - `notes`: the file in the state directory by which a daemon recognises its own writes after a restart.
+//! - `notes`: the file in the state directory by which a daemon recognises its own writes after a
+//!   restart.
 
 #![forbid(unsafe_code)]
 
@@ -55,8 +60,9 @@ pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Pr
 
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
 ///
-/// A value is expected by its whole text, which holds the identity of its write. So a coordinator that was restored to
-/// an older state never passes for unchanged, as it could if it compared its own counts of writes.
+/// A value is expected by its whole text, which holds the identity of its write. So a coordinator
+/// that was restored to an older state never passes for unchanged, as it could if it compared its
+/// own counts of writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
@@ -124,14 +130,15 @@ impl fmt::Display for NoAnswer {
 
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
-/// A write without an answer may have been done, or be done later. Reads may lag behind writes; swaps never do.
+/// A write without an answer may have been done, or be done later. Reads may lag behind writes;
+/// swaps never do.
 pub trait Coordinator: Send {
-    /// From now on, gives up a connection whose answer is late, and asks on another one. So a daemon soon notices that a
-    /// number is lost.
+    /// From now on, gives up a connection whose answer is late, and asks on another one. So a
+    /// daemon soon notices that a number is lost.
     fn hurry(&mut self) {}
 
-    /// Returns how many connections it has opened so far. Two copies of one memory cannot share a connection, so at least one
-    /// of them soon opens another.
+    /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
+    /// connection, so at least one of them soon opens another.
     fn connections(&self) -> u64;
 
     /// Waits. A simulated coordinator lets time pass as it likes.
@@ -139,7 +146,8 @@ pub trait Coordinator: Send {
         std::thread::sleep(time);
     }
 
-    /// Returns the time, which passes in pauses, while answers are awaited, and while the machine sleeps.
+    /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
+    /// sleeps.
     fn now(&self) -> BootMicros;
 
     /// Reads keys, in their order.
@@ -148,14 +156,16 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer>;
 
-    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints that do not answer soon
-    /// are left out. Returns no answers if there is one endpoint, or if the client compares clusters itself.
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
+    /// that do not answer soon are left out. Returns no answers if there is one endpoint, or if the
+    /// client compares clusters itself.
     fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<String>)> {
         Vec::new()
     }
 
-    /// From now on, uses a new connection only if it leads to this cluster. The connection that is open has shown it. Only
-    /// the first call has an effect. A simulated coordinator is one cluster, and does nothing.
+    /// From now on, uses a new connection only if it leads to this cluster. The connection that is
+    /// open has shown it. Only the first call has an effect. A simulated coordinator is one
+    /// cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
     /// From now on, uses connections to any cluster again.
@@ -167,7 +177,8 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Compares all of these keys, at most [`SWAPS_MAX`], and writes those with a new value, or none.
+    /// Compares all of these keys, at most [`SWAPS_MAX`], and writes those with a new value, or
+    /// none.
     ///
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
@@ -182,5 +193,6 @@ pub fn open(access: Access) -> io::Result<Box<dyn Coordinator>> {
     (access.kind.open)(access)
 }
 
-/// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a transaction by default.
+/// The most keys of one swap, beside the marker: below the 128 operations that etcd takes in a
+/// transaction by default.
 pub const SWAPS_MAX: usize = 100;

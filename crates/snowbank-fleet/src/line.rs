@@ -1,7 +1,9 @@
-//! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for each wait.
+//! The connection to a coordinator: its endpoints, one connection at a time, and a deadline for
+//! each wait.
 //!
-//! A call first uses the connection that is open, then tries new ones at all endpoints. A connection stays open between
-//! calls. A new one must lead to the same cluster as those before (`cluster`).
+//! A call first uses the connection that is open, then tries new ones at all endpoints. A
+//! connection stays open between calls. A new one must lead to the same cluster as those before
+//! (`cluster`).
 
 use std::fmt;
 use std::fs;
@@ -24,18 +26,20 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect and log in, while other endpoints were not tried: one whose machine is gone must not use up their time.
-/// The last round waits longer ([`Patience::opening`]).
+/// The time to connect and log in, while other endpoints were not tried: one whose machine is gone
+/// must not use up their time. The last round waits longer ([`Patience::opening`]).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time in which all endpoints are compared. They are asked at the same time, so an endpoint that hangs delays a start by
-/// this much at most. An endpoint that answers later is left out, as one that is away.
+/// The time in which all endpoints are compared. They are asked at the same time, so an endpoint
+/// that hangs delays a start by this much at most. An endpoint that answers later is left out, as
+/// one that is away.
 pub(super) const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
 /// The time for an answer. It is far above a leader's election, and far below the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy coordinator takes far less.
+/// The shortest time for an answer in a hurry (`Patience::hurry`). A commit of a healthy
+/// coordinator takes far less.
 pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 
 /// The factor by which an answer may be later than those before.
@@ -66,7 +70,8 @@ pub struct Access {
 pub struct User {
     /// The user's name.
     pub name: String,
-    /// The file whose first line is the password. It is read at each login, because it may be renewed.
+    /// The file whose first line is the password. It is read at each login, because it may be
+    /// renewed.
     pub password_file: PathBuf,
 }
 
@@ -125,19 +130,20 @@ impl Patience {
         Patience { is_in_hurry: false, of_late: ANSWER_TIMEOUT }
     }
 
-    /// From now on, gives up a connection whose answer is much later than those before. A connection that hangs must not
-    /// hide for long that a number is lost.
+    /// From now on, gives up a connection whose answer is much later than those before. A
+    /// connection that hangs must not hide for long that a number is lost.
     pub(super) fn hurry(&mut self) {
         self.is_in_hurry = true;
     }
 
-    /// Notes the time that an answer took, or that was waited for it. Each answer lowers the time by half at most, so that
-    /// a slow write's retry has longer even after a fast answer.
+    /// Notes the time that an answer took, or that was waited for it. Each answer lowers the time
+    /// by half at most, so that a slow write's retry has longer even after a fast answer.
     pub(super) fn note(&mut self, took: Duration) {
         self.of_late = took.max(self.of_late / 2);
     }
 
-    /// Returns the time to open a connection in the last round. A round trip of a second takes three seconds for TCP and TLS.
+    /// Returns the time to open a connection in the last round. A round trip of a second takes
+    /// three seconds for TCP and TLS.
     pub(super) fn opening(&self) -> Duration {
         self.answer().max(CONNECT_TIMEOUT)
     }
@@ -151,9 +157,9 @@ impl Patience {
     }
 }
 
-/// Returns for each try of a call the longest time to open its connection; `None`: [`Patience::opening`]. The first try is on
-/// the connection that is open. Of several endpoints, one that hangs must not use up the time of the others: only the last
-/// round waits for slow ones.
+/// Returns for each try of a call the longest time to open its connection; `None`:
+/// [`Patience::opening`]. The first try is on the connection that is open. Of several endpoints,
+/// one that hangs must not use up the time of the others: only the last round waits for slow ones.
 pub(super) fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
@@ -248,8 +254,8 @@ impl<S: Session> Line<S> {
         Ok(Line { access, runtime, current: 0, session, opened: 0, cluster, patience: Patience::long() })
     }
 
-    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to it. Only the first call
-    /// has an effect.
+    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to
+    /// it. Only the first call has an effect.
     pub(super) fn stay_in(&mut self, cluster: Cluster) {
         self.cluster.get_or_insert(cluster);
     }
@@ -287,8 +293,9 @@ impl<S: Session> Line<S> {
         Err(no_answer(faults.split_off(faults.len() - endpoints)))
     }
 
-    /// Makes one exchange at all endpoints at the same time, and returns the answers within [`COMPARE_TIMEOUT`], with the
-    /// endpoints' names. A single endpoint is not asked. Of those that answer, the first of the list stays connected.
+    /// Makes one exchange at all endpoints at the same time, and returns the answers within
+    /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. Of those
+    /// that answer, the first of the list stays connected.
     pub(super) fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
@@ -374,8 +381,9 @@ async fn open_in<S: Session>(
     Ok(session)
 }
 
-/// Returns the error for the faults of all endpoints, with their names. The coordinator was replaced only if all endpoints are
-/// of another cluster, and an operator must act only if all of them say so.
+/// Returns the error for the faults of all endpoints, with their names. The coordinator was
+/// replaced only if all endpoints are of another cluster, and an operator must act only if all of
+/// them say so.
 pub(super) fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
     let all = |kind: fn(&Fault) -> bool| faults.iter().all(|(_, fault)| kind(fault));
     let is_foreign = all(|fault| matches!(fault, Fault::Foreign(_)));

@@ -1,5 +1,5 @@
-//! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them. Each call blocks on the
-//! coordinator for a bounded time. `rules` decides what the answers mean.
+//! A daemon at its coordinator: it takes numbers, raises and checks their keys, and releases them.
+//! Each call blocks on the coordinator for a bounded time. `rules` decides what the answers mean.
 
 mod clusters;
 mod counters;
@@ -31,11 +31,13 @@ pub use pool::{Count, Counted, Pool};
 pub use tried::Tried;
 pub use want::{JoinError, Taken, Want};
 
-/// The most tries of one write that is refused, because another write of ours came first or the marker has changed. Each such
-/// refusal needs a lost answer before it, or an event of the whole fleet.
+/// The most tries of one write that is refused, because another write of ours came first or the
+/// marker has changed. Each such refusal needs a lost answer before it, or an event of the whole
+/// fleet.
 const TRIES_MAX: usize = 5;
 
-/// A daemon of a fleet. Its coordinator is a box of any kind, or in tests a simulated one, which can be cloned.
+/// A daemon of a fleet. Its coordinator is a box of any kind, or in tests a simulated one, which
+/// can be cloned.
 #[derive(Clone)]
 pub struct Member<C> {
     coordinator: C,
@@ -45,7 +47,8 @@ pub struct Member<C> {
     /// The daemon's name for people.
     holder: String,
     notes: Notes,
-    /// Draws the identity of a write: never the same twice, not even in two copies of this process's memory.
+    /// Draws the identity of a write: never the same twice, not even in two copies of this
+    /// process's memory.
     draw: fn() -> String,
     sources: Vec<Held>,
     /// The tries of this process to take numbers.
@@ -56,10 +59,11 @@ pub struct Member<C> {
     are_compared: bool,
     /// The marker, as it was last read. Every write of a number's key expects it.
     marker: Option<Known>,
-    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried yet, and no number taken.
+    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried
+    /// yet, and no number taken.
     polled: Option<Polled>,
-    /// The clocks as the caller last gave them. What passes since counts: a job may have waited for others, or a call for its
-    /// answers.
+    /// The clocks as the caller last gave them. What passes since counts: a job may have waited for
+    /// others, or a call for its answers.
     clocks: Clocks,
 }
 
@@ -129,7 +133,8 @@ pub enum Raised {
 enum Stop {
     NoAnswer(NoAnswer),
     Lost(String),
-    /// A number is lost because the coordinator went back. The floor was raised, unless that had no answer.
+    /// A number is lost because the coordinator went back. The floor was raised, unless that had no
+    /// answer.
     WentBack(String),
     /// A key has a value that Snowbank did not write.
     Unusable(String),
@@ -138,7 +143,8 @@ enum Stop {
 }
 
 impl From<NoAnswer> for Stop {
-    /// In another cluster, other daemons may have the numbers, and its answers about this daemon's keys mean nothing.
+    /// In another cluster, other daemons may have the numbers, and its answers about this daemon's
+    /// keys mean nothing.
     fn from(answer: NoAnswer) -> Self {
         match answer.is_foreign {
             true => Stop::Foreign(answer.reason),
@@ -213,19 +219,22 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         placed.collect()
     }
 
-    /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write then gets a new identity,
-    /// so that of two copies of this process's memory only one finds its own.
+    /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write
+    /// then gets a new identity, so that of two copies of this process's memory only one finds its
+    /// own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
-            // A source that had to wait may have taken its numbers with a higher bound than the one that was asked for
-            // meanwhile. A start without the coordinator continues up to that bound, so no key may sink below it.
+            // A source that had to wait may have taken its numbers with a higher bound than the one
+            // that was asked for meanwhile. A start without the coordinator continues up to that
+            // bound, so no key may sink below it.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
-                    // A snapshot may have been restored: another copy may continue under the same ceiling.
+                    // A snapshot may have been restored: another copy may continue under the same
+                    // ceiling.
                     held.covered = 0;
                 }
                 held.generation = generation;
@@ -243,7 +252,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(raised)
     }
 
-    /// Returns the end of a call. A daemon that has lost a number ends, and the next start must ask.
+    /// Returns the end of a call. A daemon that has lost a number ends, and the next start must
+    /// ask.
     fn ended(&mut self, result: Result<(), Stop>) -> Raised {
         let result = result.map_err(|stop| self.leave_cluster(stop));
         if !matches!(result, Ok(()) | Err(Stop::NoAnswer(_))) {
@@ -252,8 +262,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Raised::from(result)
     }
 
-    /// Takes groups of numbers, each with a bound. Returns for each group whether the coordinator holds the bound at all
-    /// keys of the group. All are false for a source that went on without asking.
+    /// Takes groups of numbers, each with a bound. Returns for each group whether the coordinator
+    /// holds the bound at all keys of the group. All are false for a source that went on without
+    /// asking.
     ///
     /// # Errors
     /// The coordinator did not answer.
@@ -276,10 +287,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(stretches.iter().map(all).collect())
     }
 
-    /// Checks by a swap, before a release, that the coordinator answers and that the numbers are still this daemon's.
+    /// Checks by a swap, before a release, that the coordinator answers and that the numbers are
+    /// still this daemon's.
     ///
-    /// A release whose answer is lost may have been done, and another daemon may have the number by then. So the next start
-    /// must ask, however long the coordinator is away. That is why a release is only tried at a coordinator that answers.
+    /// A release whose answer is lost may have been done, and another daemon may have the number by
+    /// then. So the next start must ask, however long the coordinator is away. That is why a
+    /// release is only tried at a coordinator that answers.
     pub fn confirm(&mut self, clocks: Clocks) -> Raised {
         self.set_clocks(clocks);
         let mut confirmed = Ok(());
@@ -289,8 +302,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(confirmed)
     }
 
-    /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free at once. The state must
-    /// have that bound already. The notes drop the higher bound first.
+    /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
+    /// at once. The state must have that bound already. The notes drop the higher bound first.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
@@ -313,8 +326,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Releases numbers that were just taken, and under which nothing was handed out since. One that goes on in its term is
-    /// kept, because only this state can use it before its bound.
+    /// Releases numbers that were just taken, and under which nothing was handed out since. One
+    /// that goes on in its term is kept, because only this state can use it before its bound.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
@@ -354,8 +367,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.or_went_back(seen)
     }
 
-    /// Returns what was seen. If that is a loss, the other keys may show that the coordinator went back, which must be noticed
-    /// before the daemon ends.
+    /// Returns what was seen. If that is a loss, the other keys may show that the coordinator went
+    /// back, which must be noticed before the daemon ends.
     fn or_went_back<T>(&mut self, seen: Result<T, Stop>) -> Result<T, Stop> {
         match seen {
             Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
@@ -383,7 +396,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let older = Swap::compare(key, text.map(str::to_owned));
                 let granted = Granted::of(held, at);
                 match self.raise_floor(Some(older), granted) {
-                    // Without an answer the next start tries again. Going on would leave others without a floor.
+                    // Without an answer the next start tries again. Going on would leave others
+                    // without a floor.
                     Ok(Noticed::WentBack) | Err(_) => Err(lost),
                     Ok(Noticed::OldAnswer) => Err(Stop::NoAnswer(old_answer())),
                 }
@@ -427,8 +441,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns the bound that they have
-    /// then: only a release lowers a bound that is found meanwhile.
+    /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns
+    /// the bound that they have then: only a release lowers a bound that is found meanwhile.
     fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
             if !is_release {
@@ -446,8 +460,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }
-            // Noted before it is tried, so that a start recognises it. Without the note, a start must wait until the bound
-            // has passed.
+            // Noted before it is tried, so that a start recognises it. Without the note, a start
+            // must wait until the bound has passed.
             let _ = self.note(bound.source);
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {

@@ -1,15 +1,18 @@
 //! The file `fleet` in the state directory: a daemon's own writes at the coordinator.
 //!
-//! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs to this state or to a
-//! copy of it. Writes and ceilings count only in the boot that noted them, because the machine does not remember for longer
-//! which copy is the newest. They count only in the directory that they were written in: a copy of it may have been made
-//! together with the locks that show which copy is the newest. A missing or damaged file costs time: the daemon then
-//! starts like any other. It also forgets how far other daemons reach, which matters if a restored marker has forgotten it too.
+//! A write is noted before it is tried. So after a restart, a key whose last write is noted belongs
+//! to this state or to a copy of it. Writes and ceilings count only in the boot that noted them,
+//! because the machine does not remember for longer which copy is the newest. They count only in
+//! the directory that they were written in: a copy of it may have been made together with the locks
+//! that show which copy is the newest. A missing or damaged file costs time: the daemon then starts
+//! like any other. It also forgets how far other daemons reach, which matters if a restored marker
+//! has forgotten it too.
 //!
-//! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without asking, so it counts only
-//! in the same fleet at the same endpoints, and only while the difference of the clocks is the one that is noted with it.
-//! If that has jumped, the machine may have been restored from a snapshot, perhaps twice. The state keeps the difference too,
-//! but moves on with a jump; a daemon that is killed in between must not leave the ceiling without its own.
+//! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without
+//! asking, so it counts only in the same fleet at the same endpoints, and only while the difference
+//! of the clocks is the one that is noted with it. If that has jumped, the machine may have been
+//! restored from a snapshot, perhaps twice. The state keeps the difference too, but moves on with a
+//! jump; a daemon that is killed in between must not leave the ceiling without its own.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -47,19 +50,21 @@ pub struct Note {
     pub term: String,
     /// The fleet whose coordinator has acknowledged a bound: the marker's identity.
     pub identity: String,
-    /// The highest bound that it had acknowledged, and that was not released. A lower one shows that it went back. It counts
-    /// in every boot and directory, because it is a fact about the coordinator.
+    /// The highest bound that it had acknowledged, and that was not released. A lower one shows
+    /// that it went back. It counts in every boot and directory, because it is a fact about the
+    /// coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
-    /// The lowest bound at which the source may start with them. It is noted with the first write, because the next start
-    /// may recognise that write though its answer was lost.
+    /// The lowest bound at which the source may start with them. It is noted with the first write,
+    /// because the next start may recognise that write though its answer was lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
-    /// The fleet's ceiling that was acknowledged last, as an ID bound. 0: there is none, or the numbers were released.
+    /// The fleet's ceiling that was acknowledged last, as an ID bound. 0: there is none, or the
+    /// numbers were released.
     #[serde(with = "id_bound")]
     pub covered: u64,
-    /// True while nobody else can have the numbers before that bound has passed. False during the pause after taking them,
-    /// and once a release was tried.
+    /// True while nobody else can have the numbers before that bound has passed. False during the
+    /// pause after taking them, and once a release was tried.
     pub is_held: bool,
     /// The difference of the clocks, wall − boot, when that ceiling was asked for, in microseconds.
     pub wall_minus_boot_us: i64,
@@ -86,7 +91,8 @@ pub struct Notes {
     life: Option<String>,
     /// The fleet where the ceilings count.
     fleet: String,
-    /// The longest [`reach`](crate::rules::reach) that a marker had. One that was restored may have forgotten it.
+    /// The longest [`reach`](crate::rules::reach) that a marker had. One that was restored may have
+    /// forgotten it.
     reach_ms: u64,
     /// The longest reach for which this state has waited until other daemons have polled it.
     settled_reach_ms: u64,
@@ -94,9 +100,10 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and changes when the machine is
-    /// restored from a snapshot. Of an earlier boot's notes only the worker IDs count, because copies of a state are
-    /// noticed only within a boot. `fleet` identifies the fleet and its coordinator.
+    /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and
+    /// changes when the machine is restored from a snapshot. Of an earlier boot's notes only the
+    /// worker IDs count, because copies of a state are noticed only within a boot. `fleet`
+    /// identifies the fleet and its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
@@ -197,8 +204,8 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// Overwrites the notes, which needs no free block. The first byte is missing meanwhile, so that after a kill the file
-/// counts as damaged.
+/// Overwrites the notes, which needs no free block. The first byte is missing meanwhile, so that
+/// after a kill the file counts as damaged.
 fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);

@@ -1,34 +1,42 @@
-//! The time in which a daemon notices that its coordinator was restored to an older state, and the pause of a daemon that
-//! takes a number. One inequality keeps IDs unique after a restore:
+//! The time in which a daemon notices that its coordinator was restored to an older state, and the
+//! pause of a daemon that takes a number. One inequality keeps IDs unique after a restore:
 //!
 //! ```text
 //! notice of the holder ≤ period + 5 × answer ≤ noticed_within(period, answer) = pause of the taker
 //! ```
 //!
-//! - *Notice*: from the restore until the fleet's floor is raised, by a holder that lost a write and whose polls are answered.
-//!   - One answer: its last poll may have read its keys just before the restore, and then waited for the answer.
+//! - *Notice*: from the restore until the fleet's floor is raised, by a holder that lost a write
+//!   and whose polls are answered.
+//!   - One answer: its last poll may have read its keys just before the restore, and then waited
+//!     for the answer.
 //!   - `period`: the next poll is due this long after that answer.
-//!   - Two answers: whatever the holder does at the coordinator meanwhile, it asks before each step whether a poll is due
-//!     (`Member::poll_if_due`). A step has at most two answers. Raises of many sources, ranges that others take first, pauses and
-//!     counts of the pool all consist of such steps.
+//!   - Two answers: whatever the holder does at the coordinator meanwhile, it asks before each step
+//!     whether a poll is due (`Member::poll_if_due`). A step has at most two answers. Raises of
+//!     many sources, ranges that others take first, pauses and counts of the pool all consist of
+//!     such steps.
 //!   - One answer: the next poll reads the keys. One more: it raises the floor.
-//! - *Pause*: from the answer to the taker's write until it compares the marker and its keys. The write was done after the
-//!   restore. Otherwise the taker has lost a write itself, and that comparison shows it.
-//! - *Period*: the same for holder and taker. It is in the marker, and no write changes it there as long as the marker has the
-//!   same identity: a restored marker has the same period, and the daemons of a marker that was made again end. So it follows
-//!   the horizon with which the fleet was prepared, and not the longest one, which a restore forgets.
-//! - *Answer*: the slower of [`ANSWER_OF_ALL`] and the slowest answer that the taker has in the pause, from the first try to the
-//!   answer. It asks all the time, so whatever makes answers slow meanwhile makes the pause longer. A holder whose answers take
-//!   longer than both counts as cut off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet,
-//!   and one that is away does not.
-//! - All times are of the clock that counts sleep: a daemon whose machine has slept polls before anything else.
+//! - *Pause*: from the answer to the taker's write until it compares the marker and its keys. The
+//!   write was done after the restore. Otherwise the taker has lost a write itself, and that
+//!   comparison shows it.
+//! - *Period*: the same for holder and taker. It is in the marker, and no write changes it there as
+//!   long as the marker has the same identity: a restored marker has the same period, and the
+//!   daemons of a marker that was made again end. So it follows the horizon with which the fleet
+//!   was prepared, and not the longest one, which a restore forgets.
+//! - *Answer*: the slower of [`ANSWER_OF_ALL`] and the slowest answer that the taker has in the
+//!   pause, from the first try to the answer. It asks all the time, so whatever makes answers slow
+//!   meanwhile makes the pause longer. A holder whose answers take longer than both counts as cut
+//!   off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet, and
+//!   one that is away does not.
+//! - All times are of the clock that counts sleep: a daemon whose machine has slept polls before
+//!   anything else.
 //!
-//! A taker is a holder from its write on: that counts as a poll, so the next one is due in the pause. A start compares its
-//! keys after the pause, and once more right before it hands out anything (`Member::check_taken`). The keeper's first look
-//! follows at once.
+//! A taker is a holder from its write on: that counts as a poll, so the next one is due in the
+//! pause. A start compares its keys after the pause, and once more right before it hands out
+//! anything (`Member::check_taken`). The keeper's first look follows at once.
 //!
-//! A poll of more than [`SWAPS_MAX`](super::SWAPS_MAX) keys takes an answer for each such part. The first poll of a daemon
-//! that went on without asking also reads the marker. While that poll has no answer, another one is due before each step.
+//! A poll of more than [`SWAPS_MAX`](super::SWAPS_MAX) keys takes an answer for each such part. The
+//! first poll of a daemon that went on without asking also reads the marker. While that poll has no
+//! answer, another one is due before each step.
 
 use std::time::Duration;
 
@@ -37,21 +45,23 @@ use super::line::ANSWER_MIN;
 /// The shortest period. A daemon that does not know the marker yet polls as often.
 pub const POLL_PERIOD_MIN: Duration = Duration::from_secs(1);
 
-/// The longest period. Each start with a new number pauses for it. It costs etcd a fifth of what polls each second cost.
+/// The longest period. Each start with a new number pauses for it. It costs etcd a fifth of what
+/// polls each second cost.
 pub const POLL_PERIOD_MAX: Duration = Duration::from_secs(5);
 
 /// The part of the horizon that is a period: 5 s of 5 minutes.
 const PERIODS: u32 = 60;
 
-/// Every holder whose answers take no longer than this notices a restore in time, however fast the taker's answers are. A
-/// healthy coordinator takes a hundredth of it.
+/// Every holder whose answers take no longer than this notices a restore in time, however fast the
+/// taker's answers are. A healthy coordinator takes a hundredth of it.
 const ANSWER_OF_ALL: Duration = Duration::from_millis(200);
 
-/// The answers of a notice: those of the last poll, of a step that is in flight, of the next poll, and of the floor.
+/// The answers of a notice: those of the last poll, of a step that is in flight, of the next poll,
+/// and of the floor.
 const ANSWERS: u32 = 1 + 2 + 1 + 1;
 
-// If answers are fast, the five of them leave time for a connection that hangs: it is abandoned after `ANSWER_MIN`, and those on a
-// new one have as long.
+// If answers are fast, the five of them leave time for a connection that hangs: it is abandoned
+// after `ANSWER_MIN`, and those on a new one have as long.
 const _: () = assert!(ANSWERS as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());
 
 /// The shortest horizon of all fleets.
@@ -61,21 +71,21 @@ pub const HORIZON_MIN: Duration = shortest_horizon(POLL_PERIOD_MIN);
 const _: () =
     assert!(shortest_horizon(POLL_PERIOD_MAX).as_secs() <= POLL_PERIOD_MAX.as_secs() * PERIODS as u64);
 
-/// Returns the period of a fleet that is prepared with this horizon: from the end of a poll to the next one, apart from a step
-/// at the coordinator that is in flight.
+/// Returns the period of a fleet that is prepared with this horizon: from the end of a poll to the
+/// next one, apart from a step at the coordinator that is in flight.
 pub fn poll_period(horizon: Duration) -> Duration {
     (horizon / PERIODS).clamp(POLL_PERIOD_MIN, POLL_PERIOD_MAX)
 }
 
-/// Returns the time within which a holder notices a restore and raises the floor, if its answers take no longer than this, or than
-/// 0.2 s.
+/// Returns the time within which a holder notices a restore and raises the floor, if its answers
+/// take no longer than this, or than 0.2 s.
 pub const fn noticed_within(period: Duration, answer: Duration) -> Duration {
     let answer = if answer.as_nanos() > ANSWER_OF_ALL.as_nanos() { answer } else { ANSWER_OF_ALL };
     period.saturating_add(answer.saturating_mul(ANSWERS))
 }
 
-/// Returns the shortest horizon of a fleet. The pause of a start takes at most half of it, so that the rest is left to raise
-/// the ceiling.
+/// Returns the shortest horizon of a fleet. The pause of a start takes at most half of it, so that
+/// the rest is left to raise the ceiling.
 pub(super) const fn shortest_horizon(period: Duration) -> Duration {
     noticed_within(period, Duration::ZERO).saturating_mul(2)
 }

@@ -69,11 +69,12 @@ pub struct Freeing<'a> {
 }
 
 impl Freeing<'_> {
-    /// Returns the bound at which the next holder starts: that of the key. `None` is a key that cannot be read: the bound is
-    /// then the furthest that daemons accept.
+    /// Returns the bound at which the next holder starts: that of the key. `None` is a key that
+    /// cannot be read: the bound is then the furthest that daemons accept.
     ///
     /// # Errors
-    /// The key has a bound that no clock explains. A daemon whose clock was ahead may have been granted it.
+    /// The key has a bound that no clock explains. A daemon whose clock was ahead may have been
+    /// granted it.
     fn granted(&self, layout: &Layout, key: Option<&NumberKey>, marker: &Marker) -> Result<u64, String> {
         let numbering =
             Numbering::new(layout.clone(), WorkerSet::single(0)).map_err(|error| error.to_string())?;
@@ -168,9 +169,9 @@ impl Operator<'_> {
         })
     }
 
-    /// Stores the highest number of a shared counter that was handed out: daemons take only later ones. `write` is the
-    /// identity of this write. With `is_lowering`, the operator knows that the key
-    /// has a wrong value.
+    /// Stores the highest number of a shared counter that was handed out: daemons take only later
+    /// ones. `write` is the identity of this write. With `is_lowering`, the operator knows that the
+    /// key has a wrong value.
     ///
     /// # Errors
     /// Higher numbers may have been handed out, or the coordinator did not answer.
@@ -221,8 +222,9 @@ impl Operator<'_> {
         Ok((key, found))
     }
 
-    /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts at its bound. `write`
-    /// is the identity of this write. Without `is_forced`, a holder that may still run keeps the number.
+    /// Frees a number: its holder stops handing out IDs when it notices, and the next holder starts
+    /// at its bound. `write` is the identity of this write. Without `is_forced`, a holder that may
+    /// still run keeps the number.
     ///
     /// A key that cannot be read gets the furthest bound that daemons accept.
     ///
@@ -244,7 +246,8 @@ impl Operator<'_> {
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
             Ok(held) => held,
-            // The former holder finds another term that began at the bound, and not that the coordinator went back.
+            // The former holder finds another term that began at the bound, and not that the
+            // coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
                 from: id_bound.clone().map_err(refused)?,
@@ -269,8 +272,9 @@ impl Operator<'_> {
         let mut released =
             NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
         if id_bound == held.id_bound {
-            // A term of its own begins here. So a holder that was acknowledged more notices that the
-            // coordinator has lost it. Only a bound that is lowered on purpose stays in the holder's term.
+            // A term of its own begins here. So a holder that was acknowledged more notices that
+            // the coordinator has lost it. Only a bound that is lowered on purpose stays in the
+            // holder's term.
             (released.term, released.from) = (freeing.write.to_owned(), id_bound);
         }
         let swaps = [

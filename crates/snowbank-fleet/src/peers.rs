@@ -1,4 +1,5 @@
-//! The peers of a daemon: other daemons that it asks for their worker IDs at its start, as a client does.
+//! The peers of a daemon: other daemons that it asks for their worker IDs at its start, as a client
+//! does.
 //!
 //! A peer that is out of reach proves nothing, so peers do not replace a coordinator.
 
@@ -48,8 +49,9 @@ pub struct Answer {
 /// An address to ask, and the place of the setting's address that led to it.
 type Asked = (usize, Address);
 
-/// Asks all peers at the same time, except those at `skipped` addresses, and waits at most `within`. A peer that refuses the
-/// connection is not asked again. Returns the answers in the order of the setting.
+/// Asks all peers at the same time, except those at `skipped` addresses, and waits at most
+/// `within`. A peer that refuses the connection is not asked again. Returns the answers in the
+/// order of the setting.
 pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
     let mut asked = Vec::new();
     let mut answers = Vec::new();
@@ -77,8 +79,9 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
 }
 
 impl PeerAccess {
-    /// Returns the token for an address that one of the setting's addresses led to. A client sends it at once, so none goes
-    /// over a network in clear text, not even to a name that has a loopback address today.
+    /// Returns the token for an address that one of the setting's addresses led to. A client sends
+    /// it at once, so none goes over a network in clear text, not even to a name that has a
+    /// loopback address today.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)
@@ -90,8 +93,8 @@ pub fn is_private(address: &Address) -> bool {
     address.is_tls() || address.is_local()
 }
 
-/// Returns the client of an address that one of the setting's addresses led to. Its certificate must have the name in the
-/// setting.
+/// Returns the client of an address that one of the setting's addresses led to. Its certificate
+/// must have the name in the setting.
 fn client(access: &PeerAccess, within: Duration, place: usize, address: &Address) -> Result<Client, String> {
     let PeerAccess { addresses, tls, .. } = access;
     let tls = match &addresses[place] {
@@ -163,8 +166,9 @@ async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
     }
 }
 
-/// Returns the answers in the order of the setting, each daemon once. A name's address that does not answer is left out if
-/// one of the other address family does: one daemon may have both, and listen on one.
+/// Returns the answers in the order of the setting, each daemon once. A name's address that does
+/// not answer is left out if one of the other address family does: one daemon may have both, and
+/// listen on one.
 fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
     let is_v6 = |address: &Address| socket_address(address).map(|at| at.is_ipv6());

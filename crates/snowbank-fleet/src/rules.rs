@@ -1,25 +1,30 @@
-//! The rules of a fleet: which daemon may take a number, where it starts, and what each answer of the coordinator means.
-//! Pure: times and answers come in, decisions go out.
+//! The rules of a fleet: which daemon may take a number, where it starts, and what each answer of
+//! the coordinator means. Pure: times and answers come in, decisions go out.
 //!
 //! Five facts keep IDs unique:
-//! - Everything that was granted under a key is below the key's bound: a bound is written before it is granted.
-//! - A daemon that takes a number starts at the key's bound. It continues below that bound only if its own state made the
-//!   key's last write, and this machine remembers that no copy of the state was granted more ([`Proof::Newest`]).
-//! - A start that does not ask continues below the bound that was acknowledged last, if this machine also remembers that no
-//!   stop has returned the number ([`Proof::Held`], `member::resume`). So it has only what the daemon before it had.
+//! - Everything that was granted under a key is below the key's bound: a bound is written before it
+//!   is granted.
+//! - A daemon that takes a number starts at the key's bound. It continues below that bound only if
+//!   its own state made the key's last write, and this machine remembers that no copy of the state
+//!   was granted more ([`Proof::Newest`]).
+//! - A start that does not ask continues below the bound that was acknowledged last, if this
+//!   machine also remembers that no stop has returned the number ([`Proof::Held`],
+//!   `member::resume`). So it has only what the daemon before it had.
 //! - A daemon that finds a key with a write that is not its own hands out nothing more.
 //! - Nobody starts below the fleet's *floor* under a number that it does not hold. The floor is an
-//!   instant in the marker, which every write of a key by a daemon compares. It is above all IDs that
-//!   the coordinator knows nothing of: those from before the fleet, those of replaced ID spaces, and
-//!   those that were granted by writes which a restored coordinator lost. No grant reaches further than
-//!   `max_ahead` and a horizon from its holder's clock, however far ahead it starts ([`counts_from`]).
-//!   Daemons may differ in both: the marker has the longest [`reach`] of all.
+//!   instant in the marker, which every write of a key by a daemon compares. It is above all IDs
+//!   that the coordinator knows nothing of: those from before the fleet, those of replaced ID
+//!   spaces, and those that were granted by writes which a restored coordinator lost. No grant
+//!   reaches further than `max_ahead` and a horizon from its holder's clock, however far ahead it
+//!   starts ([`counts_from`]). Daemons may differ in both: the marker has the longest [`reach`] of
+//!   all.
 //!
-//! So a number may be taken from a daemon that still runs: both have their own positions. The clock only decides when a
-//! number counts as abandoned.
+//! So a number may be taken from a daemon that still runs: both have their own positions. The clock
+//! only decides when a number counts as abandoned.
 //!
-//! A coordinator that was restored to an older state is recognised by a bound that is lower than one that it had
-//! acknowledged ([`Seen::Older`]). The daemon that sees it raises the floor ([`floor_after_loss`]) before anything else.
+//! A coordinator that was restored to an older state is recognised by a bound that is lower than
+//! one that it had acknowledged ([`Seen::Older`]). The daemon that sees it raises the floor
+//! ([`floor_after_loss`]) before anything else.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,14 +37,16 @@ use snowbank_state::{Fate, Mark};
 
 pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 
-/// The longest horizon that a fleet may have: so long others wait for the number of a daemon that crashed.
+/// The longest horizon that a fleet may have: so long others wait for the number of a daemon that
+/// crashed.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
-/// The longest [`reach`] that is believed. A configuration has a `max_ahead` of a sixth of the horizon at most.
+/// The longest [`reach`] that is believed. A configuration has a `max_ahead` of a sixth of the
+/// horizon at most.
 pub const REACH_MAX: Duration = HORIZON_MAX.saturating_mul(2);
 
-/// The most that clocks of a fleet are expected to differ. A bound that is further ahead than its holder's reach and this
-/// was not granted to anybody.
+/// The most that clocks of a fleet are expected to differ. A bound that is further ahead than its
+/// holder's reach and this was not granted to anybody.
 const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 
 /// The start of a source under a number that it may take.
@@ -47,10 +54,11 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 pub enum Taking {
     /// The number was never used in this fleet.
     New,
-    /// The number is this state's, and nothing was written since: the source continues at its own ceiling.
+    /// The number is this state's, and nothing was written since: the source continues at its own
+    /// ceiling.
     Resume,
-    /// The number is this state's, and the coordinator lost its last write. The source continues at its own ceiling, below
-    /// this bound, which the coordinator had acknowledged.
+    /// The number is this state's, and the coordinator lost its last write. The source continues at
+    /// its own ceiling, below this bound, which the coordinator had acknowledged.
     Again(u64),
     /// The source starts at this bound, or above.
     Above(u64),
@@ -59,9 +67,11 @@ pub enum Taking {
 /// A daemon that wants a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker<'a> {
-    /// The writes of this state that may be the number's last. Empty if the state may be an older copy.
+    /// The writes of this state that may be the number's last. Empty if the state may be an older
+    /// copy.
     pub writes: &'a [String],
-    /// The bound that the coordinator had acknowledged to this state. `None`: none, or the state may be an older copy.
+    /// The bound that the coordinator had acknowledged to this state. `None`: none, or the state
+    /// may be an older copy.
     pub acknowledged: Option<Acknowledged<'a>>,
     /// The wall clock.
     pub wall: UnixMicros,
@@ -94,18 +104,19 @@ pub struct Held {
 pub enum Proof {
     /// None: the state may be an older copy.
     None,
-    /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned a worker ID since, so only
-    /// the coordinator knows whose it is.
+    /// Nothing above the state's ceiling was granted on this machine. But a clean stop has returned
+    /// a worker ID since, so only the coordinator knows whose it is.
     Newest,
-    /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not returned.
+    /// Nothing above the state's ceiling was granted on this machine, and the worker IDs were not
+    /// returned.
     Held,
 }
 
-/// Returns the proof for a state with this many worker IDs. `stored` is its ceiling. `marks` are this machine's: they are
-/// written with each grant, and a copy of the state does not contain them.
+/// Returns the proof for a state with this many worker IDs. `stored` is its ceiling. `marks` are
+/// this machine's: they are written with each grant, and a copy of the state does not contain them.
 ///
-/// A copy that starts on another machine finds no marks, so it starts at the key's bound, with a new write of its own. So
-/// everything granted under a noted write was granted on this machine.
+/// A copy that starts on another machine finds no marks, so it starts at the key's bound, with a
+/// new write of its own. So everything granted under a noted write was granted on this machine.
 pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Proof {
     let is_covered = |mark: &Mark| mark.state == state && !mark.is_released() && mark.id_bound <= stored;
     if marks.len() != worker_ids || !marks.iter().all(is_covered) {
@@ -119,8 +130,8 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.
 ///
-/// Others may have taken a number in a history that the coordinator has lost. So a state has its own number
-/// [`Again`](Taking::Again) only while nobody [may have](may_be_abandoned) taken it.
+/// Others may have taken a number in a history that the coordinator has lost. So a state has its
+/// own number [`Again`](Taking::Again) only while nobody [may have](may_be_abandoned) taken it.
 ///
 /// # Errors
 /// Another daemon holds the number, and the clock has not come near its bound.
@@ -129,7 +140,8 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
         return Ok(Taking::Resume);
     }
     let found = key.map_or(0, |key| key.id_bound);
-    // A release ends a term, so a released key of this term is newer than all that was acknowledged in it.
+    // A release ends a term, so a released key of this term is newer than all that was acknowledged
+    // in it.
     let is_older = |own: &Acknowledged<'_>| key.is_none_or(|key| key.term == own.term && !key.released);
     let lost = taker.acknowledged.filter(|own| own.id_bound > found && is_older(own));
     if let Some(own) = lost {
@@ -157,8 +169,9 @@ pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixM
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
 }
 
-/// Returns whether others may have taken a number with this bound from a holder with this `max_ahead`. They may take it from
-/// `max_ahead` before the bound on ([`free_at`]), and their clocks may be ahead by `max_ahead`.
+/// Returns whether others may have taken a number with this bound from a holder with this
+/// `max_ahead`. They may take it from `max_ahead` before the bound on ([`free_at`]), and their
+/// clocks may be ahead by `max_ahead`.
 pub fn may_be_abandoned(until: UnixMicros, wall: UnixMicros, max_ahead: Duration) -> bool {
     until.0 < wall.0.saturating_add(clock::micros(max_ahead.saturating_mul(2)))
 }
@@ -168,7 +181,8 @@ pub fn instant_of(numbering: &Numbering, id_bound: u64) -> UnixMicros {
     numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
 }
 
-/// Returns the lowest ID that a daemon may make under a number that it does not hold. A fleet without a floor has 0.
+/// Returns the lowest ID that a daemon may make under a number that it does not hold. A fleet
+/// without a floor has 0.
 pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     if floor.0 <= 0 {
         return 0;
@@ -177,41 +191,47 @@ pub fn bound_above(numbering: &Numbering, floor: UnixMicros) -> u64 {
     numbering.id_bound(numbering.first_of(Tick(tick.0.saturating_add(1))))
 }
 
-/// Returns how far ahead of another daemon's clock a daemon with these settings hands out IDs. Its clock is ahead by `max_ahead`
-/// at most, and its IDs are ahead of that clock by as much and a horizon. It is in whole milliseconds, as in the marker.
+/// Returns how far ahead of another daemon's clock a daemon with these settings hands out IDs. Its
+/// clock is ahead by `max_ahead` at most, and its IDs are ahead of that clock by as much and a
+/// horizon. It is in whole milliseconds, as in the marker.
 pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
     let reach = horizon.saturating_add(max_ahead.saturating_mul(2));
     Duration::from_millis(u64::try_from(reach.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Returns the floor after the coordinator has lost writes: nobody can have been granted more ([`counts_from`]) with the longest
-/// [`reach`] of the fleet. `acknowledged` is the instant of the highest bound that the caller was granted, which is further ahead
-/// if its clock was set back since.
+/// Returns the floor after the coordinator has lost writes: nobody can have been granted more
+/// ([`counts_from`]) with the longest [`reach`] of the fleet. `acknowledged` is the instant of the
+/// highest bound that the caller was granted, which is further ahead if its clock was set back
+/// since.
 ///
-/// A caller that has started at an earlier floor was acknowledged that one. So restores in a row do not push the floor away.
+/// A caller that has started at an earlier floor was acknowledged that one. So restores in a row do
+/// not push the floor away.
 pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reach: Duration) -> UnixMicros {
     UnixMicros(wall.0.saturating_add(clock::micros(longest_reach))).max(acknowledged)
 }
 
-/// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a term. 0: it had acknowledged
-/// none. `None`: there is no key.
+/// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a
+/// term. 0: it had acknowledged none. `None`: there is no key.
 ///
-/// Another daemon takes a number at its bound or above. A release ends a term, and may lower the bound.
+/// Another daemon takes a number at its bound or above. A release ends a term, and may lower the
+/// bound.
 pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool {
     let Some(key) = key else { return acknowledged > 0 };
     let reaches = if key.term == term { key.id_bound } else { key.from };
     reaches < acknowledged && !(key.released && key.term == term)
 }
 
-/// Returns the latest instant that a bound in the coordinator can have. What is later was never granted: a mistake, or
-/// somebody who writes keys, would otherwise take the number out of use for as long as the bound says. `from` is the wall clock,
-/// or an instant that is known to be behind bounds that were granted.
+/// Returns the latest instant that a bound in the coordinator can have. What is later was never
+/// granted: a mistake, or somebody who writes keys, would otherwise take the number out of use for
+/// as long as the bound says. `from` is the wall clock, or an instant that is known to be behind
+/// bounds that were granted.
 pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
     let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(from.0.saturating_add(clock::micros(reach)))
 }
 
-/// Checks that the bound of a key can have been granted to its holder, or to a daemon with this [`reach`].
+/// Checks that the bound of a key can have been granted to its holder, or to a daemon with this
+/// [`reach`].
 ///
 /// # Errors
 /// In words, why it cannot.
@@ -236,7 +256,8 @@ pub fn check_bound(
     ))
 }
 
-/// Returns whether the coordinator holds a bound for the next holder of the number: a state's record of it may go.
+/// Returns whether the coordinator holds a bound for the next holder of the number: a state's
+/// record of it may go.
 pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
     key.is_some_and(|key| key.id_bound >= id_bound)
 }
@@ -271,26 +292,29 @@ impl fmt::Display for Loss {
 pub enum Seen {
     /// The last write of the key is one of ours: this one.
     Ours(Box<NumberKey>),
-    /// The bound is lower than one that the coordinator had acknowledged: the answer is old, or the coordinator went back.
+    /// The bound is lower than one that the coordinator had acknowledged: the answer is old, or the
+    /// coordinator went back.
     Older(Loss),
     /// The number is not ours any more.
     Lost(Loss),
 }
 
-/// A number that this daemon holds: the writes by which it recognises its key, and what it knows of the key.
+/// A number that this daemon holds: the writes by which it recognises its key, and what it knows of
+/// the key.
 #[derive(Clone, Debug)]
 pub struct Holding {
     /// The key's value when it was last known. `None`: it was not read yet.
     text: Option<String>,
     /// The highest bound that the coordinator was known to have, and must not fall below.
     acknowledged: u64,
-    /// Writes of this state that may be the key's last. Those before the last known one are dropped.
+    /// Writes of this state that may be the key's last. Those before the last known one are
+    /// dropped.
     writes: Vec<String>,
 }
 
 impl Holding {
-    /// Returns a number whose key has not been read yet. As far as this daemon knows, one of these writes was the key's
-    /// last, and the coordinator had acknowledged this bound.
+    /// Returns a number whose key has not been read yet. As far as this daemon knows, one of these
+    /// writes was the key's last, and the coordinator had acknowledged this bound.
     pub fn unseen(writes: Vec<String>, acknowledged: u64) -> Self {
         Holding { text: None, acknowledged, writes }
     }
@@ -325,7 +349,8 @@ impl Holding {
         self.acknowledged = self.acknowledged.min(id_bound);
     }
 
-    /// Forgets the writes before this one. They expected an older value, so they can never be done any more.
+    /// Forgets the writes before this one. They expected an older value, so they can never be done
+    /// any more.
     fn forget_before(&mut self, at: usize) {
         self.writes.drain(..at);
     }

@@ -1,7 +1,8 @@
 //! ZooKeeper. Each key is a persistent node, below the nodes of its path.
 //!
-//! A swap reads the nodes first, compares their values, and then writes them at the counts of writes that it found, all or
-//! none. Both use one session, which ends if a server is restored from a backup, or the daemon is paused, in between.
+//! A swap reads the nodes first, compares their values, and then writes them at the counts of
+//! writes that it found, all or none. Both use one session, which ends if a server is restored from
+//! a backup, or the daemon is paused, in between.
 
 mod jute;
 mod session;
@@ -111,8 +112,8 @@ fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
             (Some(node), Some(text)) => header(writer, SET_DATA).text(&swap.key).text(text).int(node.writes),
             (Some(node), None) => header(writer, CHECK).text(&swap.key).int(node.writes),
             (None, Some(text)) => create(header(writer, CREATE), &swap.key, text, has_user),
-            // A key that must not exist is compared when the nodes are read. No caller expects that of a key
-            // that others may make.
+            // A key that must not exist is compared when the nodes are read. No caller expects that
+            // of a key that others may make.
             (None, None) => writer,
         };
     }
@@ -124,8 +125,8 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
     let mut reader = Reader(&answer.body);
     let mut errors = || {
         let mut errors = vec![answer.error];
-        // If the transaction was done, its first result is no error, and reading ends there. If not, each result is an error
-        // code: 0 for the operations before the one that failed.
+        // If the transaction was done, its first result is no error, and reading ends there. If
+        // not, each result is an error code: 0 for the operations before the one that failed.
         while reader.int()? == ERROR && !reader.boolean()? {
             let [_, error] = [reader.int()?, reader.int()?];
             errors.push(error);

@@ -1,8 +1,9 @@
 //! The numbering of a source: the ID at each position.
 //!
-//! A *snowflake* source numbers positions by a layout and worker IDs, tick by tick. A *ticket* source numbers them by a
-//! counter: offset + increment × position. A counter has no time. All its positions lie in one tick that never ends, so the
-//! rules of the clock never hold a claim on it back; its ceiling alone does.
+//! A *snowflake* source numbers positions by a layout and worker IDs, tick by tick. A *ticket*
+//! source numbers them by a counter: offset + increment × position. A counter has no time. All its
+//! positions lie in one tick that never ends, so the rules of the clock never hold a claim on it
+//! back; its ceiling alone does.
 
 mod ticket_counter;
 
@@ -120,7 +121,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the start of a tick. The only tick of a counter began before all time, and no other ever begins.
+    /// Returns the start of a tick. The only tick of a counter began before all time, and no other
+    /// ever begins.
     pub fn start_of(&self, tick: Tick) -> UnixMicros {
         match self {
             Numbering::Snowflake(numbering) => numbering.start_of(tick),
@@ -138,7 +140,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the longest run from `from` on that is one arithmetic progression, of at most `max` IDs.
+    /// Returns the longest run from `from` on that is one arithmetic progression, of at most `max`
+    /// IDs.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
         match self {
@@ -147,7 +150,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the position of an ID, whatever its random fields hold. `None` for an ID of another source.
+    /// Returns the position of an ID, whatever its random fields hold. `None` for an ID of another
+    /// source.
     pub fn position_of(&self, id: u64) -> Option<Position> {
         match self {
             Numbering::Snowflake(numbering) => numbering.position_of(id),
@@ -180,8 +184,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the lowest ID that may be handed out from `position` on. All IDs of positions below it are lower, whatever
-    /// their random fields. At the end it is the number after the last ID.
+    /// Returns the lowest ID that may be handed out from `position` on. All IDs of positions below
+    /// it are lower, whatever their random fields. At the end it is the number after the last ID.
     pub fn id_bound(&self, position: Position) -> u64 {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,
@@ -210,7 +214,8 @@ impl Numbering {
         Position(low)
     }
 
-    /// Returns the numbers of its worker IDs in its ID space. A ticket counter has the number 0 in a space of its own.
+    /// Returns the numbers of its worker IDs in its ID space. A ticket counter has the number 0 in
+    /// a space of its own.
     pub fn numbers_in_space(&self) -> Vec<u64> {
         self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
     }
@@ -226,8 +231,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count as different. A
-    /// counter never shares IDs with a layout, because rows of one table are numbered by a counter or by time.
+    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count
+    /// as different. A counter never shares IDs with a layout, because rows of one table are
+    /// numbered by a counter or by time.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -239,9 +245,9 @@ impl Numbering {
         }
     }
 
-    /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is the same, and the other
-    /// has all its worker IDs. For ticket counters of one name this is always true, because one bound holds for every
-    /// increment and offset.
+    /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is
+    /// the same, and the other has all its worker IDs. For ticket counters of one name this is
+    /// always true, because one bound holds for every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

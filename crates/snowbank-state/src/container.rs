@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-/// The process namespace that the kernel makes at boot has this number (`PROC_PID_INIT_INO`). Containers have others.
+/// The process namespace that the kernel makes at boot has this number (`PROC_PID_INIT_INO`).
+/// Containers have others.
 const MACHINES_PROCESSES: &str = "pid:[4026531836]";
 
-/// Returns a warning if this process is in a container, and the lock directory is not mounted from outside.
+/// Returns a warning if this process is in a container, and the lock directory is not mounted from
+/// outside.
 pub fn lock_dir_is_a_containers(directory: &Path) -> Option<String> {
     let processes = fs::read_link("/proc/self/ns/pid").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -40,8 +42,8 @@ impl<'a> Mount<'a> {
         Some(Mount { device, root: Path::new(root), point: Path::new(point) })
     }
 
-    /// Returns true if this mount shows at its point what another mount has there: a service manager mounts a directory
-    /// on itself, so that a unit may write there.
+    /// Returns true if this mount shows at its point what another mount has there: a service
+    /// manager mounts a directory on itself, so that a unit may write there.
     fn repeats(&self, below: &Mount<'_>) -> bool {
         let inside = self.point.strip_prefix(below.point);
         self.device == below.device && inside.is_ok_and(|inside| below.root.join(inside) == self.root)

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
-/// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with what was found, what is
-/// allowed, and what to do.
+/// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
+/// what was found, what is allowed, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct StateError {
@@ -19,7 +19,8 @@ pub struct StateError {
 pub enum Cause {
     /// Another process has the state directory.
     StateInUse,
-    /// Another daemon of this machine has a worker ID or a counter, or one that can make the same IDs.
+    /// Another daemon of this machine has a worker ID or a counter, or one that can make the same
+    /// IDs.
     WorkerIdHeld,
     /// Another user's file, or something that is no file, has a lock's name.
     LockObstructed,
@@ -78,7 +79,8 @@ impl StateError {
         StateError { cause: Cause::LockObstructed, reason }
     }
 
-    /// Returns the error for a mark that cannot be read, so that it is unknown how far IDs were granted.
+    /// Returns the error for a mark that cannot be read, so that it is unknown how far IDs were
+    /// granted.
     pub(crate) fn mark_damaged(path: &Path, error: &io::Error) -> Self {
         let reason = format!(
             "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once every \

@@ -1,4 +1,5 @@
-//! The process that holds a lock: by the kernel's list of locks, or by the line that it wrote into the lock's file.
+//! The process that holds a lock: by the kernel's list of locks, or by the line that it wrote into
+//! the lock's file.
 
 use std::fs::{self, File};
 use std::io;
@@ -6,14 +7,16 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
-/// The kernel hands its list out in parts. A line can be left out if other locks are released between two parts, so the list is
-/// read again if it does not name the file.
+/// The kernel hands its list out in parts. A line can be left out if other locks are released
+/// between two parts, so the list is read again if it does not name the file.
 const LIST_READS: u32 = 5;
 
-/// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty if its holder is not known.
+/// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty
+/// if its holder is not known.
 ///
-/// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes of other containers, and
-/// cannot be matched with files of some file systems. Only then the file's line counts.
+/// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes
+/// of other containers, and cannot be matched with files of some file systems. Only then the file's
+/// line counts.
 pub(super) fn holder(file: &File) -> String {
     let read = || fs::read_to_string("/proc/locks").ok();
     match inode_text(file).and_then(|inode| listed(read, &inode)) {
@@ -22,7 +25,8 @@ pub(super) fn holder(file: &File) -> String {
     }
 }
 
-/// Returns the line of the file's last holder. A holder may be writing it at this moment; then it is short.
+/// Returns the line of the file's last holder. A holder may be writing it at this moment; then it
+/// is short.
 pub(super) fn line(file: &File) -> io::Result<String> {
     let mut line = [0; HOLDER_BYTES as usize];
     let length = file.read_at(&mut line, 0)?;
@@ -44,12 +48,14 @@ fn inode_text(file: &File) -> Option<String> {
     Some(format!("{:02x}:{:02x}:{}", rustix::fs::major(device), rustix::fs::minor(device), metadata.ino()))
 }
 
-/// Reads the kernel's list up to [`LIST_READS`] times, and returns the first process that it names for a file.
+/// Reads the kernel's list up to [`LIST_READS`] times, and returns the first process that it names
+/// for a file.
 fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> {
     (0..LIST_READS).find_map(|_| listed_in(&read()?, inode))
 }
 
-/// Returns the process that the kernel's list names for a file: `1: FLOCK  ADVISORY  WRITE 708 00:16:1234 0 EOF`.
+/// Returns the process that the kernel's list names for a file: `1: FLOCK  ADVISORY  WRITE 708
+/// 00:16:1234 0 EOF`.
 fn listed_in(locks: &str, inode: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

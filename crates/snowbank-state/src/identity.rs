@@ -1,4 +1,5 @@
-//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares them with the state file's.
+//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares them
+//! with the state file's.
 
 use std::fmt;
 use std::fs;
@@ -7,8 +8,9 @@ use std::io::Read;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// This application's ID, hashed with the machine's identity as the key, as machine-id(5) asks: no file discloses the
-/// identity. `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
+/// This application's ID, hashed with the machine's identity as the key, as machine-id(5) asks: no
+/// file discloses the identity. `systemd-id128 machine-id
+/// --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
 const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
 
 /// A process that kept ceilings.
@@ -18,8 +20,9 @@ pub struct Owner {
     pub instance: String,
     /// Its process ID, for people.
     pub pid: u32,
-    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first file, and every later
-    /// file keeps it. Empty in files of programs that gave states no identity.
+    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first
+    /// file, and every later file keeps it. Empty in files of programs that gave states no
+    /// identity.
     #[serde(default)]
     pub state: String,
 }
@@ -30,7 +33,8 @@ impl Owner {
         Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
     }
 
-    /// Returns this process as the next owner of a state that others have kept, if its identity is known.
+    /// Returns this process as the next owner of a state that others have kept, if its identity is
+    /// known.
     pub fn after<'a>(others: impl IntoIterator<Item = &'a Owner>) -> Self {
         let this = Owner::new();
         let known = others.into_iter().map(|other| &other.state).find(|state| !state.is_empty());
@@ -40,19 +44,20 @@ impl Owner {
 
 /// Draws 128 bits in hexadecimal.
 ///
-/// They are drawn from the system's randomness, so that machines made from one image draw different ones. Without a random
-/// device they are drawn from the clock and the thread. Two states with the same identity would be taken for copies of each
-/// other, and the lower one would be refused.
+/// They are drawn from the system's randomness, so that machines made from one image draw different
+/// ones. Without a random device they are drawn from the clock and the thread. Two states with the
+/// same identity would be taken for copies of each other, and the lower one would be refused.
 pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
     with_clocks(drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits)))
 }
 
-/// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot of the machine: until
-/// it is seeded again, which may take a minute, two copies draw the same bits. In a fleet each of them would then take the
-/// other's write for its own, and both would hand out the same IDs. With the clocks, both copies would also have to read
-/// three clocks in the same nanoseconds.
+/// Hashes random bits together with the clocks. The kernel's random generator is part of a snapshot
+/// of the machine: until it is seeded again, which may take a minute, two copies draw the same
+/// bits. In a fleet each of them would then take the other's write for its own, and both would hand
+/// out the same IDs. With the clocks, both copies would also have to read three clocks in the same
+/// nanoseconds.
 fn with_clocks(random: u128) -> String {
     let mut hash = hmac_sha256::Hash::new();
     hash.update(random.to_be_bytes());
@@ -62,8 +67,9 @@ fn with_clocks(random: u128) -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// Returns the wall clock, the boot clock and the process's processor time, in nanoseconds. Two copies of one memory hardly
-/// read the same values, because each has run since the snapshot for a time of its own.
+/// Returns the wall clock, the boot clock and the process's processor time, in nanoseconds. Two
+/// copies of one memory hardly read the same values, because each has run since the snapshot for a
+/// time of its own.
 fn nanos() -> [i64; 3] {
     let nanos = |time: Timespec| time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec);
     [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| nanos(clock_gettime(clock)))
@@ -84,7 +90,8 @@ impl fmt::Display for Owner {
 /// The machine and the boot in which a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` without that file.
+    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` without that
+    /// file.
     pub machine: Option<String>,
     /// The boot of that machine, from the kernel. `None` if the kernel does not report it.
     pub boot: Option<String>,
@@ -102,8 +109,9 @@ impl HostIdentity {
     }
 }
 
-/// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for
-/// text that is not a machine ID: in an image that was never booted the file is empty or contains `uninitialized`.
+/// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)`
+/// derives it. `None` for text that is not a machine ID: in an image that was never booted the file
+/// is empty or contains `uninitialized`.
 fn machine_of(machine_id: &str) -> Option<String> {
     let id = u128::from_str_radix(machine_id.trim(), 16).ok().filter(|&id| id != 0)?;
     let mac = hmac_sha256::HMAC::mac(APPLICATION, id.to_be_bytes());

@@ -1,5 +1,5 @@
-//! The kinds of source, as their locks and records see them. This is the only place here that tells kinds apart: each kind
-//! is one implementation of [`Kind`].
+//! The kinds of source, as their locks and records see them. This is the only place here that tells
+//! kinds apart: each kind is one implementation of [`Kind`].
 
 mod snowflake;
 mod ticket;
@@ -14,17 +14,20 @@ pub(super) use self::snowflake::by_name;
 
 /// A kind of source, as locks and records need it.
 pub(super) trait Kind {
-    /// Returns its worker IDs, each with the name of its lock file. A ticket counter has one lock, for worker 0.
+    /// Returns its worker IDs, each with the name of its lock file. A ticket counter has one lock,
+    /// for worker 0.
     fn lock_names(&self) -> Vec<(u64, String)>;
 
-    /// Returns whether a lock of this name protects other IDs for sure. Such locks need not be read: over time there is one
-    /// for each worker ID that this machine ever had.
+    /// Returns whether a lock of this name protects other IDs for sure. Such locks need not be
+    /// read: over time there is one for each worker ID that this machine ever had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
-    /// Returns whether the mark in a lock of this name binds its IDs, although it was left under another increment or offset.
+    /// Returns whether the mark in a lock of this name binds its IDs, although it was left under
+    /// another increment or offset.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
-    /// Checks that no held lock protects IDs that it can make. Returns the free locks whose marks count for it.
+    /// Checks that no held lock protects IDs that it can make. Returns the free locks whose marks
+    /// count for it.
     ///
     /// # Errors
     /// The first held lock that protects such IDs.

@@ -1,7 +1,9 @@
-//! The state of a daemon in files: the store that makes ceilings durable, and the locks and marks of worker IDs.
+//! The state of a daemon in files: the store that makes ceilings durable, and the locks and marks
+//! of worker IDs.
 //!
 //! - [`store`]: the records of sources in the state directory, and the rules of a start.
-//! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs were granted.
+//! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs
+//!   were granted.
 //! - `kind`: what locks and records ask of a kind of source.
 //! - `writers`, `holder`: which files are trusted, and whose they are.
 //! - [`survey()`]: the contents of a lock directory, read without locking.

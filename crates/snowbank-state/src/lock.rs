@@ -1,10 +1,11 @@
-//! One locked file for each worker ID of a layout: only one daemon of a machine holds it, whatever its state directory.
+//! One locked file for each worker ID of a layout: only one daemon of a machine holds it, whatever
+//! its state directory.
 //!
-//! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the other locks that are held
-//! are checked too (`neighbours.rs`). A ticket counter has one lock.
+//! `lock_names.rs` has the files' names. Layouts of other ID spaces can make the same IDs, so the
+//! other locks that are held are checked too (`neighbours.rs`). A ticket counter has one lock.
 //!
-//! The first line of a worker ID's file names the holder. The second is its [`Mark`]: the bound up to which its IDs were
-//! granted.
+//! The first line of a worker ID's file names the holder. The second is its [`Mark`]: the bound up
+//! to which its IDs were granted.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -32,8 +33,8 @@ const MARK_BYTES_MAX: usize = 128;
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
-    /// The marks of other locks whose IDs can be the same: counters of the same name with another increment or offset, and
-    /// worker IDs of another layout.
+    /// The marks of other locks whose IDs can be the same: counters of the same name with another
+    /// increment or offset, and worker IDs of another layout.
     of_kin: Vec<(PathBuf, Mark)>,
     is_counter: bool,
     /// The state whose grants are marked. `None`: grants are not marked.
@@ -59,7 +60,8 @@ impl WorkerLocks {
         self.state = Some(owner.state.clone());
     }
 
-    /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a sync: a boot forgets it.
+    /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a
+    /// sync: a boot forgets it.
     ///
     /// # Errors
     /// Some could not be marked and keep their old marks.
@@ -88,8 +90,9 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Writes this mark into the locks of the counter's other increments and offsets that were moved away: the counter is
-    /// back. Those locks are free, and no daemon can keep one while this lock is held.
+    /// Writes this mark into the locks of the counter's other increments and offsets that were
+    /// moved away: the counter is back. Those locks are free, and no daemon can keep one while this
+    /// lock is held.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).
@@ -117,7 +120,8 @@ impl WorkerLocks {
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks(&self) -> Result<Vec<Mark>, StateError> {
         let mut marks = self.own_marks()?;
-        // True for a counter that was moved away under another increment, and has counted under this one since it returned.
+        // True for a counter that was moved away under another increment, and has counted under
+        // this one since it returned.
         let is_back = |moved: &Mark| {
             let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound > moved.id_bound;
             self.is_counter && moved.is_released() && marks.iter().any(is_past)
@@ -145,7 +149,8 @@ impl WorkerLocks {
 /// Locks all worker IDs of a numbering.
 ///
 /// # Errors
-/// A worker ID is held by another process, or the directory does not allow locks. A lock is never skipped.
+/// A worker ID is held by another process, or the directory does not allow locks. A lock is never
+/// skipped.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, StateError> {
     lock_workers_but(&HashSet::new(), directory, numbering, PAUSE)
 }
@@ -158,8 +163,8 @@ pub fn lock_workers_at_once(directory: &Path, numbering: &Numbering) -> Result<W
     lock_workers_but(&HashSet::new(), directory, numbering, Duration::ZERO)
 }
 
-/// Locks all worker IDs of records. Returns the locks in the order of the records. A worker ID that records share is locked
-/// for the record with the highest bound.
+/// Locks all worker IDs of records. Returns the locks in the order of the records. A worker ID that
+/// records share is locked for the record with the highest bound.
 ///
 /// # Errors
 /// As [`lock_workers`].
@@ -205,7 +210,8 @@ fn lock_workers_but(
     Ok(WorkerLocks { files, of_kin, is_counter: numbering.is_ticket(), state: None })
 }
 
-/// Reads the mark of a lock that no daemon holds. A mark that other users could have written does not count.
+/// Reads the mark of a lock that no daemon holds. A mark that other users could have written does
+/// not count.
 fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, StateError> {
     let damaged = |error| StateError::mark_damaged(&path, &error);
     let file = match open_file(&path, OpenOptions::new().read(true)) {
@@ -263,7 +269,8 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
     read_mark(&locked.file).map_err(|error| StateError::mark_damaged(&locked.path, &error))
 }
 
-/// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks wrote it.
+/// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks
+/// wrote it.
 pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {

@@ -1,5 +1,5 @@
-//! The names of lock files: a hash of an ID space with a worker ID's number, or of a ticket counter's name with its increment
-//! and offset.
+//! The names of lock files: a hash of an ID space with a worker ID's number, or of a ticket
+//! counter's name with its increment and offset.
 
 use std::fs;
 use std::hash::Hasher;
@@ -20,8 +20,9 @@ pub(super) fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Returns the lock files of all counters of this name that can hand out the same numbers, including its own. Their marks
-/// bind this counter, although they were left under another increment or offset.
+/// Returns the lock files of all counters of this name that can hand out the same numbers,
+/// including its own. Their marks bind this counter, although they were left under another
+/// increment or offset.
 pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, StateError> {
     let refused = |error| StateError::lock_refused(directory, &error);
     let mut kin = Vec::new();

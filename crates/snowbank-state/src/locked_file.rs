@@ -1,8 +1,9 @@
 //! A locked file that names its holder, for worker IDs and for state directories.
 //!
-//! The locks are advisory (`flock`). The open file holds the lock, so the system releases it however the process ends. The
-//! files stay: removing a file that another process is about to lock would give the lock to both. If another program
-//! removes one, its holder notices ([`still_ours`](LockedFile::still_ours)).
+//! The locks are advisory (`flock`). The open file holds the lock, so the system releases it
+//! however the process ends. The files stay: removing a file that another process is about to lock
+//! would give the lock to both. If another program removes one, its holder notices
+//! ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -15,13 +16,14 @@ use super::TakenOver;
 use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
-/// The length of the holder's line, padded with spaces, so that text after it stays when another holder's line replaces
-/// it. It has room for the longest ID space: 62 fields of one bit each.
+/// The length of the holder's line, padded with spaces, so that text after it stays when another
+/// holder's line replaces it. It has room for the longest ID space: 62 fields of one bit each.
 pub(super) const HOLDER_BYTES: u64 = 1024;
-/// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may hold it for a
-/// moment to find its holder.
+/// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show`
+/// may hold it for a moment to find its holder.
 const ATTEMPTS: usize = 5;
-/// The pause before a held lock is tried again. A process that only looks for the holder keeps it for microseconds.
+/// The pause before a held lock is tried again. A process that only looks for the holder keeps it
+/// for microseconds.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
 
 /// Device and inode: the same file, whatever its name.
@@ -31,8 +33,9 @@ pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Gives a file that root has just made to the owner of its directory. So the daemon, which runs as another user, can use
-/// the files that an export or an import leaves. If the system refuses, the file stays root's.
+/// Gives a file that root has just made to the owner of its directory. So the daemon, which runs as
+/// another user, can use the files that an export or an import leaves. If the system refuses, the
+/// file stays root's.
 pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
     if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
         && made.uid() == 0
@@ -72,8 +75,9 @@ pub(super) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks the file and writes its holder into it. A missing file is made. A file that other users could have written is
-    /// removed under its lock, and made again. `pause` separates two tries.
+    /// Locks the file and writes its holder into it. A missing file is made. A file that other
+    /// users could have written is removed under its lock, and made again. `pause` separates two
+    /// tries.
     pub(super) fn lock(
         path: &Path,
         writers: Writers,
@@ -96,7 +100,8 @@ impl LockedFile {
             }
             let metadata = file.metadata()?;
             let locked = LockedFile { id: file_id(&metadata), file, path: path.to_owned() };
-            // The file may have been removed between opening and locking it. Then the lock protects nothing.
+            // The file may have been removed between opening and locking it. Then the lock protects
+            // nothing.
             if locked.still_ours().is_err() {
                 continue;
             }
@@ -127,7 +132,8 @@ impl LockedFile {
     }
 }
 
-/// Checks that a name still leads to the same file. If the system does not answer, it counts as the same.
+/// Checks that a name still leads to the same file. If the system does not answer, it counts as the
+/// same.
 pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
     let happened = match fs::symlink_metadata(path) {
         Ok(metadata) if file_id(&metadata) == id => return Ok(()),
@@ -140,7 +146,8 @@ pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), Taken
 
 fn open(path: &Path, writers: Writers) -> Result<File, FileLockError> {
     let found = || open_file(path, OpenOptions::new().read(true).write(true));
-    // An existing file is not opened with O_CREAT: Linux denies that for another user's file in a sticky directory.
+    // An existing file is not opened with O_CREAT: Linux denies that for another user's file in a
+    // sticky directory.
     match found() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),

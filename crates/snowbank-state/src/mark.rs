@@ -1,9 +1,10 @@
-//! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers them until its next boot.
+//! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers
+//! them until its next boot.
 //!
-//! A mark is in the lock file of the worker ID, which a restored state directory does not contain. It is written when a
-//! ceiling is durable, before anything below it is claimed, and lowered before the ceiling is. So it is never above the
-//! newest state. A state whose start lies below the mark is an older copy, or another state: IDs may have been handed out
-//! above that start.
+//! A mark is in the lock file of the worker ID, which a restored state directory does not contain.
+//! It is written when a ceiling is durable, before anything below it is claimed, and lowered before
+//! the ceiling is. So it is never above the newest state. A state whose start lies below the mark
+//! is an older copy, or another state: IDs may have been handed out above that start.
 
 use std::fmt;
 
@@ -41,7 +42,8 @@ impl Fate {
         [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
 }
 
-/// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
+/// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length,
+/// so that one overwrites another.
 const BOUND_DIGITS: usize = 20;
 const STATE_DIGITS: usize = 32;
 
@@ -88,8 +90,8 @@ pub enum Marked {
     Released,
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record without a state's
-/// identity may belong to any state.
+/// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record
+/// without a state's identity may belong to any state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
@@ -105,8 +107,9 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
 }
 
-/// Returns the latest instant up to which a daemon with this clock can have granted IDs: the furthest ceiling of its rule,
-/// plus a step that it believed at once before the clock was set right.
+/// Returns the latest instant up to which a daemon with this clock can have granted IDs: the
+/// furthest ceiling of its rule, plus a step that it believed at once before the clock was set
+/// right.
 pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
     let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
     UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
@@ -123,8 +126,8 @@ pub fn beyond(
     (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
 }
 
-/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter, this instant lies before
-/// all time.
+/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter,
+/// this instant lies before all time.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }
@@ -221,7 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// During a catch-up too, with any tick: a kill then leaves a mark that the next start believes.
+        /// During a catch-up too, with any tick: a kill then leaves a mark that the next start
+        /// believes.
         #[test]
         fn a_mark_of_any_ceiling_that_the_rule_allows_is_believed(
             tick in prop::sample::select(vec!["1ms", "10ms", "1s", "3600s", "86400s"]),

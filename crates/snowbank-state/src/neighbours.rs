@@ -1,9 +1,10 @@
 //! Locks of other daemons on this machine that protect the same IDs under another name.
 //!
-//! A lock is named after an ID space. Two layouts with different field widths or slightly different epochs lock different
-//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon first locks its own
-//! files. Then it reads the others, except those that cannot collide by their names. If one that can make the same IDs is
-//! held, the daemon does not start. If it is free, its mark counts. If two start at once, each writes its own before it
+//! A lock is named after an ID space. Two layouts with different field widths or slightly different
+//! epochs lock different files, and may still make the same IDs. Each lock's file names its worker
+//! ID and space. A daemon first locks its own files. Then it reads the others, except those that
+//! cannot collide by their names. If one that can make the same IDs is held, the daemon does not
+//! start. If it is free, its mark counts. If two start at once, each writes its own before it
 //! reads, so at least one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -17,9 +18,11 @@ use super::writers::{is_obstructed, open_file};
 use snowbank_id::layout::Space;
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-/// Checks that no held lock in this directory, except those to `skip`, protects IDs that this numbering can make.
+/// Checks that no held lock in this directory, except those to `skip`, protects IDs that this
+/// numbering can make.
 ///
-/// Returns the free locks of worker IDs that can make the same IDs under another layout. Their marks count for this numbering.
+/// Returns the free locks of worker IDs that can make the same IDs under another layout. Their
+/// marks count for this numbering.
 ///
 /// # Errors
 /// The first held lock that protects such IDs, or the first lock that cannot be read.
@@ -87,8 +90,8 @@ fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, S
     Ok(locks)
 }
 
-/// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`, a ticket counter's. The
-/// directory may hold other programs' locks.
+/// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`,
+/// a ticket counter's. The directory may hold other programs' locks.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
     name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {

@@ -1,4 +1,5 @@
-//! The marks of worker IDs for a reader: nothing is made or written, and locks are held only while they are read.
+//! The marks of worker IDs for a reader: nothing is made or written, and locks are held only while
+//! they are read.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -18,14 +19,16 @@ pub struct Seen {
     pub worker: u64,
     /// ` (process 123)`, or empty, if a process has the lock.
     pub holder: Option<String>,
-    /// Its mark; `None` without one: nothing was granted since the boot, as far as this directory knows.
+    /// Its mark; `None` without one: nothing was granted since the boot, as far as this directory
+    /// knows.
     ///
     /// # Errors
     /// In one line: why it cannot be read.
     pub mark: Result<Option<Mark>, String>,
 }
 
-/// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand out its numbers.
+/// Reads the lock files of all worker IDs of a numbering, or of all ticket counters that can hand
+/// out its numbers.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     let writers = match writers_of(directory) {
         Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),

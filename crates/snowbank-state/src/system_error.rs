@@ -1,4 +1,5 @@
-//! The causes behind the operating system's errors. One function decides them, so that one error has one exit code.
+//! The causes behind the operating system's errors. One function decides them, so that one error
+//! has one exit code.
 
 use std::io::{self, ErrorKind};
 
@@ -15,8 +16,8 @@ pub enum Attempt {
     MakeThread,
 }
 
-/// The cause of a refusal. [`Setting`](SystemCause::Setting) stays until an operator changes something; the others may pass
-/// by themselves.
+/// The cause of a refusal. [`Setting`](SystemCause::Setting) stays until an operator changes
+/// something; the others may pass by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SystemCause {
     /// A path, a permission, an address or a mount must be changed.

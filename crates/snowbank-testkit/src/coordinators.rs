@@ -1,4 +1,5 @@
-//! Real coordinators on free loopback ports, and a proxy in front of them that delays, cuts, and swallows answers.
+//! Real coordinators on free loopback ports, and a proxy in front of them that delays, cuts, and
+//! swallows answers.
 
 mod etcd;
 mod proxy;
@@ -27,7 +28,8 @@ pub struct Tls {
     key: PathBuf,
 }
 
-/// The longest wait for one answer while a server starts. It may accept a connection then and never answer.
+/// The longest wait for one answer while a server starts. It may accept a connection then and never
+/// answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Returns `value` once something listens there.
@@ -35,7 +37,8 @@ fn listens(address: SocketAddr) -> Option<()> {
     TcpStream::connect(address).ok().map(drop)
 }
 
-/// The process of a coordinator, with its directory and its port. Dropping it kills it and removes its data.
+/// The process of a coordinator, with its directory and its port. Dropping it kills it and removes
+/// its data.
 pub struct Server {
     name: &'static str,
     directory: TempDir,
@@ -62,8 +65,8 @@ impl Server {
         self.port.address()
     }
 
-    /// Starts the process, which logs into a file. Returns once it answers the probe, or over TLS once it listens.
-    /// Panics with its log if it ends.
+    /// Starts the process, which logs into a file. Returns once it answers the probe, or over TLS
+    /// once it listens. Panics with its log if it ends.
     fn run(&mut self, command: &mut Command, mut probe: impl FnMut(SocketAddr) -> Option<()>) {
         let name = self.name;
         let log = self.path("log");
@@ -194,8 +197,8 @@ pub trait Coordinator {
     }
 }
 
-/// Runs a test of rules that are the same at each coordinator: on etcd, and with `SNOWBANK_COORDINATORS=all`, as in
-/// `tests/long`, on each.
+/// Runs a test of rules that are the same at each coordinator: on etcd, and with
+/// `SNOWBANK_COORDINATORS=all`, as in `tests/long`, on each.
 pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);

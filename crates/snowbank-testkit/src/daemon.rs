@@ -135,13 +135,15 @@ impl Setup {
         self.front_end("resp")
     }
 
-    /// Adds a listener for clients of this protocol on a free loopback port. Its address is the second one.
+    /// Adds a listener for clients of this protocol on a free loopback port. Its address is the
+    /// second one.
     pub fn front_end(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Adds an admin listener on a free loopback port, whose address is then the last one. A stop has no delay.
+    /// Adds an admin listener on a free loopback port, whose address is then the last one. A stop
+    /// has no delay.
     pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
@@ -149,8 +151,8 @@ impl Setup {
 
     /// Hands over a listening socket under this name, as a service manager does.
     pub fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
-        // The shell moves it to the descriptor that the protocol requires, and becomes the daemon: it keeps its
-        // process ID.
+        // The shell moves it to the descriptor that the protocol requires, and becomes the daemon:
+        // it keeps its process ID.
         let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
         setup.command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).stdin(socket.into());
         setup
@@ -210,7 +212,8 @@ impl Setup {
         Ok(daemon)
     }
 
-    /// Starts a daemon that must wait for a worker ID, with all of `parts` in its log, and kills it.
+    /// Starts a daemon that must wait for a worker ID, with all of `parts` in its log, and kills
+    /// it.
     #[track_caller]
     pub fn assert_waits(self, parts: &[&str]) {
         let mut daemon = self.start();
@@ -252,8 +255,8 @@ impl Ended {
         Ended { code: daemon.wait(), stdout: String::new(), stderr: daemon.log() }
     }
 
-    /// Checks that this is a lasting refusal to start: exit code 2, and one line on standard error that has all of
-    /// `parts`.
+    /// Checks that this is a lasting refusal to start: exit code 2, and one line on standard error
+    /// that has all of `parts`.
     #[track_caller]
     pub fn assert_refusal(&self, parts: &[&str]) {
         self.assert_refusal_with(2, parts);
@@ -318,7 +321,8 @@ impl Daemon {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until it has its worker IDs. One that waits for them listens too, and ends the connections of its wait.
+    /// Waits until it has its worker IDs. One that waits for them listens too, and ends the
+    /// connections of its wait.
     pub fn assert_has_numbers(&self) {
         // Not logged before.
         self.assert_logs("the kernel's log");

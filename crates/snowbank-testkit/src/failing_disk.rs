@@ -1,5 +1,5 @@
-//! A disk that fails on demand under the real daemon: a library for `LD_PRELOAD`, compiled here, and the file with
-//! its orders. `failing_disk.c` lists the orders.
+//! A disk that fails on demand under the real daemon: a library for `LD_PRELOAD`, compiled here,
+//! and the file with its orders. `failing_disk.c` lists the orders.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! The wall clock of a daemon, set at will by libfaketime, which is preloaded into the shipped binary. The boot and
-//! the monotonic clock stay true, as on a real machine whose wall clock is set.
+//! The wall clock of a daemon, set at will by libfaketime, which is preloaded into the shipped
+//! binary. The boot and the monotonic clock stay true, as on a real machine whose wall clock is
+//! set.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -38,8 +39,8 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// Makes a clock that is right for now, controlled by a file of this directory. Returns `None` if the test
-    /// cannot run here.
+    /// Makes a clock that is right for now, controlled by a file of this directory. Returns `None`
+    /// if the test cannot run here.
     pub fn new(directory: &Path) -> Option<FakeClock> {
         let clock =
             FakeClock { library: library()?, file: directory.join("clock"), offset_ms: Mutex::new(0) };
@@ -72,8 +73,8 @@ impl FakeClock {
         self.set(self.offset_ms() + by_ms)
     }
 
-    /// Stops the clock at the start of its next second, because the library can only stop it at whole seconds.
-    /// Returns that instant in Unix ms.
+    /// Stops the clock at the start of its next second, because the library can only stop it at
+    /// whole seconds. Returns that instant in Unix ms.
     pub fn stop(&self) -> (Step, f64) {
         /// Rather early than late, so that this is no step back.
         const EARLY_MS: i64 = 20;
@@ -107,8 +108,8 @@ pub fn sweep(process: u32) {
     }
 }
 
-/// Returns the right time at a moment, in Unix ms. `Instant` and the system's clock are read together once, so that
-/// all moments are on one scale.
+/// Returns the right time at a moment, in Unix ms. `Instant` and the system's clock are read
+/// together once, so that all moments are on one scale.
 pub fn true_unix_ms(moment: Instant) -> f64 {
     static ORIGIN: std::sync::LazyLock<(Instant, f64)> = std::sync::LazyLock::new(|| {
         let tightest = (0..100).map(|_| {

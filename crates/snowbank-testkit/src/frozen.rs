@@ -1,5 +1,5 @@
-//! One thread of a running daemon, stopped from outside by ptrace(2), like by a deadlock. The daemon needs no hook
-//! for it.
+//! One thread of a running daemon, stopped from outside by ptrace(2), like by a deadlock. The
+//! daemon needs no hook for it.
 
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
@@ -26,8 +26,9 @@ impl FrozenThread {
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
 
-    /// Stops the thread, and asks `holds` whether the daemon notices that. A keeper that is stopped while it waits for
-    /// storage is excused: then the thread continues and is stopped again, five times at most.
+    /// Stops the thread, and asks `holds` whether the daemon notices that. A keeper that is stopped
+    /// while it waits for storage is excused: then the thread continues and is stopped again, five
+    /// times at most.
     pub fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {

@@ -1,4 +1,5 @@
-//! A small client of HTTP/1.1 for the tests of the admin listener, with one request for each connection.
+//! A small client of HTTP/1.1 for the tests of the admin listener, with one request for each
+//! connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -18,7 +18,8 @@ pub fn twitter_worker(id: u64) -> u64 {
     id >> 12 & 0x3FF
 }
 
-/// Returns how many IDs one worker of Twitter's layout can make from `first` to `last`, both included.
+/// Returns how many IDs one worker of Twitter's layout can make from `first` to `last`, both
+/// included.
 pub fn twitter_ids_between(first: u64, last: u64) -> u64 {
     ((last >> 22) - (first >> 22)) * TWITTER_IDS_PER_MS + (last & 0xFFF) + 1 - (first & 0xFFF)
 }
@@ -29,7 +30,8 @@ pub fn unix_ms() -> u64 {
     now.as_millis() as u64
 }
 
-/// Checks that no ID is in two of the runs, nor twice in one. Runs with different strides may interleave.
+/// Checks that no ID is in two of the runs, nor twice in one. Runs with different strides may
+/// interleave.
 #[track_caller]
 pub fn assert_distinct(mut runs: Vec<Run>) {
     runs.sort_unstable();
@@ -55,9 +57,10 @@ pub fn chi_square(ids: &[u64], modulus: u64) -> f64 {
     counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum()
 }
 
-/// The value that the statistic exceeds once in 10^11 runs if the residues are uniform (Wilson and Hilferty's
-/// approximation, which lies above the exact value for few degrees of freedom). A test of all 63 moduli from 2 to 64
-/// then fails falsely less than once in 10^9 runs, whatever the dependence between them (Bonferroni).
+/// The value that the statistic exceeds once in 10^11 runs if the residues are uniform (Wilson and
+/// Hilferty's approximation, which lies above the exact value for few degrees of freedom). A test
+/// of all 63 moduli from 2 to 64 then fails falsely less than once in 10^9 runs, whatever the
+/// dependence between them (Bonferroni).
 pub fn chi_square_limit(modulus: u64) -> f64 {
     /// The normal deviate with an upper tail of 10^-11.
     const DEVIATE: f64 = 6.706;

@@ -1,6 +1,7 @@
-//! Shared by the black-box tests: the real daemon as a child process, an independent client of the protocol, and
-//! the arithmetic of a few layouts. None of it uses the library, because a mistake on both sides of the wire would
-//! pass. Every wait ends at [`DEADLINE`], which a working daemon never reaches. No wait is a measurement.
+//! Shared by the black-box tests: the real daemon as a child process, an independent client of the
+//! protocol, and the arithmetic of a few layouts. None of it uses the library, because a mistake on
+//! both sides of the wire would pass. Every wait ends at [`DEADLINE`], which a working daemon never
+//! reaches. No wait is a measurement.
 
 #![allow(
     clippy::new_without_default,
@@ -56,8 +57,8 @@ layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
 worker_ids = 1
 "#;
 
-/// Makes a directory for a daemon's files, in memory if possible, so that a busy disk delays no test. Tests of slow
-/// and failing disks inject the faults.
+/// Makes a directory for a daemon's files, in memory if possible, so that a busy disk delays no
+/// test. Tests of slow and failing disks inject the faults.
 pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
@@ -90,11 +91,12 @@ pub fn each_case<C: Sync>(cases: &[C], try_case: impl Fn(&C) + Sync) {
     });
 }
 
-/// Reports that a test cannot run here. The test must return then. If `CI` is set, this fails: nothing is skipped
-/// there.
+/// Reports that a test cannot run here. The test must return then. If `CI` is set, this fails:
+/// nothing is skipped there.
 pub fn skip(reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{reason}");
-    // Written directly to the stream, because the test harness hides the output of a test that passes.
+    // Written directly to the stream, because the test harness hides the output of a test that
+    // passes.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }
 

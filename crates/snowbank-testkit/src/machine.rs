@@ -20,8 +20,8 @@ impl Machine {
         Machine { directory: super::directory(), clock: None }
     }
 
-    /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here: the test was
-    /// skipped.
+    /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here:
+    /// the test was skipped.
     pub fn with_clock() -> Option<Machine> {
         let machine = Machine::new();
         let clock = FakeClock::new(machine.directory.path())?;
@@ -49,7 +49,8 @@ impl Machine {
         }
     }
 
-    /// Runs a command of `snowbank` with this machine's state and locks, and returns its exit code and its two outputs.
+    /// Runs a command of `snowbank` with this machine's state and locks, and returns its exit code
+    /// and its two outputs.
     pub fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let mut command = program();
         command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));

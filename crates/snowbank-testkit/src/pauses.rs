@@ -1,5 +1,5 @@
-//! Evidence that the machine kept processes waiting: the time that their threads spent in the queue for a core, which the
-//! kernel counts, and how much too late a thread of this process wakes up.
+//! Evidence that the machine kept processes waiting: the time that their threads spent in the queue
+//! for a core, which the kernel counts, and how much too late a thread of this process wakes up.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// The time between two looks at the threads.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A look at the threads, and the longest time that one of them waited for a core since the look before.
+/// A look at the threads, and the longest time that one of them waited for a core since the look
+/// before.
 #[derive(Debug)]
 struct Look {
     at: Instant,
@@ -43,7 +44,8 @@ impl PauseWatch {
 pub(crate) struct Pauses(Vec<Look>);
 
 impl Pauses {
-    /// Returns whether the processes had to wait for [`PAUSE`] or longer in all between these moments.
+    /// Returns whether the processes had to wait for [`PAUSE`] or longer in all between these
+    /// moments.
     pub(crate) fn explain(&self, from: Instant, to: Instant) -> bool {
         let within = |look: &Look| {
             let begun = look.at.checked_sub(look.waited).unwrap_or(look.at);

@@ -1,7 +1,7 @@
-//! Ports for servers that must know theirs before they listen, or that come back on the same one. The kernel gives
-//! ports of its own range to every connection, so a free port of that range may be taken before a server binds it.
-//! These ports are below that range. Each is reserved by an abstract socket whose name has the port's number. The
-//! reservation ends with the test's process.
+//! Ports for servers that must know theirs before they listen, or that come back on the same one.
+//! The kernel gives ports of its own range to every connection, so a free port of that range may be
+//! taken before a server binds it. These ports are below that range. Each is reserved by an
+//! abstract socket whose name has the port's number. The reservation ends with the test's process.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -53,7 +53,8 @@ impl Port {
     }
 }
 
-/// Returns the ports from [`LOWEST`] to the kernel's range, or all from [`LOWEST`] on if these are too few.
+/// Returns the ports from [`LOWEST`] to the kernel's range, or all from [`LOWEST`] on if these are
+/// too few.
 fn candidates() -> Range<u16> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);

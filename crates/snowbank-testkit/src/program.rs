@@ -15,15 +15,16 @@ pub struct Said {
     pub err: String,
 }
 
-/// Returns the folder in which cargo puts the programs of this build. The test programs are one folder below.
+/// Returns the folder in which cargo puts the programs of this build. The test programs are one
+/// folder below.
 pub fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a program has a path");
     let folder = test.ancestors().nth(2).expect("cargo puts test programs into deps");
     folder.to_owned()
 }
 
-/// Returns the path of the daemon's program; `None` if it was not built. Tests of the daemon's package and of the whole
-/// workspace build it, those of another package alone do not.
+/// Returns the path of the daemon's program; `None` if it was not built. Tests of the daemon's
+/// package and of the whole workspace build it, those of another package alone do not.
 pub fn path() -> Option<PathBuf> {
     Some(built().join("snowbank")).filter(|path| path.is_file())
 }
@@ -49,7 +50,8 @@ pub fn snowbank<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Said
     Said::by(program().args(arguments))
 }
 
-/// Runs the program with these arguments and a configuration, without a state. Returns the exit code and both outputs.
+/// Runs the program with these arguments and a configuration, without a state. Returns the exit
+/// code and both outputs.
 pub fn run_configured(toml: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let directory = super::directory();
     let at = |name: &str| directory.path().join(name);

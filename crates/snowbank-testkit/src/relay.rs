@@ -1,5 +1,5 @@
-//! The IDs that clients of the front ends draw. For a client that prints none, a relay between it and the daemon keeps
-//! the replies of each connection.
+//! The IDs that clients of the front ends draw. For a client that prints none, a relay between it
+//! and the daemon keeps the replies of each connection.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
@@ -11,10 +11,12 @@ use std::thread;
 
 use super::poll;
 
-/// The number of digits of every ID of Twitter's layout since 2018. No other number in a reply has as many.
+/// The number of digits of every ID of Twitter's layout since 2018. No other number in a reply has
+/// as many.
 const DIGITS: usize = 19;
 
-/// A relay on a port of its own, which connects to the daemon once for each connection of the client.
+/// A relay on a port of its own, which connects to the daemon once for each connection of the
+/// client.
 pub struct Relay {
     port: u16,
     kept: Arc<Mutex<Kept>>,
@@ -104,7 +106,8 @@ impl Drawn {
         assert!(self.all.insert(id), "{id} twice");
     }
 
-    /// Adds the IDs of connections to one source. Those of each must increase, and all be new. Returns their number.
+    /// Adds the IDs of connections to one source. Those of each must increase, and all be new.
+    /// Returns their number.
     pub fn add_connections(&mut self, connections: &[Vec<u64>]) -> usize {
         for ids in connections {
             assert!(ids.is_sorted_by(|left, right| left < right), "a connection's IDs increase: {ids:?}");
@@ -114,7 +117,8 @@ impl Drawn {
     }
 }
 
-/// Relays a connection. Adds the daemon's bytes to `replies`, and counts them, before the client reads them.
+/// Relays a connection. Adds the daemon's bytes to `replies`, and counts them, before the client
+/// reads them.
 fn relay(
     mut client: &TcpStream,
     daemon: SocketAddr,

@@ -79,8 +79,8 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Returns the ID below which the only worker ID was granted, by its lock. The state may have one raise more if
-    /// a kill came between.
+    /// Returns the ID below which the only worker ID was granted, by its lock. The state may have
+    /// one raise more if a kill came between.
     pub fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");

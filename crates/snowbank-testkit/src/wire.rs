@@ -1,5 +1,5 @@
-//! A client of protocol version 1, written only from its description. It blocks, checks every frame that it reads
-//! against the description, and always reads with a deadline.
+//! A client of protocol version 1, written only from its description. It blocks, checks every frame
+//! that it reads against the description, and always reads with a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

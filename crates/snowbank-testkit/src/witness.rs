@@ -1,6 +1,7 @@
-//! A client that keeps all replies: many connections that request IDs without a pause, and each reply with the
-//! moments before its request and after its arrival. A daemon reads its clock between these. So the clock's time at
-//! the two moments bounds the IDs, on any machine, however busy.
+//! A client that keeps all replies: many connections that request IDs without a pause, and each
+//! reply with the moments before its request and after its arrival. A daemon reads its clock
+//! between these. So the clock's time at the two moments bounds the IDs, on any machine, however
+//! busy.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,8 @@ pub struct Sample {
     pub highest_before: u64,
     /// The answer.
     pub came: Came,
-    /// It waited in vain, and meanwhile the daemon had to wait for a core. Known once the requests have ended.
+    /// It waited in vain, and meanwhile the daemon had to wait for a core. Known once the requests
+    /// have ended.
     pub is_starved: bool,
 }
 
@@ -137,7 +139,8 @@ impl Witness {
         self.highest.highest.load(Ordering::SeqCst)
     }
 
-    /// Waits until every connection has had a reply for which `is_it` holds, to a request after `moment`.
+    /// Waits until every connection has had a reply for which `is_it` holds, to a request after
+    /// `moment`.
     pub fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
         for (shared, _) in &self.connections {
             let mut seen = 0;
@@ -259,7 +262,8 @@ impl Testimony {
         assert_distinct(runs);
     }
 
-    /// Checks strict order: an ID requested after another was received, on any connection, is higher.
+    /// Checks strict order: an ID requested after another was received, on any connection, is
+    /// higher.
     #[track_caller]
     pub fn assert_strictly_ordered(&self) {
         for sample in self.samples() {
@@ -283,7 +287,8 @@ impl Testimony {
         }
     }
 
-    /// Checks promises 1 and 2, and that no request waited in vain unless the machine starved it. Returns `None` if it did.
+    /// Checks promises 1 and 2, and that no request waited in vain unless the machine starved it.
+    /// Returns `None` if it did.
     #[track_caller]
     pub fn if_fed(self) -> Option<Testimony> {
         self.assert_unique_and_ordered();
@@ -299,7 +304,8 @@ impl Testimony {
         self.assert_refusals(|_, _, _| false);
     }
 
-    /// Returns the replies that were requested from `from` on and came by `to`, so they were made between the two.
+    /// Returns the replies that were requested from `from` on and came by `to`, so they were made
+    /// between the two.
     pub fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
         self.samples().filter(move |sample| from <= sample.asked && sample.answered <= to)
     }

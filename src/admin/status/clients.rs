@@ -56,14 +56,16 @@ pub(crate) struct Connections {
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
-    /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
+    /// The bytes that they keep: replies that clients have not taken, and requests that have
+    /// arrived in part.
     pub(crate) queued_bytes: u64,
     pub(crate) queued_bytes_max: u64,
     /// Those open now that owe a token or shake hands over TLS.
     pub(crate) unauthorized: u64,
     /// Those that were evicted by a newcomer before they had authorized themselves.
     pub(crate) evicted: u64,
-    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that failed.
+    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
+    /// failed.
     pub(crate) unauthorized_refusals: u64,
     /// Those that were closed because they sent no token in time.
     pub(crate) unauthorized_timeouts: u64,

@@ -2,21 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the longest wait of a
-/// request, in steps of 1, 2 and 5, so that a percentile is known to within a factor of 2.5. One bound is 2 ms: requests
-/// for one ID are promised an answer within that, even while other clients send large requests. One is just above the
-/// default wait. Otherwise requests that waited for all of it would look as if they took up to twice as long.
+/// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the
+/// longest wait of a request, in steps of 1, 2 and 5, so that a percentile is known to within a
+/// factor of 2.5. One bound is 2 ms: requests for one ID are promised an answer within that, even
+/// while other clients send large requests. One is just above the default wait. Otherwise requests
+/// that waited for all of it would look as if they took up to twice as long.
 pub(crate) const BOUNDS_US: [u64; 20] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 1_100_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// The latency histogram of requests for IDs: from the read of their bytes until the write of their reply.
+/// The latency histogram of requests for IDs: from the read of their bytes until the write of their
+/// reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// The upper bounds, increasing.
     pub(crate) bounds_us: Vec<u64>,
-    /// The number of requests between one bound and the next. The last is the number above all bounds.
+    /// The number of requests between one bound and the next. The last is the number above all
+    /// bounds.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum_us: u64,
 }
@@ -40,9 +43,11 @@ impl Latency {
         Latency { bounds_us: self.bounds_us.clone(), counts: counts.collect(), sum_us }
     }
 
-    /// Returns the time within which this share of requests was answered, in microseconds. `None` without requests.
+    /// Returns the time within which this share of requests was answered, in microseconds. `None`
+    /// without requests.
     ///
-    /// It is linear between the bounds, as in Prometheus, and the highest bound for requests above all bounds.
+    /// It is linear between the bounds, as in Prometheus, and the highest bound for requests above
+    /// all bounds.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
         let wanted = self.count() as f64 * share;
         let mut below = 0.0;

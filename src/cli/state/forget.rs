@@ -55,8 +55,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// Returns the wall clock as far as a daemon with the default settings would believe it. A large step forward since the last
-/// daemon ran may come from a wrong time server.
+/// Returns the wall clock as far as a daemon with the default settings would believe it. A large
+/// step forward since the last daemon ran may come from a wrong time server.
 fn believed(records: &[Record], here: &HostIdentity, reading: Reading) -> UnixMicros {
     let of_this_boot = records.iter().filter(|record| record.boot.is_some() && record.boot == here.boot);
     let remembered = match of_this_boot.max_by_key(|record| record.instant()) {

@@ -1,4 +1,5 @@
-//! `snowbank state lower`: lowers the ceilings of a source on purpose, because the stored ones are wrong.
+//! `snowbank state lower`: lowers the ceilings of a source on purpose, because the stored ones are
+//! wrong.
 
 use std::io::Write;
 

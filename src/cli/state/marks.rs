@@ -11,18 +11,20 @@ use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
 
-/// The marks of worker IDs that are all equal. IDs are strings, because JavaScript's numbers end at 2^53.
+/// The marks of worker IDs that are all equal. IDs are strings, because JavaScript's numbers end at
+/// 2^53.
 #[derive(Serialize)]
 pub(super) struct MarkShown {
     /// `None` for a ticket counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_ids: Option<String>,
     status: Status,
-    /// The lowest ID that was never granted on this machine, and its time. A ticket counter has no time.
+    /// The lowest ID that was never granted on this machine, and its time. A ticket counter has no
+    /// time.
     id: Option<String>,
     time: Option<String>,
-    /// The identity of the state that granted the IDs below. `this_state`: whether it is this directory's; `None` if the
-    /// directory's state is too old to have an identity.
+    /// The identity of the state that granted the IDs below. `this_state`: whether it is this
+    /// directory's; `None` if the directory's state is too old to have an identity.
     state: Option<String>,
     this_state: Option<bool>,
     /// The effect on a start with this state and these worker IDs.
@@ -56,7 +58,8 @@ enum NextStart {
     NotKnown,
 }
 
-/// Returns the rule of a source's ceilings by the defaults. The state does not store what its source's configuration says.
+/// Returns the rule of a source's ceilings by the defaults. The state does not store what its
+/// source's configuration says.
 fn default_rule(numbering: &Numbering) -> CeilingRule {
     let mut settings = SourceSettings::default();
     let tick = Duration::from_millis(numbering.tick_ms());
@@ -67,7 +70,8 @@ fn default_rule(numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all of its state.
+/// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all of its
+/// state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
     let latest = latest_grant(&default_rule(numbering), now);
@@ -118,7 +122,8 @@ fn next_start(
     records: &[Record],
     latest: UnixMicros,
 ) -> NextStart {
-    // After worker IDs were changed, several records have bounds for the same IDs. A start is above all of them.
+    // After worker IDs were changed, several records have bounds for the same IDs. A start is above
+    // all of them.
     let start = above_records(records, numbering);
     let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling;
     let mark = std::slice::from_ref(mark);

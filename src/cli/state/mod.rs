@@ -33,8 +33,8 @@ enum Command {
     /// Show each source's ceiling: every ID handed out is below it
     #[command(after_help = show::HELP)]
     Show(show::Arguments),
-    /// Release all sources here, and write the file that another machine needs to continue with their worker
-    /// IDs
+    /// Release all sources here, and write the file that another machine needs to continue with
+    /// their worker IDs
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArguments),
     /// Take over the sources of an export; never below IDs that this machine has granted
@@ -43,7 +43,8 @@ enum Command {
     /// Drop worker IDs that no source has any more, once the clock is past all IDs granted to them
     #[command(after_help = forget::HELP)]
     Forget(forget::Arguments),
-    /// Lower the ceilings of a source, because the stored ones are wrong and no ID above INSTANT was handed out
+    /// Lower the ceilings of a source, because the stored ones are wrong and no ID above INSTANT
+    /// was handed out
     #[command(after_help = lower::HELP)]
     Lower(lower::Arguments),
 }
@@ -71,8 +72,8 @@ Exit codes:
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Directory {
-    /// The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else
-    /// ~/.local/state/snowbank]
+    /// The state directory [default: as `serve`: $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank,
+    /// else ~/.local/state/snowbank]
     #[arg(long, env = "SNOWBANK_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
@@ -175,13 +176,15 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// Returns the records of worker IDs that no fleet assigned: an export moves only these, so only their locks are taken and
-/// marked here. Another daemon may have those that were assigned, and the fleet's coordinator knows their bounds.
+/// Returns the records of worker IDs that no fleet assigned: an export moves only these, so only
+/// their locks are taken and marked here. Another daemon may have those that were assigned, and the
+/// fleet's coordinator knows their bounds.
 fn given(records: &[Record]) -> Vec<Record> {
     records.iter().filter(|record| !record.assigned).cloned().collect()
 }
 
-/// Creates a new file that only its user can read: a copy of an export is enough to use its worker IDs.
+/// Creates a new file that only its user can read: a copy of an export is enough to use its worker
+/// IDs.
 fn create(path: &Path) -> Result<File, (&Path, io::Error)> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| (path, error))

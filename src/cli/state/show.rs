@@ -1,4 +1,5 @@
-//! `snowbank state show`: the stored record of each source, and the marks of its worker IDs on this machine.
+//! `snowbank state show`: the stored record of each source, and the marks of its worker IDs on this
+//! machine.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -72,8 +73,9 @@ struct Snapshot {
     seen: Vec<Vec<Seen>>,
 }
 
-/// Reads the records, their marks and the holder at one moment. A mark compared with a ceiling from before its raise would
-/// seem to lie beyond it, and the ceiling of a daemon that has stopped meanwhile would seem to be left by a crash.
+/// Reads the records, their marks and the holder at one moment. A mark compared with a ceiling from
+/// before its raise would seem to lie beyond it, and the ceiling of a daemon that has stopped
+/// meanwhile would seem to be left by a crash.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
     let look = || Ok::<_, Failure>((store::holder(path), store::read(path).map_err(Failure::no)?));
     let (mut holder, mut records) = look()?;
@@ -104,7 +106,8 @@ struct Shows<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of the output. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
+/// One source of the output. Positions and IDs are strings, because JavaScript's numbers end at
+/// 2^53.
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,

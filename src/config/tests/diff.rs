@@ -64,8 +64,8 @@ fn other(row: &Row) -> &'static str {
     other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
 }
 
-/// Further settings that one of this section needs: a certificate and its key, the kind of a ticket source, or the choice of
-/// no coordinator.
+/// Further settings that one of this section needs: a certificate and its key, the kind of a ticket
+/// source, or the choice of no coordinator.
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),

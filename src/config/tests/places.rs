@@ -1,4 +1,5 @@
-//! Mistakes between settings: they have the place of a setting that was given, and advice that can be followed.
+//! Mistakes between settings: they have the place of a setting that was given, and advice that can
+//! be followed.
 
 use super::*;
 
@@ -76,7 +77,8 @@ fn two_spaces_that_run_beside_each_other_in_a_fleet_are_refused() {
             );
         }
     }
-    // No number of one makes an ID of the other, but the first one's space is that of a layout without the constant.
+    // No number of one makes an ID of the other, but the first one's space is that of a layout
+    // without the constant.
     let halves = [
         "time:41,half:1:constant(0),worker:9,sequence:12",
         "time:41,half:1:constant(1),worker:8,sequence:13",

@@ -32,7 +32,8 @@ fn the_packaged_configuration_has_an_admin_listener_and_nothing_else() {
     assert_eq!(without_origins(Settings { admin, ..settings }), defaults);
 }
 
-/// Compares a file of the repository with what the code says it is; writes it first if `SNOWBANK_WRITE_REFERENCE` is set.
+/// Compares a file of the repository with what the code says it is; writes it first if
+/// `SNOWBANK_WRITE_REFERENCE` is set.
 fn expect_file(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {

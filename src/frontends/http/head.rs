@@ -96,7 +96,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Checks that there is at most one Authorization header. A proxy may read another one of several than the daemon.
+    /// Checks that there is at most one Authorization header. A proxy may read another one of
+    /// several than the daemon.
     ///
     /// # Errors
     /// There are several: the request must be refused with 400.

@@ -54,8 +54,8 @@ fn is_http(bytes: &[u8], listener: Protocol) -> bool {
         && (listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/"))
 }
 
-/// The most bytes of one ID in a body: 63 digits of a dictionary with two characters, both of which JSON escapes, two
-/// quotes and a comma.
+/// The most bytes of one ID in a body: 63 digits of a dictionary with two characters, both of which
+/// JSON escapes, two quotes and a comma.
 const ID_BYTES_MAX: usize = 2 * 63 + 3;
 
 /// The most bytes of a response's head, and of what a body has around its IDs.
@@ -103,8 +103,8 @@ pub struct Http {
 }
 
 impl Http {
-    /// The cost of a request beside that of its bytes. Measured: 0.4 µs, and 0.6 to 0.9 ns for each byte of its head. A byte
-    /// of Snowbank's own small requests counts as 12 ns.
+    /// The cost of a request beside that of its bytes. Measured: 0.4 µs, and 0.6 to 0.9 ns for each
+    /// byte of its head. A byte of Snowbank's own small requests counts as 12 ns.
     pub(crate) const REQUEST_COST_BYTES: usize = 40;
 
     fn request(
@@ -166,8 +166,8 @@ impl Http {
         Some(Reply { rejection: Some(denial), ..refusal })
     }
 
-    /// Returns true if another request may follow the response. The last one before a stop says that none may, so that the
-    /// client opens another connection.
+    /// Returns true if another request may follow the response. The last one before a stop says
+    /// that none may, so that the client opens another connection.
     fn keeps_connection(&self, form: Form) -> bool {
         form.keeps_connection && (form.has_next || !self.is_stopping)
     }

@@ -59,8 +59,8 @@ impl Reply {
         Reply { status, error: Some(code), retry_after, ..Reply::with_body(JSON, body) }
     }
 
-    /// Returns the refusal of a host name that does not belong to a loopback address: a script of another site would read
-    /// the answer.
+    /// Returns the refusal of a host name that does not belong to a loopback address: a script of
+    /// another site would read the answer.
     pub(super) fn misdirected() -> Reply {
         let text = "this address is for this machine only: use localhost or the IP address as its name";
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
@@ -81,8 +81,8 @@ impl Reply {
         matches!(self.error, Some(ErrorCode::Unauthorized | ErrorCode::Malformed | ErrorCode::ShuttingDown))
     }
 
-    /// Returns the refusal of a request for IDs. A refusal that may pass is a 503, with the time to retry after if a
-    /// retry helps.
+    /// Returns the refusal of a request for IDs. A refusal that may pass is a 503, with the time to
+    /// retry after if a retry helps.
     pub(super) fn from_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) => 400,

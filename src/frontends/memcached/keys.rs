@@ -1,6 +1,7 @@
 //! The keys of a `get` that are not answered yet.
 
-/// The buffer that an idle connection keeps, so that common keys need no allocation for each request.
+/// The buffer that an idle connection keeps, so that common keys need no allocation for each
+/// request.
 const KEPT_BYTES_MAX: usize = 64;
 
 /// Keys with blanks between them. They are answered in their order.

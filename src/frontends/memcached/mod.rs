@@ -1,11 +1,11 @@
-//! memcached's protocol as katsubushi speaks it, as a front end: `get orders` or `get orders:1` draws an ID from the source
-//! `orders`, and any other key from `any_key`, else the first source.
+//! memcached's protocol as katsubushi speaks it, as a front end: `get orders` or `get orders:1`
+//! draws an ID from the source `orders`, and any other key from `any_key`, else the first source.
 //!
 //! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
 //! - `keys`: the keys of a `get` that are not answered yet.
 //!
-//! The protocol has no field for a token. So a configuration that requires tokens is refused with this front end, unless the
-//! front end is exempt.
+//! The protocol has no field for a token. So a configuration that requires tokens is refused with
+//! this front end, unless the front end is exempt.
 
 mod binary;
 mod keys;
@@ -36,14 +36,15 @@ pub(super) const ABOUT: About = About {
     refuse_connection,
 };
 
-/// The version of memcached whose answers these are. libmemcached takes a version that begins with 0 for a failure.
+/// The version of memcached whose answers these are. libmemcached takes a version that begins with
+/// 0 for a failure.
 const MEMCACHED_VERSION: &str = "1.6.0";
 
 /// The longest key, as memcached has it.
 const KEY_BYTES_MAX: usize = 250;
 
-/// The IDs of one frame of a long reply. Such a frame is no longer than one of Snowbank's own protocol, which bounds the
-/// queue of a slow reader.
+/// The IDs of one frame of a long reply. Such a frame is no longer than one of Snowbank's own
+/// protocol, which bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
 
 /// The form of a reply.
@@ -63,8 +64,8 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Returns the step that draws IDs for the next keys, up to the first one that draws from another source. There is at
-    /// least one key.
+    /// Returns the step that draws IDs for the next keys, up to the first one that draws from
+    /// another source. There is at least one key.
     fn next_ids(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
@@ -73,8 +74,9 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key draws from: of its name, or of the name before a colon, else `any_key` or the first. A client
-/// that returns a dictionary needs different keys for the IDs of one source, and no source's name has a colon.
+/// Returns the source that a key draws from: of its name, or of the name before a colon, else
+/// `any_key` or the first. A client that returns a dictionary needs different keys for the IDs of
+/// one source, and no source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
     facts.source_of_key(name).unwrap_or_default()
@@ -148,7 +150,8 @@ impl FrontEnd for Memcached {
     }
 }
 
-/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.
+/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may
+/// have.
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     text::server_error(out, &format!("too_busy {message}"));
 }

@@ -15,10 +15,12 @@ fn facts() -> Facts {
     Facts::new(&settings, b"{}".to_vec(), Default::default())
 }
 
-/// The requests for IDs as (source, count), all bytes of the replies, and whether the connection was closed.
+/// The requests for IDs as (source, count), all bytes of the replies, and whether the connection
+/// was closed.
 type Served = (Vec<(usize, u64)>, String, bool);
 
-/// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so on.
+/// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so
+/// on.
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
     let session = &mut Session::new(&facts.access, 0, None);

@@ -7,8 +7,8 @@ use crate::frontends::words::STOPPING;
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign};
 use snowbank_client::protocol::ErrorCode;
 
-/// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END` behind the
-/// last.
+/// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END`
+/// behind the last.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
 
 /// The number of pipelined lines that an estimate of their demand reads. See the native protocol's.
@@ -33,7 +33,8 @@ fn is_get(command: &[u8]) -> bool {
     command.eq_ignore_ascii_case(b"get") || command.eq_ignore_ascii_case(b"gets")
 }
 
-/// Returns true for the first line of an HTTP request, which would be a `get` of the keys `/` and `HTTP/1.1`.
+/// Returns true for the first line of an HTTP request, which would be a `get` of the keys `/` and
+/// `HTTP/1.1`.
 #[inline]
 fn is_http(line: &[u8]) -> bool {
     let version = line.trim_ascii_end().rsplit(is_blank).next().unwrap_or_default();
@@ -85,7 +86,8 @@ impl Memcached {
     }
 }
 
-/// Returns the error code of keys that get no IDs, with the reason. Without a reason the answer is `ERROR`.
+/// Returns the error code of keys that get no IDs, with the reason. Without a reason the answer is
+/// `ERROR`.
 fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> {
     let mut count = 0;
     for key in words(keys) {
@@ -123,9 +125,11 @@ fn answer(command: &[u8], consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
     Step::Answered { consumed, error: None }
 }
 
-/// Returns why the connection must be closed, if the client speaks another protocol or its line has no end.
+/// Returns why the connection must be closed, if the client speaks another protocol or its line has
+/// no end.
 ///
-/// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they arrive.
+/// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they
+/// arrive.
 fn rejection(bytes: &[u8]) -> Option<String> {
     let describe = |bytes: &[u8]| Some(foreign::describe(bytes, Protocol::Memcached));
     let first: Option<&[u8; 4]> = bytes.first_chunk().filter(|first| !first[..3].contains(&b'\n'));

@@ -22,8 +22,8 @@ pub(super) const ABOUT: About = About {
     refuse_connection,
 };
 
-/// The number of pipelined requests that an estimate of their demand reads. It is more than clients pipeline, and few enough
-/// that the estimate costs less than the claim it saves.
+/// The number of pipelined requests that an estimate of their demand reads. It is more than clients
+/// pipeline, and few enough that the estimate costs less than the claim it saves.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The details of a request that its reply needs.
@@ -77,8 +77,8 @@ impl Conditions<'_> {
         Step::Answered { consumed, error: None }
     }
 
-    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow. The
-    /// session takes a token that is allowed.
+    /// Returns the error code and the message for a request that this connection or the daemon's
+    /// limits do not allow. The session takes a token that is allowed.
     fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
         let facts = self.facts;
         match request {

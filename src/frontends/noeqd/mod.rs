@@ -1,4 +1,5 @@
-//! noeqd's protocol as a front end: one byte is the number of IDs, and each ID is eight bytes, big-endian.
+//! noeqd's protocol as a front end: one byte is the number of IDs, and each ID is eight bytes,
+//! big-endian.
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
@@ -55,8 +56,8 @@ impl Noeqd {
     }
 }
 
-/// Returns true for the first bytes of another protocol's client. Only words or TLS show it: TLS's first message has a
-/// zero where a count would stand. Other bytes may be counts.
+/// Returns true for the first bytes of another protocol's client. Only words or TLS show it: TLS's
+/// first message has a zero where a count would stand. Other bytes may be counts.
 pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
         return true;

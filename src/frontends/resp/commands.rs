@@ -11,7 +11,8 @@ use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
 use snowbank_client::protocol::{ErrorCode, Info};
 
-/// The version of Redis whose answers these are. Clients read it to know which commands they may send.
+/// The version of Redis whose answers these are. Clients read it to know which commands they may
+/// send.
 const REDIS_VERSION: &str = "7.0.0";
 
 /// The longest name of a command, and of a subcommand.

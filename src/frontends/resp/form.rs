@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::Replies;
 
-/// The libraries for JavaScript, by the name that they announce. They read integers above 2^53 inexactly.
+/// The libraries for JavaScript, by the name that they announce. They read integers above 2^53
+/// inexactly.
 const JAVASCRIPT: [&str; 2] = ["ioredis", "node-redis"];
 
 /// The form of an ID in a reply to INCR.

@@ -38,8 +38,8 @@ pub(super) fn snowbank_next(operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>
 /// The reason why a request for IDs is refused: its code, and the error that the client gets.
 type Refused = (ErrorCode, String);
 
-/// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers, and the reply is the
-/// last of them. Other sources refuse any other number.
+/// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers,
+/// and the reply is the last of them. Other sources refuse any other number.
 fn increase(key: &[u8], by: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
     let source = source_of(key, facts)?;
     match parse::number(by) {

@@ -1,4 +1,5 @@
-//! Redis' protocol, versions 2 and 3, as a front end: `INCR orders` draws an ID from the source `orders`.
+//! Redis' protocol, versions 2 and 3, as a front end: `INCR orders` draws an ID from the source
+//! `orders`.
 //!
 //! - `parse`: requests. `encode`: replies.
 //! - `commands`: the commands that need no IDs. `ids`: those that ask for IDs.
@@ -39,12 +40,13 @@ pub(super) const ABOUT: About = About {
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
 const ID_BYTES_MAX: usize = 26;
 
-/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own protocol, which bounds
-/// the queue of a slow reader.
+/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own
+/// protocol, which bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
-/// The number of pipelined requests that are compared: to estimate their demand, and to draw for equal ones together. See
-/// the native protocol's. All their replies together fit the smallest frame.
+/// The number of pipelined requests that are compared: to estimate their demand, and to draw for
+/// equal ones together. See the native protocol's. All their replies together fit the smallest
+/// frame.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.
@@ -229,13 +231,14 @@ fn reject(out: &mut Vec<u8>, reason: String) -> Step<Form> {
     Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
 }
 
-/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may have.
+/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may
+/// have.
 fn refuse_connection(out: &mut Vec<u8>, _message: &str) {
     encode::error(out, "ERR max number of clients reached");
 }
 
-/// Returns the error for bytes that are no request: the name of the client's protocol if it is another, otherwise Redis'
-/// own words.
+/// Returns the error for bytes that are no request: the name of the client's protocol if it is
+/// another, otherwise Redis' own words.
 fn describe(fault: Fault, bytes: &[u8]) -> String {
     let reason = match fault {
         Fault::NoText => {

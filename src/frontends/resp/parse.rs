@@ -1,14 +1,16 @@
 //! The parser of requests: arrays of bulk strings, and inline commands.
 //!
-//! It reads requests only, byte by byte in order, so the result does not depend on how a stream is cut.
+//! It reads requests only, byte by byte in order, so the result does not depend on how a stream is
+//! cut.
 
 use crate::frontends::MESSAGE_BYTES_MAX;
 
-/// The most arguments of a request, its name included. Clients decide how many they send. The longest useful command has
-/// under twenty.
+/// The most arguments of a request, its name included. Clients decide how many they send. The
+/// longest useful command has under twenty.
 const ARGUMENTS_MAX: usize = 1_024;
 
-/// The number of arguments that commands can read: the longest HELLO has seven. The others are only counted.
+/// The number of arguments that commands can read: the longest HELLO has seven. The others are only
+/// counted.
 const ARGUMENTS_READ: usize = 8;
 
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
@@ -132,7 +134,8 @@ fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Mi
     Ok(at)
 }
 
-/// Parses the line of a length, which begins at `at` with its kind. Returns the length and the start of the next line.
+/// Parses the line of a length, which begins at `at` with its kind. Returns the length and the
+/// start of the next line.
 #[inline]
 fn length(bytes: &[u8], at: usize, fault: Fault) -> Result<(i64, usize), Miss> {
     let digits = &bytes[at + 1..];

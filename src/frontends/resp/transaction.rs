@@ -1,14 +1,15 @@
 //! MULTI, EXEC and DISCARD: requests that a client sends one by one and that are answered together.
 //!
-//! Transactions are not isolated from other clients. IDs need no isolation, because each request draws its own.
+//! Transactions are not isolated from other clients. IDs need no isolation, because each request
+//! draws its own.
 
 use super::parse::{self, Arguments, Parsed};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
 use snowbank_client::protocol::ErrorCode;
 
-/// The most bytes of queued requests. Equal requests in a row count once, so this is thousands of different ones, or any
-/// number of INCR for one source.
+/// The most bytes of queued requests. Equal requests in a row count once, so this is thousands of
+/// different ones, or any number of INCR for one source.
 const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
 /// Requests that are queued until EXEC.
@@ -106,7 +107,8 @@ impl Resp {
         step_of(reply, 0)
     }
 
-    /// Queues a request that follows MULTI, or answers EXEC, DISCARD and those that end a transaction.
+    /// Queues a request that follows MULTI, or answers EXEC, DISCARD and those that end a
+    /// transaction.
     #[cold]
     pub(super) fn queue(
         &mut self,

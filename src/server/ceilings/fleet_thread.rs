@@ -1,5 +1,5 @@
-//! The fleet thread: does one job after another at the coordinator, however slowly that answers. Only a clean stop waits
-//! for it, and not for long.
+//! The fleet thread: does one job after another at the coordinator, however slowly that answers.
+//! Only a clean stop waits for it, and not for long.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,15 @@ use crate::fleet::{
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
-/// The longest that a clean stop waits for the coordinator, once before the release and once for it, as part of its wait for
-/// storage.
+/// The longest that a clean stop waits for the coordinator, once before the release and once for
+/// it, as part of its wait for storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time between two counts of the numbers that are left.
 const COUNT_EVERY: Duration = Duration::from_secs(600);
 
-/// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared counter.
+/// The most jobs at a time: a raise, a look, the last job of a stop, and a range for each shared
+/// counter.
 const JOBS_MAX: usize = 3 + SOURCES_MAX;
 
 /// One thing to do.
@@ -100,8 +101,8 @@ struct Work {
 }
 
 impl Work {
-    /// Begins to count the numbers that are left, and reads the certificate's end, if it is time. Otherwise counts on, with at
-    /// most one read.
+    /// Begins to count the numbers that are left, and reads the certificate's end, if it is time.
+    /// Otherwise counts on, with at most one read.
     fn notice(&mut self, clocks: Clocks) {
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
             self.noticed_at = Some(Instant::now());
@@ -141,12 +142,12 @@ pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
 }
 
 impl Fleet {
-    /// Does a job of a stop, and waits for its end: [`Job::Confirm`], and only after its success [`Job::Release`]. The
-    /// results of earlier jobs count for nothing any more.
+    /// Does a job of a stop, and waits for its end: [`Job::Confirm`], and only after its success
+    /// [`Job::Release`]. The results of earlier jobs count for nothing any more.
     ///
     /// # Errors
-    /// Confirm: the state must be left as a kill would leave it. Release: other daemons may have the numbers when their
-    /// bounds have passed, or at once. Only the coordinator knows.
+    /// Confirm: the state must be left as a kill would leave it. Release: other daemons may have
+    /// the numbers when their bounds have passed, or at once. Only the coordinator knows.
     pub(super) fn finish(&mut self, job: Job) -> Result<(), String> {
         self.send(job);
         let deadline = Instant::now() + ANSWER_TIMEOUT;

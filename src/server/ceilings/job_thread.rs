@@ -1,4 +1,5 @@
-//! A thread that does one job after another, however slow the storage or coordinator is. Only a clean stop waits for it.
+//! A thread that does one job after another, however slow the storage or coordinator is. Only a
+//! clean stop waits for it.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -18,7 +19,8 @@ pub(super) struct JobThread<J, D> {
 }
 
 impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
-    /// Starts the thread, which works on `subject` with `run`. At most `jobs_max` jobs are in flight at a time.
+    /// Starts the thread, which works on `subject` with `run`. At most `jobs_max` jobs are in
+    /// flight at a time.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -39,8 +41,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
                     waker.unpark();
                 }
             }
-            // The locks are released before the channel closes, because the closed channel shows that this thread has
-            // ended.
+            // The locks are released before the channel closes, because the closed channel shows
+            // that this thread has ended.
             drop(subject);
             drop(send_done);
         };
@@ -65,8 +67,8 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
             !matches!(sent, Err(TrySendError::Full(_))),
             "more jobs than the thread was started for"
         );
-        // Sending fails only after the thread has panicked. Then no job is ever done, and the daemon refuses requests at
-        // its ceilings.
+        // Sending fails only after the thread has panicked. Then no job is ever done, and the
+        // daemon refuses requests at its ceilings.
         if sent.is_ok() {
             self.in_flight += 1;
         }

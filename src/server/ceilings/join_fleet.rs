@@ -1,4 +1,5 @@
-//! The start of a daemon in a fleet: takes its worker IDs from the coordinator before anything is handed out.
+//! The start of a daemon in a fleet: takes its worker IDs from the coordinator before anything is
+//! handed out.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -56,11 +57,12 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Takes the numbers of all sources, and sets those that the coordinator assigns. Goes on where the earlier tries of this
-    /// process ended, and adds this one to them.
+    /// Takes the numbers of all sources, and sets those that the coordinator assigns. Goes on where
+    /// the earlier tries of this process ended, and adds this one to them.
     ///
     /// # Errors
-    /// Another daemon holds one, or the coordinator cannot be asked and this state has none of its own.
+    /// Another daemon holds one, or the coordinator cannot be asked and this state has none of its
+    /// own.
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
@@ -144,7 +146,8 @@ impl Joined {
         FromFleet { taken, held, ranges, horizon: *horizon }
     }
 
-    /// Takes a first range for each shared counter. Without an answer, the source starts without one, and waits.
+    /// Takes a first range for each shared counter. Without an answer, the source starts without
+    /// one, and waits.
     ///
     /// # Errors
     /// Nobody has prepared a counter, or the coordinator has an older value than the state.
@@ -155,7 +158,8 @@ impl Joined {
             self.member.add_counter(index, &source.name, &numbering, floor);
             match self.member.take_range(index, FIRST_RANGE, 0) {
                 Ranged::Taken(range) => {
-                    // A counter that is at its maximum has ended: the daemon serves its other sources.
+                    // A counter that is at its maximum has ended: the daemon serves its other
+                    // sources.
                     refuse_low_maximum(&source.name, source.maximum, range.from)?;
                     self.ranges.push((index, range));
                 }
@@ -173,8 +177,8 @@ impl Joined {
         Ok(())
     }
 
-    /// Returns the keys of the records of worker IDs that this state was assigned before, and whose bounds the coordinator holds.
-    /// `None`: it did not answer, and the next start asks again.
+    /// Returns the keys of the records of worker IDs that this state was assigned before, and whose
+    /// bounds the coordinator holds. `None`: it did not answer, and the next start asks again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
         if self.is_silent {
             return None;
@@ -196,7 +200,8 @@ impl Joined {
         Some(held)
     }
 
-    /// Takes the numbers of all sources: first those that are configured, because they cannot be evicted.
+    /// Takes the numbers of all sources: first those that are configured, because they cannot be
+    /// evicted.
     fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks::at(wall, here.reading);
@@ -229,7 +234,8 @@ impl Joined {
         let is_moved = |id| found.moved_away().any(|moved| has(moved, &source.layout, id));
         let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id) && !is_moved(id);
         let fits = |own: &WorkerSet| own.len() == source.picks() && own.iter().all(allowed);
-        // A state that had worker IDs of its own, before it belonged to a fleet, asks for those first.
+        // A state that had worker IDs of its own, before it belonged to a fleet, asks for those
+        // first.
         let had = || self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
         let own = if source.is_assigned() { had().filter(fits) } else { Some(given.set.clone()) };
         let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
@@ -253,8 +259,8 @@ impl Joined {
     /// Starts with the numbers that the state had, while the coordinator is silent.
     ///
     /// # Errors
-    /// Nothing shows that they are still its own, or the clock has jumped: the machine may have been restored from a snapshot,
-    /// perhaps twice.
+    /// Nothing shows that they are still its own, or the clock has jumped: the machine may have
+    /// been restored from a snapshot, perhaps twice.
     fn resume_unseen(
         &mut self,
         want: Want<'_>,
@@ -296,8 +302,8 @@ fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
     pools
 }
 
-/// Returns the daemon's name for people: its machine, its address and its process. Containers have neither names that tell
-/// them apart nor process numbers that do.
+/// Returns the daemon's name for people: its machine, its address and its process. Containers have
+/// neither names that tell them apart nor process numbers that do.
 fn holder(machine: &Machine, listen: &[Address]) -> String {
     let address = match listen.first() {
         Some(Address::Tcp { host, port } | Address::Tls { host, port }) => {
@@ -325,7 +331,8 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. Assigned ones may be in use here.
+/// Returns the proof that the state may continue with these worker IDs. Assigned ones may be in use
+/// here.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,
@@ -336,7 +343,8 @@ fn proof(
     let numbering =
         numbering.map_err(|error| StartError::WrongSetting(format!("source {:?}: {error}", source.name)))?;
     match lock_workers(&settings.lock_dir, &numbering) {
-        // The start locks them again. Meanwhile only a daemon outside the fleet could take them. Then the start fails.
+        // The start locks them again. Meanwhile only a daemon outside the fleet could take them.
+        // Then the start fails.
         Ok(locks) => Ok(found.proof(&numbering, &locks)?),
         Err(error) if source.is_assigned() && error.cause() == Cause::WorkerIdHeld => Ok(Proof::None),
         Err(error) => Err(error.into()),
@@ -349,8 +357,9 @@ fn has(numbering: &Numbering, layout: &Layout, id: u64) -> bool {
     one.is_ok_and(|one| one.shares_ids_with(numbering))
 }
 
-/// Returns whether this machine allows a start with these worker IDs: no other daemon has locked them, none was moved away
-/// from here, and no mark is later than the latest grant that the clock explains.
+/// Returns whether this machine allows a start with these worker IDs: no other daemon has locked
+/// them, none was moved away from here, and no mark is later than the latest grant that the clock
+/// explains.
 fn is_free_here(numbering: &Numbering, lock_dir: &Path, latest: UnixMicros) -> Result<bool, StartError> {
     match lock_workers(lock_dir, numbering) {
         Ok(locks) => {

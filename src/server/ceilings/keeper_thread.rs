@@ -1,5 +1,6 @@
-//! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a ceiling and when the
-//! storage thread has done a job, and logs what changed. It never waits for storage.
+//! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a
+//! ceiling and when the storage thread has done a job, and logs what changed. It never waits for
+//! storage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,19 +28,21 @@ use snowbank_client::layout::Position;
 /// The fleet's writer. The storage thread is the one before.
 const FLEET: usize = 1;
 
-/// The ceilings of a daemon: the keeper that decides on them, the threads that write them, and the locks of their worker
-/// IDs.
+/// The ceilings of a daemon: the keeper that decides on them, the threads that write them, and the
+/// locks of their worker IDs.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
     keeper: Keeper,
-    /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so checking them does not block.
+    /// The machine's locks of the worker IDs, by source. They are not on the state's disk, so
+    /// checking them does not block.
     locks: Vec<WorkerLocks>,
     unmarked: RateLimited,
     /// `None`: nothing is kept, and every write is durable at once.
     storage: Option<Storage>,
     /// `None`: the daemon belongs to no fleet.
     fleet: Option<Fleet>,
-    /// The time at which the last look was sent. `None`: none was sent yet, so one is sent at once, before any raise.
+    /// The time at which the last look was sent. `None`: none was sent yet, so one is sent at once,
+    /// before any raise.
     fleet_looked_at: Option<BootMicros>,
     /// True while that look is not done.
     fleet_is_looking: bool,
@@ -65,8 +68,8 @@ impl Ceilings {
         let Durable { mut sources, locks, first_ceilings, store, ranges } = durable;
         let mut unmarked = RateLimited::default();
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            // The state's durable ceiling, even if the coordinator allows less: an older copy of the state has a lower
-            // one.
+            // The state's durable ceiling, even if the coordinator allows less: an older copy of
+            // the state has a lower one.
             note_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
             managed.grant(durable);
         }
@@ -94,8 +97,9 @@ impl Ceilings {
         })
     }
 
-    /// Returns the ceilings with the result of the next step of a start. If that step failed, they are trimmed, because no
-    /// ID was handed out. Only if the trim fails as well, the next start begins above them.
+    /// Returns the ceilings with the result of the next step of a start. If that step failed, they
+    /// are trimmed, because no ID was handed out. Only if the trim fails as well, the next start
+    /// begins above them.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -141,7 +145,8 @@ impl Ceilings {
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
-            // The pause counts from look to look, because ceilings that are raised less often must reach further.
+            // The pause counts from look to look, because ceilings that are raised less often must
+            // reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
         self.seal_and_trim()
@@ -274,10 +279,11 @@ impl Ceilings {
         self.locks.iter().try_for_each(WorkerLocks::still_ours)
     }
 
-    /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the coordinator.
+    /// Ends all claims, and lowers the ceilings to the cursors. Waits for storage and the
+    /// coordinator.
     ///
-    /// The numbers are returned only if the coordinator answers. Otherwise the next start goes on with them without asking,
-    /// as after a kill.
+    /// The numbers are returned only if the coordinator answers. Otherwise the next start goes on
+    /// with them without asking, as after a kill.
     ///
     /// # Errors
     /// The ceilings could not be trimmed. The next start begins above the old ones.
@@ -287,8 +293,8 @@ impl Ceilings {
         // The locks may have been lost since the last look.
         let is_lost = self.keeper.lost().is_some() || self.still_ours().is_err();
         let returning = self.confirm_return(is_lost, at_seal);
-        // The marks are lowered first, because a mark must never be above the state. Nothing above the cursor was handed
-        // out.
+        // The marks are lowered first, because a mark must never be above the state. Nothing above
+        // the cursor was handed out.
         let has_worker_ids: Vec<bool> =
             self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
         let mark = |left: &Left| {
@@ -309,7 +315,8 @@ impl Ceilings {
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
         self.is_trimmed.store(true, Ordering::Release);
-        // The fleet is lowered after the state, because the state must never be above the fleet's bound.
+        // The fleet is lowered after the state, because the state must never be above the fleet's
+        // bound.
         if let Some(mut fleet) = returning
             && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
         {
@@ -336,7 +343,8 @@ impl Ceilings {
     }
 }
 
-/// Does what a daemon without ceilings needs of the keeper's thread: answers the heartbeat, and observes.
+/// Does what a daemon without ceilings needs of the keeper's thread: answers the heartbeat, and
+/// observes.
 pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
     let mut observer = Observer::default();
     while !stopping.load(Ordering::Acquire) {
@@ -357,7 +365,8 @@ fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)
 }
 
-/// Marks the IDs of a source as granted up to this bound. A failure stops nothing, because the state has the bound as well.
+/// Marks the IDs of a source as granted up to this bound. A failure stops nothing, because the
+/// state has the bound as well.
 fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) {
     let marked = locks.mark_granted(id_bound);
     if let Err(error) = marked
@@ -373,7 +382,8 @@ fn note_granted(locks: &WorkerLocks, id_bound: u64, failures: &mut RateLimited) 
 /// Logs the events of a look that no finding covers.
 fn log(looked: &Looked) {
     if let Observed::Believed(by) = looked.clock {
-        // A step is followed only after step_hold, so this repeats quickly only if step_hold is short.
+        // A step is followed only after step_hold, so this repeats quickly only if step_hold is
+        // short.
         tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
     }
     if looked.is_renewed {

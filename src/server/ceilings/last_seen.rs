@@ -8,7 +8,8 @@ use crate::clock::{BootMicros, Observed, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
 use snowbank_client::layout::Position;
 
-/// The least change of wall − boot between two looks that counts as a step. A slewed clock changes it by far less.
+/// The least change of wall − boot between two looks that counts as a step. A slewed clock changes
+/// it by far less.
 const STEP_US: i64 = 100_000;
 /// The time for which lengths of raises are kept, and in which parts of it.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -34,7 +35,8 @@ pub(crate) struct LastSeen {
     pub(crate) failures: u64,
     /// Why the last try to raise failed.
     pub(crate) failing: Option<String>,
-    /// Why the last try to raise the fleet's ceilings failed, and why the coordinator last did not answer.
+    /// Why the last try to raise the fleet's ceilings failed, and why the coordinator last did not
+    /// answer.
     pub(crate) fleet_failing: Option<String>,
     pub(crate) fleet_silence: Option<String>,
     /// The fleet's durable raises, and the ranges taken.
@@ -58,16 +60,19 @@ pub(crate) struct LastSeen {
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
-    /// The direction of the last step. A clock that stands seems to step back with each look, which counts as one step.
+    /// The direction of the last step. A clock that stands seems to step back with each look, which
+    /// counts as one step.
     stepped: Option<Direction>,
 }
 
 /// The lengths of the raises of the last minute.
 ///
-/// Raises that take longer than half of the horizon make the head-room a saw-tooth, which single looks miss.
+/// Raises that take longer than half of the horizon make the head-room a saw-tooth, which single
+/// looks miss.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
-    /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot began. The oldest first.
+    /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot
+    /// began. The oldest first.
     slots: VecDeque<(BootMicros, Duration)>,
     /// When the last two raises ended, and how long they took.
     last: VecDeque<(BootMicros, Duration)>,
@@ -91,7 +96,8 @@ impl RaiseLengths {
         slots.map(|(_, longest)| *longest).max().unwrap_or_default()
     }
 
-    /// Returns the shorter of the last two raises, if both were in the last minute. A single hiccup does not change it.
+    /// Returns the shorter of the last two raises, if both were in the last minute. A single hiccup
+    /// does not change it.
     pub(crate) fn usual(&self, now: BootMicros) -> Duration {
         let is_recent =
             self.last.len() == 2 && self.last.iter().all(|(ended, _)| now.since(*ended) <= MINUTE);
@@ -115,7 +121,8 @@ impl LastSeen {
         self.count_steps(reading);
         self.clock = looked.clock;
         self.lost = looked.taken_over.as_ref().map(ToString::to_string);
-        // Also `None` if no client asks: an old failure must not keep the next request from a new try.
+        // Also `None` if no client asks: an old failure must not keep the next request from a new
+        // try.
         self.failing = looked.failure.clone();
         self.fleet_failing = looked.fleet_failure.clone();
         self.fleet_ceilings.clone_from(&looked.fleet_ceilings);

@@ -1,5 +1,5 @@
-//! A daemon's ceilings on clocks that a simulation provides, without threads: the shipped start, the shipped keeper, and the
-//! shipped state file and locks in directories.
+//! A daemon's ceilings on clocks that a simulation provides, without threads: the shipped start,
+//! the shipped keeper, and the shipped state file and locks in directories.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -24,7 +24,8 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
     ))
 }
 
-/// Returns a note on a source that starts below IDs of this record, which were granted to other worker IDs.
+/// Returns a note on a source that starts below IDs of this record, which were granted to other
+/// worker IDs.
 pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
     let (layout, worker_ids) = record.numbering.snowflake()?;
     let until = layout.rfc3339(record.instant()?);
@@ -46,7 +47,8 @@ pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<
     )))
 }
 
-/// A source's first tick that comes within this time needs no action: requests wait this long by default.
+/// A source's first tick that comes within this time needs no action: requests wait this long by
+/// default.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns a note with the remedy if the clock is too far behind a source's start.

@@ -157,7 +157,8 @@ impl Found {
         &self.owner.state
     }
 
-    /// Returns true if the run before this one did not end its record. `None`: the state knows of none.
+    /// Returns true if the run before this one did not end its record. `None`: the state knows of
+    /// none.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
         let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
         of_last_run.peek()?;
@@ -184,13 +185,15 @@ impl Found {
         of_counter.map(|record| record.id_bound).max().unwrap_or(0)
     }
 
-    /// Returns the numberings that `snowbank state export` moved away from this state for good: a fleet knows nothing of them.
+    /// Returns the numberings that `snowbank state export` moved away from this state for good: a
+    /// fleet knows nothing of them.
     pub(super) fn moved_away(&self) -> impl Iterator<Item = &Numbering> {
         let moved = self.records.iter().filter(|record| record.released && !record.assigned);
         moved.map(|record| &record.numbering)
     }
 
-    /// Returns the proof that this state may continue with these worker IDs, as far as this boot of the machine shows.
+    /// Returns the proof that this state may continue with these worker IDs, as far as this boot of
+    /// the machine shows.
     pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, StateError> {
         let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
         let records = self.records.iter().filter(covers);
@@ -205,7 +208,8 @@ impl Found {
         Wall::new(rule, first, self.remembered(used, first)).believe(first).wall
     }
 
-    /// Returns the worker IDs that a source of this name and ID space last had, if they were not moved away.
+    /// Returns the worker IDs that a source of this name and ID space last had, if they were not
+    /// moved away.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
         let is_of_source = |record: &&Record| {
             let of_space = record.numbering.snowflake().is_some_and(|(it, _)| it.space() == layout.space());
@@ -218,8 +222,9 @@ impl Found {
         same.then(|| worker_ids.clone())
     }
 
-    /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the machine, otherwise how far
-    /// ceilings were granted. A clock that was ahead and was corrected counts only for the worker IDs that were used then.
+    /// Returns the time as the last owner knew it: wall − boot if it ran in this boot of the
+    /// machine, otherwise how far ceilings were granted. A clock that was ahead and was corrected
+    /// counts only for the worker IDs that were used then.
     pub(crate) fn remembered<'a>(
         &self,
         numberings: impl Iterator<Item = &'a Numbering> + Clone,
@@ -253,7 +258,8 @@ impl Found {
     ) -> Result<Granted, StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
-        // These keep only the order of IDs. The sources' own records hold the bound of what was granted.
+        // These keep only the order of IDs. The sources' own records hold the bound of what was
+        // granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let mut managed = Vec::with_capacity(sources.len());
         for (index, (Locked { settings, numbering, .. }, &start)) in
@@ -310,7 +316,8 @@ impl Found {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
-    /// Checks that a counter's maximum is not below numbers that may have been handed out: records and marks would forget them.
+    /// Checks that a counter's maximum is not below numbers that may have been handed out: records
+    /// and marks would forget them.
     fn check_maximum(&self, claimant: &Claimant<'_>, locks: &WorkerLocks) -> Result<(), StartError> {
         let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
         let marked = locks.marks()?.iter().map(|mark| mark.id_bound).max().unwrap_or(0);

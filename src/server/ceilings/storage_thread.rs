@@ -1,12 +1,13 @@
-//! The storage thread: does one job after another on the state directory, however slow the disk is. Only a clean stop
-//! waits for it, and not for long.
+//! The storage thread: does one job after another on the state directory, however slow the disk is.
+//! Only a clean stop waits for it, and not for long.
 //!
-//! It checks the state's lock and file before each write, and again before it reports the outcome. Because of the second
-//! check, no ID is repeated if another daemon takes the state over while storage hangs. The other daemon can lock the
-//! state only after the lock's name was removed, and reads the ceilings after that. An outcome is reported only if the
-//! name was still there after the write: then the other daemon reads that ceiling or a higher one, and starts there. So
-//! everything that was ever granted lies below its start, however late this thread notices. The keeper's thread checks the
-//! locks of worker IDs.
+//! It checks the state's lock and file before each write, and again before it reports the outcome.
+//! Because of the second check, no ID is repeated if another daemon takes the state over while
+//! storage hangs. The other daemon can lock the state only after the lock's name was removed, and
+//! reads the ceilings after that. An outcome is reported only if the name was still there after the
+//! write: then the other daemon reads that ceiling or a higher one, and starts there. So everything
+//! that was ever granted lies below its start, however late this thread notices. The keeper's
+//! thread checks the locks of worker IDs.
 
 use std::io;
 
@@ -49,7 +50,8 @@ pub(super) enum Done {
     Lost(TakenOver),
 }
 
-/// The handle of the storage thread. When this is dropped, the thread ends and releases the state's lock.
+/// The handle of the storage thread. When this is dropped, the thread ends and releases the state's
+/// lock.
 pub(super) type Storage = JobThread<Job, Done>;
 
 /// Starts the thread.

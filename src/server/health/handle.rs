@@ -7,17 +7,19 @@ use std::time::Duration;
 use crate::admin::Status;
 use crate::server::shared::common::Common;
 
-/// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and without an admin listener, the
-/// stop ends before the 10 s after which containers are killed, also if nothing takes its log. A slower disk costs the next
-/// start no more than a kill does.
+/// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and
+/// without an admin listener, the stop ends before the 10 s after which containers are killed, also
+/// if nothing takes its log. A slower disk costs the next start no more than a kill does.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times of a stop.
 #[derive(Clone, Copy, Debug)]
 pub struct StopTimes {
-    /// The time for which the daemon keeps serving, so that load balancers notice the stop. `None`: not at all.
+    /// The time for which the daemon keeps serving, so that load balancers notice the stop. `None`:
+    /// not at all.
     pub drain_delay: Option<Duration>,
-    /// The longest that the stop takes after that, whatever clients and storage do. Then the log ends.
+    /// The longest that the stop takes after that, whatever clients and storage do. Then the log
+    /// ends.
     pub longest: Duration,
 }
 
@@ -68,7 +70,8 @@ impl Health {
         serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()
     }
 
-    /// Completes when every thread has shown that it makes progress. Never completes if one is blocked.
+    /// Completes when every thread has shown that it makes progress. Never completes if one is
+    /// blocked.
     pub async fn all_beat(&self) {
         self.common.heartbeat.all_beat(&self.common.wake_ups).await;
     }

@@ -1,4 +1,5 @@
-//! The heartbeat: each thread is asked, and answers when its turn comes. No thread has a timer for it.
+//! The heartbeat: each thread is asked, and answers when its turn comes. No thread has a timer for
+//! it.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …   each has a task that answers between its other tasks
@@ -7,8 +8,9 @@
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
 //!
-//! A thread that is blocked, spins or has ended never answers, and the round never ends. The storage thread is not asked.
-//! On a slow disk the daemon serves up to its ceilings and then refuses, and a restart would wait for the same disk.
+//! A thread that is blocked, spins or has ended never answers, and the round never ends. The
+//! storage thread is not asked. On a slow disk the daemon serves up to its ceilings and then
+//! refuses, and a restart would wait for the same disk.
 
 use tokio::sync::watch;
 

@@ -1,7 +1,8 @@
 //! Counters, each written by one thread. Readers sum them.
 //!
-//! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost no more than a plain
-//! addition; nothing is contended, and a reader on another thread sees numbers that are a moment old.
+//! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which
+//! cost no more than a plain addition; nothing is contended, and a reader on another thread sees
+//! numbers that are a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +50,8 @@ pub(crate) struct ShardCounters {
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
     pub(crate) errors: Errors,
-    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that failed.
+    /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
+    /// failed.
     pub(crate) unauthorized_refusals: Counter,
     /// Connections closed because their client sent no token in time.
     pub(crate) unauthorized_timeouts: Counter,
@@ -130,15 +132,17 @@ fn bucket_of(took_us: u64) -> usize {
     BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
 }
 
-/// A busy shard times one turn of this many, by a second reading of the clock. The sample stands for the turns up to the next
-/// one. A reading costs a hundredth of a turn, so a sixty-fourth of that is negligible.
+/// A busy shard times one turn of this many, by a second reading of the clock. The sample stands
+/// for the turns up to the next one. A reading costs a hundredth of a turn, so a sixty-fourth of
+/// that is negligible.
 const TIMED_TURNS: u32 = 64;
-/// After this long without a sample, a shard times its next turn. So an idle shard times nearly all turns. Once busy it
-/// times every second turn, every fourth and so on: the first turn after a pause is slower than the turns it would stand
-/// for.
+/// After this long without a sample, a shard times its next turn. So an idle shard times nearly all
+/// turns. Once busy it times every second turn, every fourth and so on: the first turn after a
+/// pause is slower than the turns it would stand for.
 const IDLE_US: i64 = 10_000;
 
-/// A shard's timer of requests. It takes samples, each of which stands for the requests of the turns that follow it.
+/// A shard's timer of requests. It takes samples, each of which stands for the requests of the
+/// turns that follow it.
 #[derive(Debug)]
 pub(crate) struct Timing {
     /// Requests answered in this turn.
@@ -180,7 +184,8 @@ impl Timing {
         counters.record_in(self.bucket, self.took_us, served);
     }
 
-    /// Ends a turn whose requests were read at `read_at`. They waited until the turn began, and that wait is their latency.
+    /// Ends a turn whose requests were read at `read_at`. They waited until the turn began, and
+    /// that wait is their latency.
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
@@ -232,7 +237,8 @@ pub(crate) struct Metrics {
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
-    /// The bytes that all connections keep: replies that clients have not taken, and requests that are not decoded.
+    /// The bytes that all connections keep: replies that clients have not taken, and requests that
+    /// are not decoded.
     pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
@@ -272,7 +278,8 @@ impl Metrics {
         }
     }
 
-    /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is held for moments.
+    /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is
+    /// held for moments.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -287,7 +294,8 @@ impl Metrics {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held for moments.
+    /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held
+    /// for moments.
     pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! The observer looks at the daemon's status about once a second, and logs changes of findings and of readiness.
-//! It runs on the keeper's thread, which wakes up that often anyway.
+//! The observer looks at the daemon's status about once a second, and logs changes of findings and
+//! of readiness. It runs on the keeper's thread, which wakes up that often anyway.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +12,17 @@ use crate::clock::{BootMicros, Reading};
 use crate::keeper;
 use crate::server::shared::common::Common;
 
-/// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or less.
+/// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or
+/// less.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
-/// The time between two looks at a daemon that was not used for minutes, so that it costs next to nothing.
+/// The time between two looks at a daemon that was not used for minutes, so that it costs next to
+/// nothing.
 const UNUSED_PERIOD: Duration = Duration::from_secs(5);
-/// The time for which a finding must be better before that is logged. A finding that flaps then causes two lines.
+/// The time for which a finding must be better before that is logged. A finding that flaps then
+/// causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The time after the start in which nothing is logged while the sources begin within [`BEGINS_WITHIN_S`]. A source without
-/// a stored state begins with the next tick.
+/// The time after the start in which nothing is logged while the sources begin within
+/// [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 /// The number of sources that a line names.
@@ -79,8 +82,8 @@ struct Logged {
 impl Logged {
     const OK: Logged = Logged { level: Level::Ok, better_since: None, worsened: None };
 
-    /// Returns true if the level must be logged: at once if it is worse than the logged one, later if it is better. The
-    /// same level is logged again as worse only after `repeat_after`.
+    /// Returns true if the level must be logged: at once if it is worse than the logged one, later
+    /// if it is better. The same level is logged again as worse only after `repeat_after`.
     fn should_log(&mut self, level: Level, now: Instant, repeat_after: Duration) -> bool {
         if level <= self.level {
             self.better_since = None;
@@ -117,8 +120,8 @@ impl Default for Changes {
 }
 
 impl Changes {
-    /// Returns a line for each finding whose effect has changed, and for a change of readiness. A stop has a line of its own,
-    /// and a start none before its first tick.
+    /// Returns a line for each finding whose effect has changed, and for a change of readiness. A
+    /// stop has a line of its own, and a start none before its first tick.
     fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
         if status.draining || begins_soon(status) {
             return Vec::new();

@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 /// The time between two log lines of one kind of event: an hour of them fits a page of the journal.
 pub(super) const PERIOD: Duration = Duration::from_secs(60);
-/// Events of one kind. The first is logged at once, later ones once in [`PERIOD`] with their number.
+/// Events of one kind. The first is logged at once, later ones once in [`PERIOD`] with their
+/// number.
 #[derive(Debug, Default)]
 pub(crate) struct RateLimited {
     logged_at: Option<Instant>,
@@ -23,7 +24,8 @@ impl RateLimited {
         self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < PERIOD)
     }
 
-    /// Counts an event. If it must be logged, returns the number of events since the last log line, this one included.
+    /// Counts an event. If it must be logged, returns the number of events since the last log line,
+    /// this one included.
     pub(crate) fn count(&mut self, now: Instant) -> Option<u64> {
         self.unlogged += 1;
         if self.is_recent(now) {

@@ -1,5 +1,5 @@
-//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors. Any thread may gather
-//! it: it only reads, and blocks no other thread.
+//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors.
+//! Any thread may gather it: it only reads, and blocks no other thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,8 +39,8 @@ impl Common {
         status
     }
 
-    /// Takes the next sample of the last minute and of the last hour, and returns the daemon's current status. The keeper's
-    /// thread does this about once a second.
+    /// Takes the next sample of the last minute and of the last hour, and returns the daemon's
+    /// current status. The keeper's thread does this about once a second.
     pub(crate) fn observe(&self) -> Status {
         let mut status = self.measure();
         self.metrics.history().observe(&status);
@@ -56,7 +56,8 @@ impl Common {
     /// Reads counters, sources and clocks.
     fn measure(&self) -> Status {
         let metrics = &self.metrics;
-        // The lock is held for moments only, because a reload takes it to replace the configuration.
+        // The lock is held for moments only, because a reload takes it to replace the
+        // configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
         let limits = &live_config.limits;
         let now = self.wall.believe(clock::os::read());
@@ -131,7 +132,8 @@ impl Common {
         of_shards + of_acceptors
     }
 
-    /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared counter has numbers.
+    /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared
+    /// counter has numbers.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();

@@ -75,7 +75,8 @@ fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
     Ok(json)
 }
 
-/// Returns the name of this instance: the machine's name, and a number that differs from one start to the next.
+/// Returns the name of this instance: the machine's name, and a number that differs from one start
+/// to the next.
 pub(super) fn instance() -> String {
     let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{machine}-{:08x}", fastrand::u32(..))

@@ -10,11 +10,12 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::protocol::Info;
 
-/// The longest that a start waits for its peers. A peer's machine answers within milliseconds, and refuses a wrong token
-/// within a second. So a start takes this long only if a peer is cut off.
+/// The longest that a start waits for its peers. A peer's machine answers within milliseconds, and
+/// refuses a wrong token within a second. So a start takes this long only if a peer is cut off.
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks all peers, before anything is handed out. A peer that does not answer stops no start. Returns the line about those.
+/// Asks all peers, before anything is handed out. A peer that does not answer stops no start.
+/// Returns the line about those.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.
@@ -67,7 +68,8 @@ fn compare(info_json: &[u8], answers: &[Answer]) -> Result<Option<Note>, StartEr
     }))
 }
 
-/// Returns the address of an inherited socket for clients. The daemon does not answer there until its start is over.
+/// Returns the address of an inherited socket for clients. The daemon does not answer there until
+/// its start is over.
 fn own_socket(purpose: &Purpose, address: &Address) -> Option<SocketAddr> {
     match (purpose, address) {
         (Purpose::Clients(_), Address::Tcp { host, port } | Address::Tls { host, port }) => {

@@ -1,7 +1,7 @@
 //! Reloads: replace the configuration of a running daemon as a whole, or change nothing.
 //!
-//! The steps that can fail come first: [`diff`] refuses settings that take a restart. Then every shard takes up the new
-//! [`LiveConfig`] between two of its turns.
+//! The steps that can fail come first: [`diff`] refuses settings that take a restart. Then every
+//! shard takes up the new [`LiveConfig`] between two of its turns.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,8 +20,8 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
 use crate::server::shared::start_error::StartError;
 
-/// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the
-/// newest configuration when it continues.
+/// The time for which a reload waits for the shards. A turn takes far less. A thread that is
+/// blocked longer takes up the newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The changes that a reload has made.
@@ -33,7 +33,8 @@ pub struct Reloaded {
     pub tokens: bool,
     /// True if the certificate of TLS listeners or the clients that they accept have changed.
     pub certificates: bool,
-    /// The settings of files for the fleet's coordinator that have other contents. Its next connection uses them.
+    /// The settings of files for the fleet's coordinator that have other contents. Its next
+    /// connection uses them.
     pub fleet_files: Vec<&'static str>,
 }
 
@@ -52,8 +53,8 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// The handle that reloads a running daemon's configuration. Reloads run one at a time: each starts from the configuration
-/// that the last one made live.
+/// The handle that reloads a running daemon's configuration. Reloads run one at a time: each starts
+/// from the configuration that the last one made live.
 pub struct Reloader {
     settings: Settings,
     common: Arc<Common>,
@@ -83,7 +84,8 @@ impl Reloader {
         *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
     }
 
-    /// Makes these settings, tokens and certificates live. Blocks until all shards use the new configuration.
+    /// Makes these settings, tokens and certificates live. Blocks until all shards use the new
+    /// configuration.
     ///
     /// # Errors
     /// The reasons why nothing was changed, a line each.

@@ -22,9 +22,10 @@ use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
 impl Server {
-    /// Serves until `stop` is complete, then stops: accepts nothing more, answers requests that have arrived, seals every
-    /// source, and trims its ceiling. It waits for storage no longer than `drain_timeout` and a few seconds. After that the
-    /// keeper's thread stays behind with its locks, and ends with the process.
+    /// Serves until `stop` is complete, then stops: accepts nothing more, answers requests that
+    /// have arrived, seals every source, and trims its ceiling. It waits for storage no longer than
+    /// `drain_timeout` and a few seconds. After that the keeper's thread stays behind with its
+    /// locks, and ends with the process.
     ///
     /// # Errors
     /// The system does not provide a thread or a reactor, or a thread failed.
@@ -65,8 +66,8 @@ impl Server {
     }
 }
 
-/// Registers all listeners with the reactor that is entered. It does so before anything serves, so that a daemon that logs
-/// its listeners has them.
+/// Registers all listeners with the reactor that is entered. It does so before anything serves, so
+/// that a daemon that logs its listeners has them.
 fn register(listeners: Vec<Listener>) -> io::Result<Vec<Registered>> {
     listeners.into_iter().map(Registered::new).collect()
 }
@@ -99,8 +100,8 @@ fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> 
     listeners.into_iter().map(serve).collect()
 }
 
-/// Accepts connections until `stop` is complete, and closes the listeners. Returns the instant by which the shards must have
-/// answered.
+/// Accepts connections until `stop` is complete, and closes the listeners. Returns the instant by
+/// which the shards must have answered.
 async fn accept_until(
     stop: impl Future<Output = ()>,
     listeners: Vec<(Protocol, Registered)>,
@@ -119,8 +120,8 @@ async fn accept_until(
     }
     stop.await;
     let _ = stop_acceptors.send(true);
-    // The listeners close with the acceptors. After this connections are refused, or wait for the next daemon if a service
-    // manager holds the sockets.
+    // The listeners close with the acceptors. After this connections are refused, or wait for the
+    // next daemon if a service manager holds the sockets.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
     // An acceptor may wait for a shard that does not take its connection.
     let drain_timeout = common.live_config.borrow().limits.drain_timeout;

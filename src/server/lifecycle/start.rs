@@ -34,7 +34,8 @@ use crate::tls;
 const AFTER_A_CRASH: &str = "the run before did not end its record: it was killed, crashed, lost power or \
       its worker ID, or its disk hung";
 
-/// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having served.
+/// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having
+/// served.
 pub struct Server {
     pub(super) listeners: Vec<(Protocol, Listener)>,
     pub(super) admin: Vec<Listener>,
@@ -47,7 +48,8 @@ pub struct Server {
     pub(super) notes: Vec<Note>,
 }
 
-/// A try of a start that has its worker IDs: those of the configuration, or those that the fleet gave.
+/// A try of a start that has its worker IDs: those of the configuration, or those that the fleet
+/// gave.
 pub struct Prepared {
     settings: Settings,
     found: Found,
@@ -57,14 +59,16 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Locks the state directory, and takes the worker IDs of a fleet, after the earlier tries of this process.
+    /// Locks the state directory, and takes the worker IDs of a fleet, after the earlier tries of
+    /// this process.
     pub(super) fn new(
         settings: &Settings,
         fleet: Option<Access>,
         state: State<'_>,
         tried: &mut Tried,
     ) -> Result<Prepared, StartError> {
-        // Opened first, because a ceiling that became durable before the machine was restored no longer counts.
+        // Opened first, because a ceiling that became durable before the machine was restored no
+        // longer counts.
         let kernel_log = KernelLog::open(fleet.is_some());
         let found = Found::open(state)?;
         let first = clock::os::read();
@@ -74,14 +78,16 @@ impl Prepared {
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
-    /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state stays locked meanwhile.
+    /// Gives back the worker IDs of a fleet, because the daemon is stopped. The state stays locked
+    /// meanwhile.
     pub(super) fn give_back(self) {
         let reading = clock::os::read();
         let clocks = Clocks::at(reading.wall, reading);
         self.fleet.into_iter().for_each(|fleet| fleet.give_back(clocks));
     }
 
-    /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a fleet are still its own.
+    /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a
+    /// fleet are still its own.
     pub(super) fn grant(
         self,
         secrets: &Secrets,
@@ -93,13 +99,14 @@ impl Prepared {
         let instance = instance();
         let info_json = describe(&settings, &instance)?;
         let silent_peers = refuse_shared(secrets.peers.as_ref(), &info_json, &sockets.addresses())?;
-        // Read again: until its locks were free, an earlier process may have handed out IDs of later ticks.
+        // Read again: until its locks were free, an earlier process may have handed out IDs of
+        // later ticks.
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
         let numberings = sources.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
-        // So that the keeper also notices a jump of the clocks since the first reading, with which the coordinator was
-        // asked.
+        // So that the keeper also notices a jump of the clocks since the first reading, with which
+        // the coordinator was asked.
         wall.note_seen(first);
         let now = wall.believe(reading);
         let follows_a_crash = found.follows_a_crash();
@@ -142,14 +149,15 @@ pub struct Ready {
 impl Ready {
     /// Gives back the worker IDs of a fleet, because the daemon is stopped before it serves.
     pub(super) fn give_back(self) {
-        // Nothing was handed out. If the ceilings cannot be trimmed, the next start begins above them.
+        // Nothing was handed out. If the ceilings cannot be trimmed, the next start begins above
+        // them.
         let _ = self.ceilings.seal_and_trim();
     }
 }
 
 impl Server {
-    /// Opens the listeners that are not inherited. Returns the daemon and the handle that reloads its configuration while it
-    /// runs.
+    /// Opens the listeners that are not inherited. Returns the daemon and the handle that reloads
+    /// its configuration while it runs.
     ///
     /// # Errors
     /// One line with the reason why the daemon cannot start.
@@ -216,7 +224,8 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     Ok(locked)
 }
 
-/// A daemon that is to listen: the part of a start that can still fail after the first ceilings are durable.
+/// A daemon that is to listen: the part of a start that can still fail after the first ceilings are
+/// durable.
 pub(super) struct Opening<'a> {
     pub(super) settings: &'a Settings,
     pub(super) instance: String,
@@ -227,8 +236,9 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Makes the shards with their reactors, and opens the listeners for clients and for the operator. Returns the daemon,
-    /// which has no ceilings yet, and the sender of its configurations.
+    /// Makes the shards with their reactors, and opens the listeners for clients and for the
+    /// operator. Returns the daemon, which has no ceilings yet, and the sender of its
+    /// configurations.
     pub(super) fn open(
         self,
         secrets: &Secrets,

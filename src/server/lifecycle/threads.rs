@@ -66,7 +66,8 @@ impl ShardThreads {
         Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
     }
 
-    /// Stops the shards, and waits until they have answered the requests that had arrived, or until `drained_by`.
+    /// Stops the shards, and waits until they have answered the requests that had arrived, or until
+    /// `drained_by`.
     pub(super) async fn stop(&mut self, drained_by: Instant) {
         let _ = self.stop.send(Some(drained_by));
         let _ = self.ended.recv().await;
@@ -91,7 +92,8 @@ pub(super) struct KeeperThread {
 }
 
 impl KeeperThread {
-    /// Starts the thread that raises ceilings. Without any, it only shows that the daemon lives, and observes it.
+    /// Starts the thread that raises ceilings. Without any, it only shows that the daemon lives,
+    /// and observes it.
     pub(super) fn spawn(ceilings: Option<Ceilings>, common: &Arc<Common>) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
@@ -115,8 +117,8 @@ impl KeeperThread {
         Ok(KeeperThread { thread, stopping, is_trimmed, sealed })
     }
 
-    /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until `drained_by` and
-    /// [`TRIM_TIMEOUT`] more.
+    /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until
+    /// `drained_by` and [`TRIM_TIMEOUT`] more.
     pub(super) fn stop(self, drained_by: Instant) -> Result<(), RunError> {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();

@@ -1,11 +1,12 @@
-//! The wait of a daemon that has no worker IDs of its fleet: another daemon has its number, there is none left, or the
-//! coordinator does not answer and nothing shows that the state's own numbers are still its own. The daemon listens, is not
-//! ready, and refuses with `no_ceiling`.
+//! The wait of a daemon that has no worker IDs of its fleet: another daemon has its number, there
+//! is none left, or the coordinator does not answer and nothing shows that the state's own numbers
+//! are still its own. The daemon listens, is not ready, and refuses with `no_ceiling`.
 //!
-//! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to take numbers, each time as a
-//! start does. Once it has them, this daemon ends, and the start goes on with its sockets. If it then cannot show that the
-//! numbers are still its own, it waits again. So clients can stay away, or wait, and no service manager has to start the
-//! daemon again. A stop gives back what was taken, at any moment.
+//! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to
+//! take numbers, each time as a start does. Once it has them, this daemon ends, and the start goes
+//! on with its sockets. If it then cannot show that the numbers are still its own, it waits again.
+//! So clients can stay away, or wait, and no service manager has to start the daemon again. A stop
+//! gives back what was taken, at any moment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,13 +29,14 @@ use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::{RunError, StartError};
 
-/// The pause before the second try. Each pause is twice as long as the one before, up to [`PAUSE_MAX`]: a number may be free
-/// soon after another daemon stops, and a login costs etcd a tenth of a second.
+/// The pause before the second try. Each pause is twice as long as the one before, up to
+/// [`PAUSE_MAX`]: a number may be free soon after another daemon stops, and a login costs etcd a
+/// tenth of a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a stop waits for the end of a try or of a start, which gives back what it took. Most of it is the pause
-/// after taking a number.
+/// The longest that a stop waits for the end of a try or of a start, which gives back what it took.
+/// Most of it is the pause after taking a number.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
@@ -115,7 +117,8 @@ pub struct Tries {
 }
 
 impl Waiting {
-    /// Opens the listeners that are not inherited, and begins to try. `reason` is why the first try failed.
+    /// Opens the listeners that are not inherited, and begins to try. `reason` is why the first try
+    /// failed.
     ///
     /// # Errors
     /// One line with the reason why the daemon cannot start.
@@ -181,8 +184,8 @@ impl Waiting {
 }
 
 impl TakenNumbers {
-    /// Goes on with the start, until its end or until `stop` is complete. Returns nothing then. Peers, storage and the
-    /// coordinator may take their time.
+    /// Goes on with the start, until its end or until `stop` is complete. Returns nothing then.
+    /// Peers, storage and the coordinator may take their time.
     ///
     /// # Errors
     /// The system has no thread or reactor left.
@@ -212,7 +215,8 @@ impl TakenNumbers {
 }
 
 impl Tries {
-    /// Returns the tries of a start with these settings. `access` leads to the fleet's coordinator, if there is a fleet.
+    /// Returns the tries of a start with these settings. `access` leads to the fleet's coordinator,
+    /// if there is a fleet.
     pub fn new(settings: &Settings, access: Option<Access>, state: State<'_>) -> Tries {
         Tries {
             settings: settings.clone(),
@@ -237,13 +241,15 @@ impl Tries {
         Prepared::new(&self.settings, self.access.clone(), state, &mut self.tried)
     }
 
-    /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon serves.
+    /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
+    /// serves.
     fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
         let ready = prepared.grant(secrets, &sockets, &mut self.tried);
         StartEnd { ready, sockets, tries: self }
     }
 
-    /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if nobody waits any more.
+    /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if
+    /// nobody waits any more.
     fn run(
         &mut self,
         common: &Common,

@@ -18,15 +18,16 @@ use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
 
-/// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's backlog takes the rest.
+/// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's
+/// backlog takes the rest.
 pub(crate) const INBOX_SOCKETS: usize = 256;
 
-/// The time for which the acceptor pauses when the system has no descriptor or memory left. It is long enough not to spin,
-/// and short enough that a client's connect does not time out.
+/// The time for which the acceptor pauses when the system has no descriptor or memory left. It is
+/// long enough not to spin, and short enough that a client's connect does not time out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
-/// The connections that may be open beyond `max_connections` while they are being closed. The daemon's limit of open files has
-/// as many to spare.
+/// The connections that may be open beyond `max_connections` while they are being closed. The
+/// daemon's limit of open files has as many to spare.
 const LEAVING_MAX: usize = 16;
 
 /// The acceptor's end of one shard.
@@ -57,7 +58,8 @@ pub(crate) struct Admitted {
     pub(crate) open: OpenConnection,
 }
 
-/// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when dropped.
+/// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counts: [Arc<AtomicUsize>; 2],
@@ -99,8 +101,8 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the next connection, which is non-blocking. While the system has no resources for it, logs that and tries
-    /// again.
+    /// Returns the next connection, which is non-blocking. While the system has no resources for
+    /// it, logs that and tries again.
     pub(crate) async fn accept(&mut self) -> Socket {
         loop {
             match self.acceptor.accept().await {
@@ -151,8 +153,8 @@ fn is_of_the_peer(error: &io::Error) -> bool {
 
 /// Accepts on one listener until `stop` turns true.
 ///
-/// When it returns, all accepted connections have been handed to a shard. Later ones are refused, unless another process
-/// also holds the listener: then they wait in it.
+/// When it returns, all accepted connections have been handed to a shard. Later ones are refused,
+/// unless another process also holds the listener: then they wait in it.
 pub(crate) async fn accept(
     mut listener: Registered,
     info: ListenerInfo,
@@ -175,7 +177,8 @@ pub(crate) async fn accept(
             continue;
         }
         common.metrics.acceptors.refused.add(1);
-        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
+        // A client that expects TLS could not read a reply in plain text, and a handshake would
+        // cost too much.
         if info.tls.is_none() {
             let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
             turn_away(&socket, &frontends::too_busy(info.protocol, &all));
@@ -189,7 +192,8 @@ pub(crate) async fn accept(
     }
 }
 
-/// Returns true if one more connection may be open. If all are in use, the longest silent pending one is evicted.
+/// Returns true if one more connection may be open. If all are in use, the longest silent pending
+/// one is evicted.
 async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: usize) -> bool {
     loop {
         let changed = pending.changed();
@@ -205,7 +209,8 @@ async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: u
         match room {
             Room::Made => return true,
             Room::Full if inside + leaving == 0 => return false,
-            // Each pending connection is being served or may be about to send. After that it is authorized, silent or gone.
+            // Each pending connection is being served or may be about to send. After that it is
+            // authorized, silent or gone.
             room => pending::wait_for(room, changed).await,
         }
     }
@@ -240,10 +245,12 @@ async fn hand_over(
 
 /// Sends a refusal and closes the connection.
 fn turn_away(socket: &Socket, refusal: &[u8]) {
-    // A fresh socket's buffer has room for one reply. If the peer is gone already, the reply is lost.
+    // A fresh socket's buffer has room for one reply. If the peer is gone already, the reply is
+    // lost.
     let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
-    // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.
+    // Bytes that the client has already sent must be read, because closing with unread bytes resets
+    // the connection.
     let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];
     let _ = socket.recv(&mut unread);
 }

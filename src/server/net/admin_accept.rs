@@ -1,5 +1,5 @@
-//! The admin listener: accepts connections on the main thread's reactor, away from the shards. [`admin`](crate::admin)
-//! serves them.
+//! The admin listener: accepts connections on the main thread's reactor, away from the shards.
+//! [`admin`](crate::admin) serves them.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,11 +16,12 @@ use crate::admin::{HEAD_WITHIN, Site, Via};
 use crate::config::Address;
 use crate::tls;
 
-/// The most admin connections that are open at once. It is meant for a few scrapers, probes and pages. All of them are
-/// pending: the next one evicts the one that has been silent for longest.
+/// The most admin connections that are open at once. It is meant for a few scrapers, probes and
+/// pages. All of them are pending: the next one evicts the one that has been silent for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its connections with it.
+/// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its
+/// connections with it.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
     let address = &listener.address;
     // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
@@ -39,7 +40,8 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     }
 }
 
-/// Serves a connection until its end, or until it is evicted. It is silent whenever nothing arrives and no answer is due.
+/// Serves a connection until its end, or until it is evicted. It is silent whenever nothing arrives
+/// and no answer is due.
 async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,

@@ -1,7 +1,7 @@
 //! The socket beneath TLS, which counts the records that come, and reads no more bytes than it may.
 //!
-//! Each record costs a decryption or a key change, even if it has no byte for the reader. So a turn's decoded bytes do not show
-//! its cost.
+//! Each record costs a decryption or a key change, even if it has no byte for the reader. So a
+//! turn's decoded bytes do not show its cost.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,10 +10,12 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The bytes of a record's header: its type, two bytes for the version, and the length of the rest (RFC 8446, 5.1).
+/// The bytes of a record's header: its type, two bytes for the version, and the length of the rest
+/// (RFC 8446, 5.1).
 const HEADER_BYTES: usize = 5;
 
-/// The bytes that TLS 1.3 adds to a record's contents: the header, the type of the contents, and the tag of 16 bytes.
+/// The bytes that TLS 1.3 adds to a record's contents: the header, the type of the contents, and
+/// the tag of 16 bytes.
 pub(super) const RECORD_OVERHEAD: usize = HEADER_BYTES + 1 + 16;
 
 /// The bytes and records that were read from a TLS socket.

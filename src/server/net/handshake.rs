@@ -1,4 +1,5 @@
-//! The TLS handshake. It runs in the connection's own task, so a slow handshake delays no other connection.
+//! The TLS handshake. It runs in the connection's own task, so a slow handshake delays no other
+//! connection.
 
 use tokio::net::TcpStream;
 
@@ -8,14 +9,15 @@ use super::socket_stream::{SocketStream, network_of};
 use super::tls_stream::TlsStream;
 use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 
-/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason and lets the peer read the alert.
+/// Shakes hands within the time that the acceptor allows. If that fails, logs the reason and lets
+/// the peer read the alert.
 ///
 /// # Errors
 /// The reason.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, HandshakeFailure> {
     let peer = socket.peer_addr();
-    // Read before the handshake. If a reload changes the authorities during it, the session checks the
-    // certificate again.
+    // Read before the handshake. If a reload changes the authorities during it, the session checks
+    // the certificate again.
     let checked_by = acceptor.identity().authorities().map_or(0, Authorities::digest);
     match acceptor.accept(CountedSocket::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),

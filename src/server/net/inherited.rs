@@ -1,8 +1,8 @@
-//! Socket activation: sockets that a service manager opened and hands over. Clients can connect to them before the daemon
-//! runs and while it restarts. It serves them once it runs.
+//! Socket activation: sockets that a service manager opened and hands over. Clients can connect to
+//! them before the daemon runs and while it restarts. It serves them once it runs.
 //!
-//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) names its protocol, followed by `-tls` if it
-//! speaks TLS: `native-tls`.
+//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) names its protocol,
+//! followed by `-tls` if it speaks TLS: `native-tls`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ impl Inherited {
     /// Takes the sockets that the environment names. Must be called once, before there are threads.
     ///
     /// # Errors
-    /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be served.
+    /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be
+    /// served.
     pub fn take() -> Result<Inherited, StartError> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         // Those of another process, whose environment this one inherited, are not ours.

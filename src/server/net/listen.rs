@@ -11,21 +11,23 @@ use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
-/// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. The kernel has one pool for
-/// all TCP of the machine (`net.ipv4.tcp_mem`), and drops packets of every program once it is used up. With 128 KiB, 9,000
-/// clients that never read used 1.5 GB of it, and single IDs for other clients took 200 ms. A long reply is no slower with
-/// 16 KiB.
+/// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. The
+/// kernel has one pool for all TCP of the machine (`net.ipv4.tcp_mem`), and drops packets of every
+/// program once it is used up. With 128 KiB, 9,000 clients that never read used 1.5 GB of it, and
+/// single IDs for other clients took 200 ms. A long reply is no slower with 16 KiB.
 const UNSENT_BYTES_MAX: u32 = 16 * 1024;
 
-/// The bytes that the kernel keeps of requests that the daemon has not read: some 1,000 requests. They come from the same
-/// pool, which counts twice as many because of each packet's overhead. The rest waits in the client's memory.
+/// The bytes that the kernel keeps of requests that the daemon has not read: some 1,000 requests.
+/// They come from the same pool, which counts twice as many because of each packet's overhead. The
+/// rest waits in the client's memory.
 const RECEIVED_BYTES_MAX: usize = 16 * 1024;
 
-/// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to `net.core.somaxconn`, so that
-/// an operator sets it there.
+/// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to
+/// `net.core.somaxconn`, so that an operator sets it there.
 const BACKLOG: i32 = 4_096;
 
-/// The permissions of Unix socket files: clients are of the daemon's user or group. Systemd makes sockets for others.
+/// The permissions of Unix socket files: clients are of the daemon's user or group. Systemd makes
+/// sockets for others.
 const SOCKET_MODE: u32 = 0o660;
 
 /// A socket that listens.
@@ -110,8 +112,8 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     if at.is_ipv6() {
-        // "[::]" is IPv6 alone. An operator who wants IPv4 too also configures "0.0.0.0". If "[::]" took both, that second
-        // listener could not be opened.
+        // "[::]" is IPv6 alone. An operator who wants IPv4 too also configures "0.0.0.0". If "[::]"
+        // took both, that second listener could not be opened.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;

@@ -1,14 +1,14 @@
 //! Sockets: from the address in the settings to bytes read and written.
 //!
 //! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
-//! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`: accepts on the admin
-//!   listener.
+//! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`:
+//!   accepts on the admin listener.
 //! - `handshake`: the start of a TLS connection.
 //! - `limit`: the places of connections that have not authorized themselves.
-//! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one. `counted_socket`: the
-//!   socket beneath it, which counts its records.
-//! - `rejections`: rate-limited log lines about connections that were closed and requests that were refused
-//!   because of the peer's error.
+//! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
+//!   `counted_socket`: the socket beneath it, which counts its records.
+//! - `rejections`: rate-limited log lines about connections that were closed and requests that were
+//!   refused because of the peer's error.
 
 pub(crate) mod accept;
 pub(crate) mod admin_accept;

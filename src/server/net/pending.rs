@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::{Instant, timeout_at};
 
-/// The time within which a client must send its token. That takes a round trip, so five seconds outlast a few lost packets.
-/// PING does not extend it.
+/// The time within which a client must send its token. That takes a round trip, so five seconds
+/// outlast a few lost packets. PING does not extend it.
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time that a silent connection has before it is evicted. Clients send their first bytes right
@@ -118,8 +118,9 @@ pub(crate) struct Occupancy {
 }
 
 impl PendingLimit {
-    /// Takes in a newcomer, which counts as heard. If all `places` are taken, the pending connection that has been silent for longest
-    /// is evicted. If none has been silent for [`SILENT_FOR`], waits until one has, or until one leaves.
+    /// Takes in a newcomer, which counts as heard. If all `places` are taken, the pending
+    /// connection that has been silent for longest is evicted. If none has been silent for
+    /// [`SILENT_FOR`], waits until one has, or until one leaves.
     pub(crate) async fn enter(self: &Arc<Self>, places: usize) -> Pending {
         loop {
             let changed = self.changed.notified();

@@ -1,5 +1,6 @@
-//! Log lines about peers whose connections were closed, or whose requests were refused, because of the peer's error. A peer can repeat its error without
-//! end, so each reason is rate-limited. Peers that did not authorize themselves are rate-limited one by one.
+//! Log lines about peers whose connections were closed, or whose requests were refused, because of
+//! the peer's error. A peer can repeat its error without end, so each reason is rate-limited. Peers
+//! that did not authorize themselves are rate-limited one by one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::server::health::rate_limited_log::RateLimited;
 
-/// The number of reasons that are limited one by one. Well-meaning peers cause fewer. A hostile peer can cause a new text with
-/// each connection, so all further reasons share one limit.
+/// The number of reasons that are limited one by one. Well-meaning peers cause fewer. A hostile
+/// peer can cause a new text with each connection, so all further reasons share one limit.
 const REASONS_MAX: usize = 32;
 
-/// The number of pairs of an address and a reason that are limited one by one. All further ones share one limit, so that an
-/// attack from a whole network fills neither memory nor log.
+/// The number of pairs of an address and a reason that are limited one by one. All further ones
+/// share one limit, so that an attack from a whole network fills neither memory nor log.
 const ADDRESSES_MAX: usize = 256;
 
 /// Ends the address in a name like `address reason`.
@@ -36,7 +37,8 @@ impl Rejections {
         Rejections { by_name: BTreeMap::new(), names_max, others: RateLimited::new() }
     }
 
-    /// Counts a rejection. If it must be logged, returns how many there were since the last log line, this one included.
+    /// Counts a rejection. If it must be logged, returns how many there were since the last log
+    /// line, this one included.
     fn count(&mut self, name: &str, now: Instant) -> Option<u64> {
         if let Some(limit) = self.by_name.get_mut(name) {
             return limit.count(now);
@@ -57,13 +59,15 @@ pub(crate) fn log(peer: impl fmt::Display, text: &str) {
     log_closed(count, peer, text);
 }
 
-/// Logs that a connection was closed because its peer did not authorize itself. `origin` is the peer's address without port.
+/// Logs that a connection was closed because its peer did not authorize itself. `origin` is the
+/// peer's address without port.
 pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, text: &str) {
     let count = count(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}"));
     log_closed(count, peer, text);
 }
 
-/// Logs that a request was refused because its peer has not authorized itself. The connection stays open.
+/// Logs that a request was refused because its peer has not authorized itself. The connection stays
+/// open.
 pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, text: &str) {
     match count(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}")) {
         Some(1) => tracing::warn!(%peer, "refused a request: {text}"),
@@ -72,8 +76,8 @@ pub(crate) fn log_refused(peer: impl fmt::Display, origin: &str, text: &str) {
     }
 }
 
-/// Returns the number of addresses whose connections or requests were refused as unauthorized in the last minute; at most
-/// [`ADDRESSES_MAX`].
+/// Returns the number of addresses whose connections or requests were refused as unauthorized in
+/// the last minute; at most [`ADDRESSES_MAX`].
 pub(crate) fn unauthorized_addresses() -> usize {
     let addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();

@@ -16,12 +16,12 @@ use super::counted_socket::TlsRead;
 use super::tls_stream::TlsStream;
 use crate::access::Shown;
 
-/// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake
-/// the last reply or the TLS alert.
+/// The time for which a connection that is being closed is still read. Unread bytes would cause a
+/// reset, which could overtake the last reply or the TLS alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The bytes that a peer may have sent before it reads the last reply: a message. Further ones are read slowly, because a flood
-/// must not be cheaper for the peer after its connection is closed.
+/// The bytes that a peer may have sent before it reads the last reply: a message. Further ones are
+/// read slowly, because a flood must not be cheaper for the peer after its connection is closed.
 const LINGER_BYTES: usize = 64 * 1024;
 
 /// The pause between two reads of further bytes.
@@ -48,7 +48,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the task once they do.
+    /// Returns true if bytes may have arrived, without a system call. If none have, it wakes the
+    /// task once they do.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         match self {
             SocketStream::Tcp(stream) => stream.poll_read_ready(cx).is_ready(),
@@ -57,8 +58,8 @@ impl SocketStream {
         }
     }
 
-    /// Waits until the connection is reset, by the peer or because its machine is unreachable. A peer that only closed its
-    /// sending half may still read, and does not end the wait.
+    /// Waits until the connection is reset, by the peer or because its machine is unreachable. A
+    /// peer that only closed its sending half may still read, and does not end the wait.
     pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
             SocketStream::Unix(stream) => stream.ready(Interest::ERROR).await,
@@ -68,8 +69,8 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Returns what TLS has read since the last call. Each record costs time, also one without a byte for the reader. Without
-    /// TLS there is none.
+    /// Returns what TLS has read since the last call. Each record costs time, also one without a
+    /// byte for the reader. Without TLS there is none.
     pub(crate) fn take_tls_read(&mut self) -> TlsRead {
         match self {
             SocketStream::Tcp(_) | SocketStream::Unix(_) => TlsRead::default(),
@@ -77,7 +78,8 @@ impl SocketStream {
         }
     }
 
-    /// Returns true while TLS keeps bytes that were accepted for writing. [`poll_send`](Self::poll_send) sends them.
+    /// Returns true while TLS keeps bytes that were accepted for writing.
+    /// [`poll_send`](Self::poll_send) sends them.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             SocketStream::Tcp(_) | SocketStream::Unix(_) => false,
@@ -85,8 +87,8 @@ impl SocketStream {
         }
     }
 
-    /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the peer has taken some of them, with the
-    /// number of `bytes` that were accepted.
+    /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the peer has taken
+    /// some of them, with the number of `bytes` that were accepted.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
@@ -99,8 +101,8 @@ impl SocketStream {
         }
     }
 
-    /// Makes the kernel drop unsent bytes when the connection closes. Otherwise it would try to send them for minutes,
-    /// while a peer that reads nothing can reconnect.
+    /// Makes the kernel drop unsent bytes when the connection closes. Otherwise it would try to
+    /// send them for minutes, while a peer that reads nothing can reconnect.
     pub(crate) fn drop_unsent_at_close(&self) {
         if let Some(tcp) = self.tcp() {
             // If this fails, the kernel frees the memory later.
@@ -127,8 +129,9 @@ impl SocketStream {
         self.address().map_or_else(|| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Returns the peer's address without its port, which all its connections share. For IPv6 it is the network, because
-    /// one peer has all of its addresses. A Unix socket's peer is known by its user.
+    /// Returns the peer's address without its port, which all its connections share. For IPv6 it is
+    /// the network, because one peer has all of its addresses. A Unix socket's peer is known by its
+    /// user.
     #[cold]
     pub(crate) fn origin(&self) -> String {
         if let SocketStream::Unix(stream) = self
@@ -152,7 +155,8 @@ impl SocketStream {
         self.tcp()?.peer_addr().ok()
     }
 
-    /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last bytes arrive.
+    /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last
+    /// bytes arrive.
     pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
         let closed = timeout(LINGER, self.shutdown()).await;
         if !matches!(closed, Ok(Ok(()))) {
@@ -193,8 +197,8 @@ pub(crate) fn network_of(address: IpAddr) -> String {
 }
 
 impl AsyncRead for SocketStream {
-    /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the socket, and tokio then knows
-    /// that the next one would block. So a turn costs one `recv`.
+    /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the
+    /// socket, and tokio then knows that the next one would block. So a turn costs one `recv`.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -209,7 +213,8 @@ impl AsyncRead for SocketStream {
 }
 
 impl AsyncWrite for SocketStream {
-    /// Writes as much as the stream takes. TLS may keep some of it: see [`has_unsent`](SocketStream::has_unsent).
+    /// Writes as much as the stream takes. TLS may keep some of it: see
+    /// [`has_unsent`](SocketStream::has_unsent).
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),

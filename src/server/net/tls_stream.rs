@@ -1,6 +1,7 @@
 //! A TLS connection as a shard uses it. It differs from a plain socket in three ways:
 //!
-//! - Decrypted bytes that were not read make no socket readable. A reader whose buffer was full must read again.
+//! - Decrypted bytes that were not read make no socket readable. A reader whose buffer was full
+//!   must read again.
 //! - Bytes that were accepted for writing may still be here, encrypted: [`TlsStream::has_unsent`].
 //! - The end must be sent as a TLS alert. Otherwise the peer takes it for a truncation attack.
 
@@ -15,8 +16,9 @@ use super::counted_socket::{CountedSocket, RECORD_OVERHEAD, TlsRead};
 use crate::access::Shown;
 use crate::tls::ServerStream;
 
-/// The records (key changes, or empty ones) above which a read without any byte fails. The library allows 32 of each in a row,
-/// and any number if they alternate. Honest clients send one now and then.
+/// The records (key changes, or empty ones) above which a read without any byte fails. The library
+/// allows 32 of each in a row, and any number if they alternate. Honest clients send one now and
+/// then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
 /// A connection whose handshake is over.
@@ -50,8 +52,8 @@ impl TlsStream {
         self.inner.get_ref().1.wants_write()
     }
 
-    /// Works as `SocketStream::poll_send`. Sends the encrypted bytes first: a slow reader may take them for a long time before
-    /// any of `bytes`, and that is progress as well.
+    /// Works as `SocketStream::poll_send`. Sends the encrypted bytes first: a slow reader may take
+    /// them for a long time before any of `bytes`, and that is progress as well.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         while self.has_unsent() {
             let (socket, session) = self.inner.get_mut();
@@ -66,8 +68,9 @@ impl TlsStream {
         if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.inner).poll_write(cx, bytes) }
     }
 
-    /// Works as `SocketStream::poll_read`. Each round reads at most `buffer`'s room plus overhead, or the rest of a record that
-    /// has begun if that is more. Alone, the library would read until `buffer` is full.
+    /// Works as `SocketStream::poll_read`. Each round reads at most `buffer`'s room plus overhead,
+    /// or the rest of a record that has begun if that is more. Alone, the library would read until
+    /// `buffer` is full.
     ///
     /// # Errors
     /// Also if the peer sends many records without a byte for the reader.
@@ -111,7 +114,8 @@ impl TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Sends the TLS alert for the end if the socket has room for it. The peer then knows that the end was intended.
+    /// Sends the TLS alert for the end if the socket has room for it. The peer then knows that the
+    /// end was intended.
     fn drop(&mut self) {
         let (socket, session) = self.inner.get_mut();
         session.send_close_notify();

@@ -1,6 +1,8 @@
-//! The kernel's log. Since 5.18 Linux logs that it has drawn new randomness because its machine was restored.
+//! The kernel's log. Since 5.18 Linux logs that it has drawn new randomness because its machine was
+//! restored.
 //!
-//! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
+//! A hardened service may not open the log. Its service manager then opens the log and hands it
+//! over as standard input.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -34,7 +36,8 @@ pub(super) enum Heard {
     End,
 }
 
-/// Opens the log at its end, so that earlier records do not count. Reading it never waits. Returns where it is, too.
+/// Opens the log at its end, so that earlier records do not count. Reading it never waits. Returns
+/// where it is, too.
 pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     if is_standard_input() {
         return ("standard input", take_over(io::stdin().as_fd()));
@@ -42,7 +45,8 @@ pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     (PATH, open(Path::new(PATH)))
 }
 
-/// Returns whether standard input is the kernel's log, which announces that the machine was restored.
+/// Returns whether standard input is the kernel's log, which announces that the machine was
+/// restored.
 pub fn is_standard_input() -> bool {
     is_log(io::stdin().as_fd())
 }
@@ -54,8 +58,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Takes the log from standard input. It was opened for this process alone, so this may move its position and make reads
-/// non-blocking.
+/// Takes the log from standard input. It was opened for this process alone, so this may move its
+/// position and make reads non-blocking.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
@@ -77,7 +81,8 @@ fn from_end_on(mut log: File) -> io::Result<OwnedFd> {
     Ok(log.into())
 }
 
-/// Returns the number of the last announcement that the log still has of this boot. The log is then at its end again.
+/// Returns the number of the last announcement that the log still has of this boot. The log is then
+/// at its end again.
 pub(super) fn last_announcement(log: &OwnedFd) -> Option<u64> {
     log.try_clone().and_then(|log| File::from(log).seek(SeekFrom::Start(0))).ok()?;
     let mut last = None;
@@ -114,8 +119,9 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
     }
 }
 
-/// Decides what records mean that were overwritten before they were read: one may have been the announcement. A kernel that
-/// finds no VM generation ID announces nothing, however many messages it logs.
+/// Decides what records mean that were overwritten before they were read: one may have been the
+/// announcement. A kernel that finds no VM generation ID announces nothing, however many messages
+/// it logs.
 fn missed(buses: &Path) -> Heard {
     match has_generation_id(buses) {
         Ok(false) => Heard::Other,
@@ -123,7 +129,8 @@ fn missed(buses: &Path) -> Heard {
     }
 }
 
-/// Returns whether the driver `vmgenid` has a device on one of these buses: `acpi`, or from Linux 6.10 on `platform`.
+/// Returns whether the driver `vmgenid` has a device on one of these buses: `acpi`, or from Linux
+/// 6.10 on `platform`.
 fn has_generation_id(buses: &Path) -> io::Result<bool> {
     for bus in fs::read_dir(buses)? {
         let entries = match fs::read_dir(bus?.path().join("drivers/vmgenid")) {
@@ -141,8 +148,9 @@ fn has_generation_id(buses: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Returns whether a record is the kernel's announcement. A record is a number (its level plus eight times its writer, where
-/// the kernel is 0), more numbers, a semicolon and the text. The first line of the text is the message.
+/// Returns whether a record is the kernel's announcement. A record is a number (its level plus
+/// eight times its writer, where the kernel is 0), more numbers, a semicolon and the text. The
+/// first line of the text is the message.
 fn says_reseeded(record: &[u8]) -> bool {
     let mut parts = record.splitn(2, |&byte| byte == b';');
     let head = parts.next().unwrap_or_default();

@@ -1,14 +1,17 @@
-//! Notices that the machine was restored from a snapshot: the kernel announces a changed VM generation ID.
+//! Notices that the machine was restored from a snapshot: the kernel announces a changed VM
+//! generation ID.
 //!
-//! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the guest's kernel at once. The
-//! kernel announces it in its log, since Linux 5.18, as new randomness that it has drawn. A thread sleeps on the log.
+//! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the
+//! guest's kernel at once. The kernel announces it in its log, since Linux 5.18, as new randomness
+//! that it has drawn. A thread sleeps on the log.
 //!
-//! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper is woken, and makes the
-//! ceilings durable again before it grants. Without the log, only a jump of wall − boot time shows a restored machine.
+//! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper
+//! is woken, and makes the ceilings durable again before it grants. Without the log, only a jump of
+//! wall − boot time shows a restored machine.
 //!
-//! A ticket source with a counter of its own loses its grant for good. No clock shows which numbers another copy of the
-//! machine has handed out. So the state records that the counter is unknown, and a start refuses it until `snowbank ticket
-//! set`.
+//! A ticket source with a counter of its own loses its grant for good. No clock shows which numbers
+//! another copy of the machine has handed out. So the state records that the counter is unknown,
+//! and a start refuses it until `snowbank ticket set`.
 
 mod kernel_log;
 
@@ -37,21 +40,23 @@ pub(crate) struct KernelLog {
 }
 
 impl KernelLog {
-    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. No announcement is missed in between.
+    /// Opens the log at its end. Looks for an earlier announcement if `looks_back`. No announcement
+    /// is missed in between.
     pub(crate) fn open(looks_back: bool) -> KernelLog {
         let (place, log) = kernel_log::find();
         let last = log.as_ref().ok().filter(|_| looks_back).and_then(kernel_log::last_announcement);
         KernelLog { place, log, last }
     }
 
-    /// Returns an identity of this boot that changes when the machine is restored from a snapshot, as far as the log showed
-    /// it when it was opened.
+    /// Returns an identity of this boot that changes when the machine is restored from a snapshot,
+    /// as far as the log showed it when it was opened.
     pub(crate) fn life_of(&self, boot: &str) -> String {
         self.last.map_or_else(|| boot.to_owned(), |number| format!("{boot}, restored at {number}"))
     }
 }
 
-/// Starts the thread that watches for announcements as long as the process runs. Logs how a restored machine is noticed.
+/// Starts the thread that watches for announcements as long as the process runs. Logs how a
+/// restored machine is noticed.
 pub(crate) fn watch(KernelLog { place, log, .. }: KernelLog, common: Arc<Common>) {
     let log = match log {
         Ok(log) => log,

@@ -1,5 +1,5 @@
-//! The authorization of a client, whatever its protocol: begins its session, and counts clients that did not authorize
-//! themselves.
+//! The authorization of a client, whatever its protocol: begins its session, and counts clients
+//! that did not authorize themselves.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
 
-/// The delay before a client learns that its token is wrong or missing. The client holds one of few places meanwhile, so
-/// guesses are slow. A second does not matter to a client with a mistake in its configuration.
+/// The delay before a client learns that its token is wrong or missing. The client holds one of few
+/// places meanwhile, so guesses are slow. A second does not matter to a client with a mistake in
+/// its configuration.
 pub(super) const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 /// Begins the session of a connection. `has_tokens`: its protocol has a place for a token.

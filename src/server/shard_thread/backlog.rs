@@ -1,12 +1,13 @@
-//! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes it.
+//! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes
+//! it.
 
 use crate::frontends::FrameLimit;
 use crate::numbering::Numbering;
 use crate::source::Span;
 use snowbank_client::layout::{Position, Run, append_run};
 
-/// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a million IDs of scattered worker
-/// IDs are a million runs and mostly one span.
+/// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a
+/// million IDs of scattered worker IDs are a million runs and mostly one span.
 #[derive(Debug)]
 pub(super) struct Backlog<F> {
     /// The index of the source.
@@ -28,8 +29,8 @@ impl<F> Backlog<F> {
                 let Some(from) = numbering.position_of(left.first) else {
                     unreachable!("granted IDs have positions");
                 };
-                // A run may skip positions that were not claimed, if the IDs around them happen to be as far apart as its
-                // stride. `dense` ends before the first skipped position.
+                // A run may skip positions that were not claimed, if the IDs around them happen to
+                // be as far apart as its stride. `dense` ends before the first skipped position.
                 let dense = numbering.run_at(from, left.count.into());
                 let count = if dense.stride == left.stride { dense.count } else { 1 };
                 left.count -= count;
@@ -125,7 +126,8 @@ mod tests {
         let layout = Layout::resolve("clearing-batch").expect("a preset");
         let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
         let numbering = Numbering::new(layout, workers).expect("they exist");
-        // Worker 50, then worker 0, then not worker 25 but 50 again: from each to the next it is 50.
+        // Worker 50, then worker 0, then not worker 25 but 50 again: from each to the next it is
+        // 50.
         let mut runs = vec![numbering.run_at(Position(2), 2)];
         append_run(&mut runs, numbering.run_at(Position(5), 1));
         assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);

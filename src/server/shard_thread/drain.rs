@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use super::thread_state::ThreadState;
 
-/// The time for which a stop waits for the first request of a connection. A client that connected just before the stop may
-/// already have sent it. 250 ms is a long round trip.
+/// The time for which a stop waits for the first request of a connection. A client that connected
+/// just before the stop may already have sent it. 250 ms is a long round trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
 /// Answers requests that have arrived, on this shard and on the others, until `drained_by`.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
-    // Completes after the thread has polled its sockets: it then knows of all bytes that arrived before
-    // the stop. A connection that seemed silent would have its requests refused.
+    // Completes after the thread has polled its sockets: it then knows of all bytes that arrived
+    // before the stop. A connection that seemed silent would have its requests refused.
     tokio::task::yield_now().await;
     thread.draining.set(true);
     thread.turn.borrow().wakers.wake_all();

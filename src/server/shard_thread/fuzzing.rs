@@ -11,9 +11,11 @@ use snowbank_client::layout::{Position, Run, append_run};
 use snowbank_client::protocol::collect::{Collected, IdCollector, Progress};
 use snowbank_client::protocol::{MAX_REPLY_SIZE, Next, Parsed, Wait, reply};
 
-/// Any layout, any of its workers, any spans of positions, frames of any size, as runs or one by one.
+/// Any layout, any of its workers, any spans of positions, frames of any size, as runs or one by
+/// one.
 ///
-/// What arrives are the IDs of those positions, each once, increasing, in frames within their limits.
+/// What arrives are the IDs of those positions, each once, increasing, in frames within their
+/// limits.
 pub fn id_frames(data: &[u8]) {
     let mut choices = Choices::new(data);
     let Some(numbering) = numbering(&mut choices) else {
@@ -39,7 +41,8 @@ pub fn id_frames(data: &[u8]) {
     }
 }
 
-/// Increasing spans that do not overlap, here and there next to each other, at the end of the layout's life too.
+/// Increasing spans that do not overlap, here and there next to each other, at the end of the
+/// layout's life too.
 fn spans(choices: &mut Choices<'_>, numbering: &Numbering) -> Vec<Span> {
     let end = numbering.end().0;
     let mut from = match choices.byte() % 4 {

@@ -1,5 +1,5 @@
-//! The limits of a client: which sources its requests may draw from, and how fast. Requests of clients without limits never
-//! come here.
+//! The limits of a client: which sources its requests may draw from, and how fast. Requests of
+//! clients without limits never come here.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +7,8 @@ use crate::access::{Permit, Session};
 use crate::clock::{self, BootMicros};
 use crate::frontends::{Ask, Reason};
 
-/// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's rates.
+/// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's
+/// rates.
 #[derive(Debug)]
 pub(super) struct Held(Option<Permit>);
 
@@ -31,8 +32,8 @@ impl Drop for Held {
     }
 }
 
-/// Permits a request that was read at `now` and is due by `due`. Returns the permit, the request with the number of IDs
-/// that it may draw, and the time from which it may draw them.
+/// Permits a request that was read at `now` and is due by `due`. Returns the permit, the request
+/// with the number of IDs that it may draw, and the time from which it may draw them.
 ///
 /// # Errors
 /// The reason why it gets none.

@@ -1,11 +1,13 @@
 //! A shard's thread: its runtime, its shard, and the connections that it serves.
 //!
-//! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's part of a stop.
+//! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's
+//!   part of a stop.
 //! - `thread_state`: the state that the thread's tasks share. `turn`: one turn, and what a
 //!   connection borrows for it.
-//! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake connections.
-//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front end and a
-//!   shard.
+//! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake
+//!   connections.
+//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both
+//!   a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
 //! - `authorization`: begins sessions, and counts clients that sent no token.
 //! - `limits`: the sources and the rate of a client that has a limit.

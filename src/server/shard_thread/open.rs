@@ -1,4 +1,5 @@
-//! Opens an accepted connection on this thread: registers its socket, shakes hands over TLS, spawns its task.
+//! Opens an accepted connection on this thread: registers its socket, shakes hands over TLS, spawns
+//! its task.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -32,7 +33,8 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     match (stream, &info.tls, pending) {
         (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
             let acceptor = acceptor.clone();
-            // A task of its own, so that the handshake's memory is freed before the connection is served.
+            // A task of its own, so that the handshake's memory is freed before the connection is
+            // served.
             tokio::task::spawn_local(async move {
                 if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
                     serve(stream, &info, None, member, open);
@@ -86,8 +88,8 @@ impl WithFrontEnd for Accepted {
     }
 }
 
-/// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,
-/// or if the connection was evicted.
+/// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None`
+/// if the handshake failed, or if the connection was evicted.
 async fn shake_hands(
     member: &mut Member,
     socket: TcpStream,

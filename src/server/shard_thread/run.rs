@@ -1,4 +1,5 @@
-//! A shard thread's main loop: a tokio current-thread runtime that opens connections until the stop.
+//! A shard thread's main loop: a tokio current-thread runtime that opens connections until the
+//! stop.
 
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -14,8 +15,9 @@ use super::thread_state::ThreadState;
 use super::ticker;
 use crate::server::net::accept::Admitted;
 
-/// Runs a shard's thread until the stop is complete. `stop` has the instant by which it must have answered, once the stop begins.
-/// `adopted` receives the version of each configuration that the shard has taken up.
+/// Runs a shard's thread until the stop is complete. `stop` has the instant by which it must have
+/// answered, once the stop begins. `adopted` receives the version of each configuration that the
+/// shard has taken up.
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,

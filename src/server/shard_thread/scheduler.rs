@@ -8,8 +8,8 @@
 //! busy.
 //!
 //! There is one queue for permits, in the order of cost: a connection's place is the cost of all
-//! permits so far, plus its own recent cost. So a cheap turn goes before an expensive one that came a
-//! little earlier. None waits for ever, because the cost of all permits only rises.
+//! permits so far, plus its own recent cost. So a cheap turn goes before an expensive one that came
+//! a little earlier. None waits for ever, because the cost of all permits only rises.
 //!
 //! Nobody knows the cost of a turn before it is over. So a permit reserves the cost of a full turn,
 //! and at the turn's end its own cost counts instead. A turn that cost more than was left is paid
@@ -39,9 +39,9 @@ const REPLY_BYTES_OF_COST: usize = 4;
 /// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
 const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 
-/// The cost of turns with a permit between two polls of the sockets: two full turns. Short turns may
-/// leave budget for a third, so a newcomer waits for 0.3 ms at most. A turn of 16 requests costs a
-/// twenty-sixth of this.
+/// The cost of turns with a permit between two polls of the sockets: two full turns. Short turns
+/// may leave budget for a third, so a newcomer waits for 0.3 ms at most. A turn of 16 requests
+/// costs a twenty-sixth of this.
 const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
 /// The cost of a step of a handshake: all that permits may cost between two polls of the sockets.
@@ -122,8 +122,8 @@ pub(super) struct Account {
     is_permitted: Option<Rc<Cell<bool>>>,
     /// The cost that the permit of its turn has reserved. 0 without a permit.
     reserved: usize,
-    /// The cost of the last turn, or of an earlier one halved with each turn since, if that is more.
-    /// A connection that alternates long and short turns stays busy.
+    /// The cost of the last turn, or of an earlier one halved with each turn since, if that is
+    /// more. A connection that alternates long and short turns stays busy.
     recent_cost: usize,
     is_handshake: bool,
 }
@@ -134,7 +134,8 @@ impl Account {
         Account { recent_cost: HANDSHAKE_COST, is_handshake: true, ..Account::default() }
     }
 
-    /// Returns true while the connection waits for a permit, or has not taken the one that is there.
+    /// Returns true while the connection waits for a permit, or has not taken the one that is
+    /// there.
     pub(super) fn is_queued(&self) -> bool {
         self.is_permitted.is_some()
     }

@@ -33,7 +33,8 @@ pub(crate) struct ThreadState {
     pub(super) refuses_all: Cell<bool>,
     /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
-    /// The number of connections that have not yet answered everything that had arrived when the stop began.
+    /// The number of connections that have not yet answered everything that had arrived when the
+    /// stop began.
     pub(super) undrained: Cell<usize>,
     pub(super) drained: Notify,
 }
@@ -82,13 +83,14 @@ impl ThreadState {
         let before = self.live_config.replace(Arc::clone(&live_config));
         let accepts_the_same = live_config.facts.access.accepts_the_same(&before.facts.access);
         if timeouts(&before) != timeouts(&live_config) || !accepts_the_same {
-            // Connections that wait for bytes start to wait by the new timeouts. Those whose token or certificate is gone
-            // close.
+            // Connections that wait for bytes start to wait by the new timeouts. Those whose token
+            // or certificate is gone close.
             turn.wakers.wake_all();
         }
     }
 
-    /// Notes that a connection has answered everything that had arrived when the stop began, or has closed.
+    /// Notes that a connection has answered everything that had arrived when the stop began, or has
+    /// closed.
     pub(super) fn note_drained(&self) {
         self.undrained.set(self.undrained.get() - 1);
         if self.undrained.get() == 0 {

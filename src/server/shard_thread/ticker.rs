@@ -1,5 +1,5 @@
-//! One shard's ticker: while requests of this shard wait, it sleeps until the next tick and hands out the IDs that were
-//! claimed for them. Otherwise it sleeps until a request has to wait.
+//! One shard's ticker: while requests of this shard wait, it sleeps until the next tick and hands
+//! out the IDs that were claimed for them. Otherwise it sleeps until a request has to wait.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,7 +31,8 @@ pub(super) async fn run(thread: Rc<ThreadState>) {
     }
 }
 
-/// Advances every wait queue that holds requests of this shard. Returns the time until the next call; `None` if none waits.
+/// Advances every wait queue that holds requests of this shard. Returns the time until the next
+/// call; `None` if none waits.
 pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
     let turn = &mut *thread.turn.borrow_mut();
     if turn.waiters.is_empty() {

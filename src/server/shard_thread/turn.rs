@@ -1,4 +1,5 @@
-//! One turn of a connection: what it borrows from its thread, and the requests that it takes from bytes to IDs.
+//! One turn of a connection: what it borrows from its thread, and the requests that it takes from
+//! bytes to IDs.
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -24,7 +24,8 @@ impl Wakers {
         self.free.push(slot);
     }
 
-    /// Stores a connection's waker. A task's waker hardly ever changes, so it is cloned only when it does.
+    /// Stores a connection's waker. A task's waker hardly ever changes, so it is cloned only when
+    /// it does.
     pub(super) fn remember(&mut self, slot: usize, waker: &Waker) {
         if !self.slots[slot].as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.slots[slot] = Some(waker.clone());

@@ -15,7 +15,8 @@ use crate::tls;
 
 /// The state and the settings that all threads share.
 pub(crate) struct Common {
-    /// The newest configuration. A shard keeps its own reference, so that a request never takes this lock.
+    /// The newest configuration. A shard keeps its own reference, so that a request never takes
+    /// this lock.
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
@@ -27,10 +28,11 @@ pub(crate) struct Common {
     pub(crate) pending: PendingLimits,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
-    /// Why the worker IDs or the state may be another process's. A task that waits for it stops the daemon then.
+    /// Why the worker IDs or the state may be another process's. A task that waits for it stops the
+    /// daemon then.
     lost: SetOnce<String>,
-    /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
-    /// requests and keep their connections open.
+    /// The barrier at which the shards wait for each other during a stop. While one still answers,
+    /// the others refuse new requests and keep their connections open.
     pub(crate) all_drained: Barrier,
 }
 

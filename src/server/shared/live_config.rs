@@ -1,7 +1,8 @@
 //! The live configuration: everything that a reload can change and shards read.
 //!
-//! A `LiveConfig` is immutable. A reload makes a new one, and each shard takes it up between two turns. So a turn sees one
-//! configuration from its start to its end, and reads it without a lock and without memory that other threads write.
+//! A `LiveConfig` is immutable. A reload makes a new one, and each shard takes it up between two
+//! turns. So a turn sees one configuration from its start to its end, and reads it without a lock
+//! and without memory that other threads write.
 
 use std::sync::Arc;
 

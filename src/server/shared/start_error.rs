@@ -7,8 +7,8 @@ use crate::config::Unpicked;
 use crate::fleet::JoinError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
-/// The reason why the daemon does not start. The variant is the cause. The text is one line: what was found, and what is
-/// allowed. `docs/operations.md` lists the causes by their exit codes.
+/// The reason why the daemon does not start. The variant is the cause. The text is one line: what
+/// was found, and what is allowed. `docs/operations.md` lists the causes by their exit codes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub enum StartError {

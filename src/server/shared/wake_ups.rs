@@ -1,4 +1,5 @@
-//! Wake-ups between threads: the shards' tickers and the keeper sleep until another thread wakes them.
+//! Wake-ups between threads: the shards' tickers and the keeper sleep until another thread wakes
+//! them.
 
 use std::sync::OnceLock;
 use std::thread::Thread;
@@ -43,7 +44,8 @@ impl WakeUps {
         self.shards[shard].notified().await;
     }
 
-    /// Sets the thread that [`wake_keeper`](Self::wake_keeper) wakes. Only the first call has an effect.
+    /// Sets the thread that [`wake_keeper`](Self::wake_keeper) wakes. Only the first call has an
+    /// effect.
     pub(crate) fn set_keeper(&self, keeper: Thread) {
         let _ = self.keeper.set(keeper);
     }

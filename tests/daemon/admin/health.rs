@@ -23,8 +23,8 @@ fn await_found(daemon: &Daemon, code: u16, findings: &[&str]) {
     });
 }
 
-/// The ceiling is about ten seconds ahead with this layout, which is long enough to show a warning for some seconds before
-/// it is reached.
+/// The ceiling is about ten seconds ahead with this layout, which is long enough to show a warning
+/// for some seconds before it is reached.
 const LONG_TICKS: &str = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
 
 /// A source of 16 IDs in a tick. A ceiling two of such ticks ahead is met by no pause.
@@ -99,7 +99,8 @@ fn healthz_fails_while_a_thread_makes_no_progress() {
     }
 }
 
-/// Sends requests of which most are refused at once. None waits, so only the counts of refusals show them.
+/// Sends requests of which most are refused at once. None waits, so only the counts of refusals
+/// show them.
 #[test]
 fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     let daemon = with_admin(SLOW);

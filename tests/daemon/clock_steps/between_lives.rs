@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// After a clean stop the clock must reach the last ID. A kill leaves a ceiling that may be a horizon ahead, with
-/// or without a step.
+/// After a clean stop the clock must reach the last ID. A kill leaves a ceiling that may be a
+/// horizon ahead, with or without a step.
 #[test]
 fn on_step_back_wait_waits_after_a_step_between_two_lives() {
     // Far enough back to see a refusal on busy machines.
@@ -34,8 +34,8 @@ fn on_step_back_wait_waits_after_a_step_between_two_lives() {
     });
 }
 
-/// A crash leaves a ceiling ahead of a clock that never stepped. A start and a stop without a request do not change
-/// that.
+/// A crash leaves a ceiling ahead of a clock that never stepped. A start and a stop without a
+/// request do not change that.
 #[test]
 fn on_step_back_wait_answers_at_once_after_an_unused_life() {
     let machine = Machine::new();
@@ -49,8 +49,9 @@ fn on_step_back_wait_answers_at_once_after_an_unused_life() {
     assert!(start().connect().next(Ask::of(1)).ids()[0] > first);
 }
 
-/// Runs a daemon, then `between`, and starts another daemon on the same machine. Returns the replies of the first
-/// one, and the moments of its end and of the start; `None` if a request waited in vain.
+/// Runs a daemon, then `between`, and starts another daemon on the same machine. Returns the
+/// replies of the first one, and the moments of its end and of the start; `None` if a request
+/// waited in vain.
 fn restart(
     machine: &Machine,
     toml: &str,
@@ -83,8 +84,8 @@ fn ids_catch_up_after_a_clock_set_back_between_two_lives() {
             let Some(machine) = Machine::with_clock() else { return Some(()) };
             let (daemon, mut testimony, gap) =
                 restart(&machine, "", |machine| _ = machine.clock().step(by_ms), clean)?;
-            // The first ID comes at once, although the wall clock needs longer to catch up. It may wait for its ceiling to
-            // be raised, and for nothing else.
+            // The first ID comes at once, although the wall clock needs longer to catch up. It may
+            // wait for its ceiling to be raised, and for nothing else.
             let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
             let answered = Instant::now();
             let highest =
@@ -112,9 +113,9 @@ fn ids_catch_up_after_a_clock_set_back_between_two_lives() {
     });
 }
 
-/// Between two lives the clock is set back by an hour, and it returns while the second life runs. It is believed at
-/// once, because time had come that far before. The same holds after a boot whose clock was slow until its time
-/// server corrected it.
+/// Between two lives the clock is set back by an hour, and it returns while the second life runs.
+/// It is believed at once, because time had come that far before. The same holds after a boot whose
+/// clock was slow until its time server corrected it.
 fn an_hour_back_between_two_lives_is_waited_for(is_booted: bool) {
     play_until_fed(|| {
         let Some(machine) = Machine::with_clock() else { return Some(()) };

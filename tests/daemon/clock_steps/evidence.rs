@@ -11,8 +11,8 @@ pub(crate) fn tick(id: u64) -> f64 {
     twitter_unix_ms(id) as f64
 }
 
-/// Checks that each reply's ticks lie between `low` at its request, less the burst window, and `high` at its
-/// arrival. At least one reply must have IDs.
+/// Checks that each reply's ticks lie between `low` at its request, less the burst window, and
+/// `high` at its arrival. At least one reply must have IDs.
 #[track_caller]
 pub(crate) fn assert_ticks<'a>(
     what: &str,
@@ -40,8 +40,8 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
     assert_ticks(what, samples, |asked| wall(offset_ms, asked), |answered| wall(offset_ms, answered));
 }
 
-/// The bounds of the ID clock when the wall clock fell behind it. It was between the highest ID received earlier
-/// and the time that the clock had shown.
+/// The bounds of the ID clock when the wall clock fell behind it. It was between the highest ID
+/// received earlier and the time that the clock had shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) low_ms: f64,
@@ -91,8 +91,8 @@ impl Base {
         );
     }
 
-    /// Returns whether a refusal is right for a clock with this offset: IDs would be further ahead than
-    /// `max_ahead`, and the time to wait is neither too short nor too long.
+    /// Returns whether a refusal is right for a clock with this offset: IDs would be further ahead
+    /// than `max_ahead`, and the time to wait is neither too short nor too long.
     pub(crate) fn allows(
         &self,
         sample: &Sample,

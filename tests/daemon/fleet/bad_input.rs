@@ -1,5 +1,5 @@
-//! Mistakes of operators, keys that nobody can read, and coordinators that misbehave: one clear line, no ID that is not
-//! covered, and no loop that floods the coordinator.
+//! Mistakes of operators, keys that nobody can read, and coordinators that misbehave: one clear
+//! line, no ID that is not covered, and no loop that floods the coordinator.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,14 +10,15 @@ use crate::support::Port;
 use crate::support::coordinators::{Proxy, ZooKeeper};
 use crate::support::daemon::Ended;
 
-/// The most connections, and the most requests, in a second. A daemon looks at its keys once a second, and tries each look
-/// and each raise on the open connection and on a new one.
+/// The most connections, and the most requests, in a second. A daemon looks at its keys once a
+/// second, and tries each look and each raise on the open connection and on a new one.
 const TRIES_A_SECOND_MAX: u64 = 20;
 
 /// The ways in which a coordinator does not answer.
 const SILENCES: [fn(&Proxy); 3] = [Proxy::cut, Proxy::halve_answers, Proxy::swallow_answers];
 
-/// Checks for some seconds, in which a client asks for IDs all the time, that a daemon asks its coordinator rarely.
+/// Checks for some seconds, in which a client asks for IDs all the time, that a daemon asks its
+/// coordinator rarely.
 fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     const LASTS: Duration = Duration::from_secs(3);
     let began = Instant::now();
@@ -118,8 +119,8 @@ pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
     }
 }
 
-/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that answers late is
-/// not compared: then the start succeeds, or fails for another reason.
+/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that
+/// answers late is not compared: then the start succeeds, or fails for another reason.
 fn end_of_compared(toml: &str) -> Ended {
     for _ in 0..TRIES {
         match Machine::new().setup(toml).try_start() {

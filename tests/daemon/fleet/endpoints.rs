@@ -3,8 +3,8 @@
 use super::bad_input::another;
 use super::*;
 
-/// The number of times that a test starts a daemon until all working endpoints answer before their comparison ends.
-/// On a busy machine, some may answer too late.
+/// The number of times that a test starts a daemon until all working endpoints answer before their
+/// comparison ends. On a busy machine, some may answer too late.
 pub(super) const TRIES: usize = 5;
 
 /// Returns a configuration with these endpoints.
@@ -12,8 +12,8 @@ fn toml_of(at: &dyn Coordinator, urls: &[&str], horizon: &str) -> String {
     toml_at(at, &urls.join("\", \""), Some(5), horizon)
 }
 
-/// Starts a daemon with an endpoint that hangs after this many answers, and two that work. Returns the number of connections to
-/// the one that hangs.
+/// Starts a daemon with an endpoint that hangs after this many answers, and two that work. Returns
+/// the number of connections to the one that hangs.
 fn start_beside_one_that_hangs(at: &dyn Coordinator, answers: u64) -> u64 {
     let proxy = at.proxy();
     proxy.hang_after(answers);
@@ -27,7 +27,8 @@ fn start_beside_one_that_hangs(at: &dyn Coordinator, answers: u64) -> u64 {
     connections
 }
 
-/// The endpoint accepts the connection and sends no answer; or, except at etcd, one answer and no more.
+/// The endpoint accepts the connection and sends no answer; or, except at etcd, one answer and no
+/// more.
 #[test]
 fn a_start_beside_a_hanging_endpoint_asks_that_once() {
     each(|at| {
@@ -39,8 +40,8 @@ fn a_start_beside_a_hanging_endpoint_asks_that_once() {
     });
 }
 
-/// Takes the daemon's cluster away for longer than its ceiling. Checks that it writes nothing at the other one and serves again
-/// afterwards. Returns what it drew.
+/// Takes the daemon's cluster away for longer than its ceiling. Checks that it writes nothing at
+/// the other one and serves again afterwards. Returns what it drew.
 fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) -> Vec<Run> {
     let before = other.get(KEY);
     at.kill();
@@ -51,8 +52,8 @@ fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) 
     runs
 }
 
-/// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the daemon's key, as if it
-/// had begun as a copy of the daemon's own cluster.
+/// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the
+/// daemon's key, as if it had begun as a copy of the daemon's own cluster.
 #[test]
 fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
     each(|at| {
@@ -76,7 +77,8 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
     });
 }
 
-/// etcd's own identity of a cluster is a hash of its members' addresses, so only the marker differs.
+/// etcd's own identity of a cluster is a hash of its members' addresses, so only the marker
+/// differs.
 #[test]
 fn a_cluster_that_was_set_up_alike_is_another_one() {
     let (Some(mut at), Some(mut other)) = (Etcd::start(), Etcd::start()) else { return };

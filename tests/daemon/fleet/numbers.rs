@@ -52,7 +52,8 @@ fn a_state_keeps_one_record_however_often_its_number_changes() {
         for number in [9, 3, 12, 0, 7] {
             let mut daemon = machine.start(&assigned(at, number));
             draw_above(&daemon, number, &mut runs);
-            // It starts at the clock, although the ceiling of the life before is up to three seconds ahead.
+            // It starts at the clock, although the ceiling of the life before is up to three
+            // seconds ahead.
             let ahead_ms = twitter_unix_ms(runs[runs.len() - 1].last()) as i64 - unix_ms() as i64;
             assert!(ahead_ms < 500, "{number} is {ahead_ms} ms ahead");
             assert_eq!(shown(&machine), one(number), "while it runs");

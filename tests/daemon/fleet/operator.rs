@@ -113,7 +113,8 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
         poll("the new layout is added", || (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(()));
         let daemon = machine.start(&after);
         let mut runs = draw(&daemon);
-        // While this daemon runs, none with the old layout starts, and `init --add` cannot restore it.
+        // While this daemon runs, none with the old layout starts, and `init --add` cannot restore
+        // it.
         let late = Machine::new();
         late.setup(&before).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
         let (code, text) = fleet(&before, &["init", "--add"]);

@@ -9,7 +9,8 @@ use super::*;
 /// The log line after a crash.
 const AFTER_A_CRASH: &str = "the run before did not end its record";
 
-/// The daemon's connection stays open, and nothing passes on it, as after a failover of the network.
+/// The daemon's connection stays open, and nothing passes on it, as after a failover of the
+/// network.
 #[test]
 fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     each(|at| {
@@ -29,7 +30,8 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and then the other one ends.
+/// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and
+/// then the other one ends.
 #[test]
 fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     each(|at| {
@@ -50,17 +52,18 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
     });
 }
 
-/// Requests whose wait is shorter than one answer of the coordinator get their IDs while the ceiling is raised several
-/// times.
+/// Requests whose wait is shorter than one answer of the coordinator get their IDs while the
+/// ceiling is raised several times.
 #[test]
 fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
-    /// Half of this horizon is over twice as long as the four answers that a raise may wait for: those of a poll and
-    /// of its own read and write, and of the job before it.
+    /// Half of this horizon is over twice as long as the four answers that a raise may wait for:
+    /// those of a poll and of its own read and write, and of the job before it.
     const HORIZON: &str = "36s";
     on_one(|at| {
         let proxy = at.proxy();
         let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);
-        // The local ceiling is seconds ahead, so that storage of a busy machine delays no request either.
+        // The local ceiling is seconds ahead, so that storage of a busy machine delays no request
+        // either.
         let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"6s\"");
         init(&toml);
         let machine = Machine::new();
@@ -84,7 +87,8 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     });
 }
 
-/// The coordinator goes away between the pause after the number was taken and the first ID, while the start waits for a peer.
+/// The coordinator goes away between the pause after the number was taken and the first ID, while
+/// the start waits for a peer.
 #[test]
 fn a_start_that_cannot_check_its_number_again_is_no_crash() {
     on_one(|at| {
@@ -251,8 +255,8 @@ fn a_wait_ends_where_waiting_does_not_help() {
     });
 }
 
-/// The machine may have been restored from a snapshot, and another copy may have written meanwhile. The ceiling at the
-/// coordinator is minutes ahead.
+/// The machine may have been restored from a snapshot, and another copy may have written meanwhile.
+/// The ceiling at the coordinator is minutes ahead.
 #[test]
 fn a_clock_step_in_an_outage_stops_the_ids_until_an_answer() {
     let Some(machine) = Machine::with_clock() else { return };

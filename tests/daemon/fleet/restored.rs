@@ -1,4 +1,5 @@
-//! A coordinator that is restored to an older state, and starts in fleets that forget or never knew what was handed out.
+//! A coordinator that is restored to an older state, and starts in fleets that forget or never knew
+//! what was handed out.
 
 use super::*;
 use crate::support::wire::CLOCK_BEHIND;
@@ -48,8 +49,8 @@ fn restored(at: &mut dyn Coordinator, toml: &str, init_again: bool) -> Restored 
     Restored { notices, _paused: paused, second, runs, restored_at_ms }
 }
 
-/// Routine after a lost quorum. One daemon is paused all the time, one is started again by its service manager, and one is
-/// new.
+/// Routine after a lost quorum. One daemon is paused all the time, one is started again by its
+/// service manager, and one is new.
 #[test]
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
@@ -120,7 +121,8 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
     });
 }
 
-/// The fleet was prepared again since the backup, so the marker that comes back knows none of its daemons.
+/// The fleet was prepared again since the backup, so the marker that comes back knows none of its
+/// daemons.
 #[test]
 fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
     const TWITTER_EPOCH_MS: u64 = 1_288_834_974_657;

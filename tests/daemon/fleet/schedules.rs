@@ -1,9 +1,9 @@
-//! The schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and counts the IDs of all its
-//! daemons: none comes twice. A schedule that the rules forbid by now shows who refuses it. Others became tests of their own:
-//! `operator`, `restored` and `tickets`.
+//! The schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and
+//! counts the IDs of all its daemons: none comes twice. A schedule that the rules forbid by now
+//! shows who refuses it. Others became tests of their own: `operator`, `restored` and `tickets`.
 //!
-//! They take minutes, so that only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those whose names contain that.
-//! `fleet_churn` has the restores of a coordinator at random.
+//! They take minutes, so that only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those
+//! whose names contain that. `fleet_churn` has the restores of a coordinator at random.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,7 +13,8 @@ use super::*;
 use crate::support::copy;
 use crate::support::wire::CLOCK_BEHIND;
 
-/// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full rate.
+/// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full
+/// rate.
 const BATCH: u32 = 10_000;
 const BATCHES: usize = 100;
 /// The longest that a turn waits for its IDs: longer than any floor of these schedules is ahead.
@@ -42,7 +43,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Draws from all of these daemons at the same time. A daemon that refuses is asked again, until it ends.
+    /// Draws from all of these daemons at the same time. A daemon that refuses is asked again,
+    /// until it ends.
     fn draw(&mut self, daemons: &[(&str, &Daemon)]) {
         let drawn: Vec<Vec<Run>> = thread::scope(|scope| {
             let running: Vec<_> =
@@ -177,8 +179,8 @@ fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut 
     assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
 }
 
-/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off, and the restored marker
-/// does not know that one.
+/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off,
+/// and the restored marker does not know that one.
 fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let proxy = at.proxy();
@@ -203,7 +205,8 @@ fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
     tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
 }
 
-/// Item 1.5: the clock of the daemon was 20 s ahead. The next holder of its number draws when its own clock gets there.
+/// Item 1.5: the clock of the daemon was 20 s ahead. The next holder of its number draws when its
+/// own clock gets there.
 fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
     /// The turns of the first daemon: enough for two seconds of the layout's full rate.
     const TURNS: usize = 8;
@@ -283,8 +286,8 @@ fn assert_above(next: &[Run], before: &[Run]) {
     assert!(last < first, "one holder had IDs up to {last}, and the next one starts at {first}");
 }
 
-/// The daemon that is cut off has started at the first restore's floor. The second restore loses its number, and comes while
-/// that floor is still ahead.
+/// The daemon that is cut off has started at the first restore's floor. The second restore loses
+/// its number, and comes while that floor is still ahead.
 fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     let url = at.url();
     let proxy = at.proxy();

@@ -3,8 +3,8 @@
 use super::*;
 use crate::support::http::{sample, scrape};
 
-/// Waits until the finding about the fleet has this effect, and returns its message. Without an effect it waits until
-/// there is no finding.
+/// Waits until the finding about the fleet has this effect, and returns its message. Without an
+/// effect it waits until there is no finding.
 fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
     poll(&format!("fleet {effect:?}"), || {
         let status = get(daemon, "/status").json();

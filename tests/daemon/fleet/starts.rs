@@ -12,7 +12,8 @@ const MARKER: &str = "/snowbank/default/marker";
 /// The line of a start that asked in vain.
 const IN_VAIN: &str = "without its coordinator";
 
-/// Starts a daemon with this configuration again after a kill, and returns its first IDs with the daemon.
+/// Starts a daemon with this configuration again after a kill, and returns its first IDs with the
+/// daemon.
 fn start_again(machine: &Machine, toml: &str, mut before: Daemon) -> (Daemon, Vec<Run>) {
     before.kill();
     let daemon = machine.start(toml);
@@ -122,7 +123,8 @@ fn after_a_kill_on_a_full_disk_a_daemon_has_its_number_at_once() {
     });
 }
 
-/// Both directories are copied, as from one container to another, so the copy has the marks of the original.
+/// Both directories are copied, as from one container to another, so the copy has the marks of the
+/// original.
 #[test]
 fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
     on_one(|at| {
@@ -213,7 +215,8 @@ fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
     });
 }
 
-/// Returns a peer that does not answer, which keeps a start busy for two seconds, and the setting that names it.
+/// Returns a peer that does not answer, which keeps a start busy for two seconds, and the setting
+/// that names it.
 fn silent_peer() -> (TcpListener, String) {
     let peer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     peer.set_nonblocking(true).expect("it is a socket");
@@ -221,7 +224,8 @@ fn silent_peer() -> (TcpListener, String) {
     (peer, setting)
 }
 
-/// Tries another worker ID if the key goes after the question to the peer has ended, and so the daemon serves already.
+/// Tries another worker ID if the key goes after the question to the peer has ended, and so the
+/// daemon serves already.
 #[test]
 fn a_start_that_loses_its_number_before_its_first_id_waits() {
     on_one(|at| {
@@ -248,7 +252,8 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
     });
 }
 
-/// Tries another worker ID if the signal comes after the question to the peer has ended, or the coordinator answers late.
+/// Tries another worker ID if the signal comes after the question to the peer has ended, or the
+/// coordinator answers late.
 #[test]
 fn a_stop_ends_a_start_that_follows_a_wait() {
     on_one(|at| {

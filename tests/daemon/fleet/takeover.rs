@@ -1,4 +1,5 @@
-//! Numbers that change hands: idle daemons, copied states, and a service manager that starts a daemon again.
+//! Numbers that change hands: idle daemons, copied states, and a service manager that starts a
+//! daemon again.
 
 use std::net::TcpListener;
 
@@ -52,8 +53,8 @@ fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
     });
 }
 
-/// As in a container that starts again with the volume of a backup: the directory and the boot are the same, and the locks
-/// are lost.
+/// As in a container that starts again with the volume of a backup: the directory and the boot are
+/// the same, and the locks are lost.
 #[test]
 fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
     on_one(|at| {
@@ -74,7 +75,8 @@ fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
     });
 }
 
-/// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed out.
+/// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed
+/// out.
 #[test]
 fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
     on_one(|at| {

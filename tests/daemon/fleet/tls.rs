@@ -37,7 +37,8 @@ impl Files {
         Files { directory, authority, other }
     }
 
-    /// Starts the coordinator again, with TLS and this certificate. It requires one of the authority.
+    /// Starts the coordinator again, with TLS and this certificate. It requires one of the
+    /// authority.
     fn secure(&self, at: &mut dyn Coordinator, server: &Pair) {
         at.kill();
         at.use_tls(&self.authority.file, (&server.certificate, &server.key));
@@ -153,7 +154,8 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     assert_waits_in_time(&toml, &["HTTP 503", ": connection ", "extendedKeyUsage", "--cert-file"]);
 }
 
-/// Each answer of the network takes longer than the time that an endpoint has while others are left.
+/// Each answer of the network takes longer than the time that an endpoint has while others are
+/// left.
 #[test]
 fn a_coordinator_that_is_far_away_is_reached_over_tls() {
     on_one(|at| {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::Done;
 use crate::support::{DEADLINE, Setup, poll};
 
-/// Far more connections than may be open. They send nothing or half a request, and reconnect when closed.
+/// Far more connections than may be open. They send nothing or half a request, and reconnect when
+/// closed.
 #[test]
 fn silent_connections_keep_no_probe_waiting() {
     let daemon = Setup::new().admin().start();

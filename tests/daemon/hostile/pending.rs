@@ -1,5 +1,5 @@
-//! Connections that send no token, guess tokens, or never finish their TLS handshake. Clients with a token still
-//! find a place.
+//! Connections that send no token, guess tokens, or never finish their TLS handshake. Clients with
+//! a token still find a place.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -48,7 +48,8 @@ fn silent_connections_give_way_to_clients_with_a_token() {
     let mut first = client(&daemon);
     let silent: Vec<TcpStream> =
         (0..300).map(|_| TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens")).collect();
-    // Clients come one after the other, while silent connections hold all places that they may have.
+    // Clients come one after the other, while silent connections hold all places that they may
+    // have.
     let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
     for wire in clients.iter_mut().chain([&mut first]) {
         assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
@@ -117,7 +118,8 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
     }
     // The first four KiB of a connection are not counted.
     assert_eq!(highest, 0.0, "bytes queued");
-    // More than the kernel takes of their replies. A busy machine may not come to all of them in their five seconds.
+    // More than the kernel takes of their replies. A busy machine may not come to all of them in
+    // their five seconds.
     assert!(written.iter().filter(|&&size| size > 100_000).count() >= GUESTS / 2, "{written:?}");
 }
 

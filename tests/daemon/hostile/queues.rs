@@ -1,5 +1,5 @@
-//! Hundreds of clients that request much and read nothing: memory stays within its budget and is released, and
-//! other clients are served.
+//! Hundreds of clients that request much and read nothing: memory stays within its budget and is
+//! released, and other clients are served.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -13,8 +13,8 @@ use crate::support::{Ask, Daemon, Reply, Setup, poll};
 
 const MIB: f64 = 1_048_576.0;
 
-/// The daemon's budget, the number of clients that do not read, and the bytes by which each of them may exceed the
-/// budget: a few requests and a small frame.
+/// The daemon's budget, the number of clients that do not read, and the bytes by which each of them
+/// may exceed the budget: a few requests and a small frame.
 const BUDGET: f64 = 4.0 * MIB;
 const DEAF: usize = 300;
 const STEP: f64 = 12.0 * 1_024.0;
@@ -131,8 +131,8 @@ fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
 /// The kernel has one pool of memory for all TCP connections of a machine.
 #[test]
 fn the_kernel_takes_little_for_a_client_that_never_reads() {
-    /// Twice the bytes that the daemon lets the kernel buffer: the peer takes some, and one more packet may be
-    /// queued.
+    /// Twice the bytes that the daemon lets the kernel buffer: the peer takes some, and one more
+    /// packet may be queued.
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
@@ -141,8 +141,8 @@ fn the_kernel_takes_little_for_a_client_that_never_reads() {
     assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
 }
 
-/// Waits until the daemon has closed the connection of a client that never reads. The kernel then drops its buffer,
-/// because the connection was reset.
+/// Waits until the daemon has closed the connection of a client that never reads. The kernel then
+/// drops its buffer, because the connection was reset.
 #[track_caller]
 fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
     poll("the end of a client that never reads", || {

@@ -1,11 +1,14 @@
-//! The order of turns on one shard: how many requests of a flood are served before one of another client.
+//! The order of turns on one shard: how many requests of a flood are served before one of another
+//! client.
 //!
-//! The daemon stands still while the requests are sent, so all have arrived when it goes on. Unix sockets deliver at once. IDs
-//! in strict order show the order in which requests were served. So the counts depend on no clock.
+//! The daemon stands still while the requests are sent, so all have arrived when it goes on. Unix
+//! sockets deliver at once. IDs in strict order show the order in which requests were served. So
+//! the counts depend on no clock.
 //!
-//! A connection's first turn is short and needs no permit of the scheduler: 16 requests over HTTP, 64 native ones. The turns
-//! with a permit are few. After a stop, requests may wait for the ceiling; those behind them need a permit too. Without
-//! the scheduler each connection has a long turn: 130 requests over HTTP, 512 native ones.
+//! A connection's first turn is short and needs no permit of the scheduler: 16 requests over HTTP,
+//! 64 native ones. The turns with a permit are few. After a stop, requests may wait for the
+//! ceiling; those behind them need a permit too. Without the scheduler each connection has a long
+//! turn: 130 requests over HTTP, 512 native ones.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -44,8 +47,8 @@ impl FrontEnd {
         }
     }
 
-    /// Takes the whole answers at the start of `bytes`. Returns the first ID of each, and 0 for a refusal. A daemon that was
-    /// stopped for long may refuse.
+    /// Takes the whole answers at the start of `bytes`. Returns the first ID of each, and 0 for a
+    /// refusal. A daemon that was stopped for long may refuse.
     fn take_answers(self, bytes: &mut Vec<u8>) -> Vec<u64> {
         std::iter::from_fn(|| {
             let (first, size) = match self {
@@ -146,8 +149,8 @@ impl Peer {
     }
 }
 
-/// Stops the daemon several times. Each time a request of another client arrives during the stop. Returns the most requests
-/// of the flood that were served between a stop and that request.
+/// Stops the daemon several times. Each time a request of another client arrives during the stop.
+/// Returns the most requests of the flood that were served between a stop and that request.
 fn most_served_before(flood: FrontEnd, (count, unanswered): (u32, usize), modest: FrontEnd) -> usize {
     let setup = Setup::bare()
         .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
@@ -198,11 +201,12 @@ fn clients_over_http_have_their_turn_beside_a_native_flood() {
     assert!(served < 200 * PEERS, "{served} requests were served before");
 }
 
-/// Each peer of the flood, and another client, has a request that waits and requests behind it. Returns how many of the
-/// flood's later requests were served before the other client's. `None` if the requests did not all wait: the machine was
-/// too busy.
+/// Each peer of the flood, and another client, has a request that waits and requests behind it.
+/// Returns how many of the flood's later requests were served before the other client's. `None` if
+/// the requests did not all wait: the machine was too busy.
 ///
-/// The ceiling is not raised for six seconds. When it is, all get their IDs at the same time, the other client as the last.
+/// The ceiling is not raised for six seconds. When it is, all get their IDs at the same time, the
+/// other client as the last.
 fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
     const FLOOD: usize = 1_024;
     let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
@@ -221,7 +225,8 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
         last_before = if is_reached { last_before } else { probe.last_answer() };
         is_reached.then_some(())
     });
-    // Only the sync in flight is slow: from the second copy of the ceilings on, the disk is fast again.
+    // Only the sync in flight is slow: from the second copy of the ceilings on, the disk is fast
+    // again.
     disk.works();
     peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
     let begun = Instant::now();

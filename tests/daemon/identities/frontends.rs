@@ -96,8 +96,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let identities = identity("billing", "rate = 10") + &identity("orders", "");
     let setup = Setup::new();
     write_secret(&setup.path("tokens"), &tokens());
-    // IDs that one client leaves in the block are not too old for the next client, and a ceiling two of such ticks ahead is
-    // met by no pause.
+    // IDs that one client leaves in the block are not too old for the next client, and a ceiling
+    // two of such ticks ahead is met by no pause.
     let layout = "worker_ids = 1\nburst_window = \"8s\"\nlayout = \"time:31,worker:10,sequence:20;tick=6s\"";
     let sources = config(&identities).replacen("worker_ids = 1", layout, 1);
     let daemon = setup.config(&format!("shards = 1\nlimits.max_wait = 0\n{sources}")).resp().start();
@@ -106,8 +106,8 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     let mut orders = resp(&daemon, ORDERS);
     let mut drawn = 0;
     for _ in 0..10 {
-        // The shard reads these as 65 equal requests, because they are equally long. It has 64 IDs in its block
-        // then.
+        // The shard reads these as 65 equal requests, because they are equally long. It has 64 IDs
+        // in its block then.
         orders.send(format!("INCR fast\r\n{}", "ECHO fast\r\n".repeat(64)));
         orders.integer();
         (0..64).for_each(|_| assert_eq!(orders.bulk(), "fast"));
@@ -151,7 +151,8 @@ fn a_permission_removed_by_a_reload_is_gone_at_every_front_end() {
     assert_eq!(ask(&mut http(&daemon), "/v1/ids", BILLING).0, 401);
 }
 
-/// A reload takes the token away while a long reply is on its way: the reply comes whole, and then the end.
+/// A reload takes the token away while a long reply is on its way: the reply comes whole, and then
+/// the end.
 #[test]
 fn a_reload_cuts_no_reply_that_has_begun() {
     // The replies are read one after the other.
@@ -206,7 +207,8 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
 }
 
-/// A Redis client without a token may connect again for each request, and close the connection itself.
+/// A Redis client without a token may connect again for each request, and close the connection
+/// itself.
 #[test]
 fn every_request_without_a_token_is_counted_and_logged() {
     let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));

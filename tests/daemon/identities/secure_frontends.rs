@@ -1,4 +1,5 @@
-//! Each front end over TLS: clients with certificates and tokens, and the wrong kind of client at each.
+//! Each front end over TLS: clients with certificates and tokens, and the wrong kind of client at
+//! each.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -24,8 +25,8 @@ fn read_words(stream: &mut impl Read, words: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A daemon that requires a certificate and a token at every front end. Certificates of billing draw from one source
-/// only.
+/// A daemon that requires a certificate and a token at every front end. Certificates of billing
+/// draw from one source only.
 fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
     let client_ca = format!("client_ca = \"{}\"", authority.file.display());
     let tls = tls_section(&authority.issue_local("daemon"), &client_ca);
@@ -83,7 +84,8 @@ fn clients_are_identified_by_certificate_and_token_everywhere() {
     }
 }
 
-/// Draws IDs by a request that arrives byte by byte, then by one whose reply does not fit the socket's buffer.
+/// Draws IDs by a request that arrives byte by byte, then by one whose reply does not fit the
+/// socket's buffer.
 fn draws(front_end: &FrontEnd, mut stream: Secured, token: &str) {
     for byte in (front_end.asks)("fast", 3, token) {
         stream.write_all(&[byte]).expect("it leaves");

@@ -48,7 +48,8 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(!daemon.path("run/reload.sock").exists());
 }
 
-/// SIGHUP would end a process that does not catch it, and a daemon reports to its own runtime directory alone.
+/// SIGHUP would end a process that does not catch it, and a daemon reports to its own runtime
+/// directory alone.
 #[test]
 fn a_process_that_is_no_daemon_is_sent_no_signal() {
     let setup = Setup::configured("");

@@ -59,7 +59,8 @@ fn unusable_sockets_are_refused() {
     }
     let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let ended = Setup::bare().inheriting(reachable, "native").end();
-    // Two machines must never both be worker 0 by default, also if a service manager opened the socket.
+    // Two machines must never both be worker 0 by default, also if a service manager opened the
+    // socket.
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
 
@@ -88,8 +89,9 @@ fn systemd_hands_over_several_sockets() {
     daemon.stop();
 }
 
-/// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms for the first request
-/// of a connection. Only a client that the machine delayed for longer may be closed without an answer.
+/// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms
+/// for the first request of a connection. Only a client that the machine delayed for longer may be
+/// closed without an answer.
 fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<u64> {
     let mut ids = Vec::new();
     while !until.load(Ordering::Relaxed) {

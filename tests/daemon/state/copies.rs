@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be late on a busy
-/// machine.
+/// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be
+/// late on a busy machine.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
     let mut wire = daemon.connect();
     let bound = machine.shown().bound;
@@ -155,8 +155,8 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     machine.setup("").end().assert_refusal_for_now(&[lock.to_str().unwrap(), "not a regular file"]);
 }
 
-/// Killed during a stop, or stopped on a failing disk: the remaining state is the newest, wherever it was
-/// interrupted.
+/// Killed during a stop, or stopped on a failing disk: the remaining state is the newest, wherever
+/// it was interrupted.
 #[test]
 fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
     for orders in ["sync stall 400".to_owned(), format!("sync lie {EIO}"), format!("write fail {ENOSPC}")] {

@@ -165,7 +165,8 @@ fn show_prints_sentences_without_json() {
     }
 }
 
-/// After a first start, and after a crash: the stop was clean, so no operator has to look for a process.
+/// After a first start, and after a crash: the stop was clean, so no operator has to look for a
+/// process.
 #[test]
 fn a_stop_without_an_id_counts_as_clean() {
     let machine = Machine::new();

@@ -45,8 +45,8 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
     });
 }
 
-/// A power failure keeps only what was synced: a file is written, synced and renamed, and then its name is synced.
-/// So is the name of each directory that was made for it.
+/// A power failure keeps only what was synced: a file is written, synced and renamed, and then its
+/// name is synced. So is the name of each directory that was made for it.
 #[test]
 fn a_new_state_file_is_on_the_disk_before_it_counts() {
     const NEW: &str = "in/here/ceilings.new";
@@ -93,7 +93,8 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     daemon.stop();
     let before = disk.calls().len();
     let mut daemon = setup().start();
-    // A start writes in place. Its file and directory may come from an operator who did not sync them.
+    // A start writes in place. Its file and directory may come from an operator who did not sync
+    // them.
     let calls = disk.calls()[before..].to_vec();
     let is_name = |call: &&str| ["sync in", "sync in/here"].contains(call);
     let calls: Vec<&str> = calls.iter().map(String::as_str).filter(|call| !call.contains("lock")).collect();
@@ -126,7 +127,8 @@ fn nothing_is_granted_before_both_copies_are_on_the_disk() {
         daemon.signal(Signal::CONT);
         let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
         poll("the second copy's sync", || (syncs() == 2).then_some(()));
-        // The first copy already has a higher ceiling, which may not be used: requests meet the earlier ceiling.
+        // The first copy already has a higher ceiling, which may not be used: requests meet the
+        // earlier ceiling.
         let mut ids = BTreeSet::new();
         draw_until_no_ceiling(&mut wire, &mut ids);
         let bytes = fs::read(machine.file()).expect("read");
@@ -165,8 +167,9 @@ fn an_existing_directory_is_synced_before_a_file_in_it_counts() {
     ]);
 }
 
-/// The sync of the directory failed after the rename, so a power failure may bring the old file back. A repeated
-/// sync proves nothing. Only another new file helps, and there is no space for one.
+/// The sync of the directory failed after the rename, so a power failure may bring the old file
+/// back. A repeated sync proves nothing. Only another new file helps, and there is no space for
+/// one.
 #[test]
 fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
     let machine = Machine::new();
@@ -200,7 +203,8 @@ fn a_file_with_a_name_not_durable_is_unused_on_a_full_disk() {
 fn slow_syncs_delay_no_request() {
     let machine = Machine::new();
     let disk = machine.disk();
-    // Two ticks of this layout are 8 s, and so is its horizon. So a busy machine has seconds for a raise.
+    // Two ticks of this layout are 8 s, and so is its horizon. So a busy machine has seconds for a
+    // raise.
     let layout = "layout = \"time:30,worker:10,sequence:20;tick=4s\"";
     let daemon = disk.under(machine.setup(layout)).start();
     let mut wire = daemon.connect();

@@ -1,4 +1,5 @@
-//! A pair of ticket sources, odd and even numbers, under kills, and a client that takes turns over both.
+//! A pair of ticket sources, odd and even numbers, under kills, and a client that takes turns over
+//! both.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -44,7 +45,8 @@ impl Half {
 async fn draw(client: Client, size: u32, drawn: Arc<AtomicU64>, ends: Arc<AtomicBool>) -> Vec<(String, Run)> {
     let mut runs = Vec::new();
     while !ends.load(Ordering::Acquire) {
-        // While a daemon is down, the other one has its turn. A reply that a kill cut off is an error.
+        // While a daemon is down, the other one has its turn. A reply that a kill cut off is an
+        // error.
         let Ok(batch) = client.batch(size).source("orders").await else { continue };
         let endpoint = batch.endpoint().to_owned();
         runs.extend(batch.runs().map(|run| {

@@ -1,5 +1,5 @@
-//! Ticket sources whose counter is at the coordinator of a fleet: daemons that share it, kills, outages, restored backups
-//! and lost data, on real coordinators.
+//! Ticket sources whose counter is at the coordinator of a fleet: daemons that share it, kills,
+//! outages, restored backups and lost data, on real coordinators.
 
 use std::fs;
 use std::thread;
@@ -136,8 +136,8 @@ fn many_counters_get_ranges_at_the_same_time() {
     }
 }
 
-/// Kills and stops skip numbers. Each request gets consecutive numbers, though another daemon takes the ranges between, also
-/// if it asks for more than a range has.
+/// Kills and stops skip numbers. Each request gets consecutive numbers, though another daemon takes
+/// the ranges between, also if it asks for more than a range has.
 #[test]
 fn kills_stops_and_large_requests_repeat_no_number() {
     on_one(|at| {
@@ -261,7 +261,8 @@ fn lost_answers_skip_a_range_at_most() {
                 }
                 proxy.is_swallowing().then_some(())
             });
-            // The daemon may repeat a write that has taken effect. That changes nothing, and does not count.
+            // The daemon may repeat a write that has taken effect. That changes nothing, and does
+            // not count.
             thread::sleep(Duration::from_millis(200));
             lost += u32::from(at.get(KEY) != before);
             proxy.pass();
@@ -308,7 +309,8 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
 }
 
-/// Somebody puts a value at the key by hand. Once it is right again, the daemon goes on: its state has nothing of it.
+/// Somebody puts a value at the key by hand. Once it is right again, the daemon goes on: its state
+/// has nothing of it.
 #[test]
 fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
     let Some(etcd) = Etcd::start() else { return };

@@ -1,5 +1,5 @@
-//! A ticket table in a database is replaced as docs/coming-from.md describes: a pair of daemons takes over its
-//! highest value, while its clients continue and move one by one.
+//! A ticket table in a database is replaced as docs/coming-from.md describes: a pair of daemons
+//! takes over its highest value, while its clients continue and move one by one.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -117,7 +117,8 @@ fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     house.daemon.assert_logs("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
 }
 
-/// Each mistake with certificates is found at the start and by `check`, in one line that names the file.
+/// Each mistake with certificates is found at the start and by `check`, in one line that names the
+/// file.
 #[test]
 fn unusable_certificates_are_refused_with_what_to_do() {
     let files = crate::support::directory();
@@ -172,8 +173,8 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     Setup::configured(&alone).end().assert_refusal(&["tls.key is missing"]);
 }
 
-/// A renewed certificate, other authorities and a mistake, each accepted or refused. Open connections stay, unless
-/// their authority is gone.
+/// A renewed certificate, other authorities and a mistake, each accepted or refused. Open
+/// connections stay, unless their authority is gone.
 #[test]
 fn a_reload_reads_the_certificate_again() {
     let files = crate::support::directory();

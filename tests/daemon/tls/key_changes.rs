@@ -1,4 +1,5 @@
-//! A flood of records that change the keys. They have no byte for the daemon, and each costs more than a request.
+//! A flood of records that change the keys. They have no byte for the daemon, and each costs more
+//! than a request.
 
 use super::*;
 
@@ -25,7 +26,8 @@ fn requests(peer: &mut crate::secure::Secured) -> Vec<u8> {
     records
 }
 
-/// Reads a reply with one ID. A daemon that stood still for long may refuse: then it returns `None`.
+/// Reads a reply with one ID. A daemon that stood still for long may refuse: then it returns
+/// `None`.
 fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     const LIST: u8 = 0x82;
     let mut length = [0; 4];
@@ -35,7 +37,8 @@ fn read_id(peer: &mut crate::secure::Secured) -> Option<u64> {
     frame[4..].first_chunk().filter(|_| frame[0] == LIST).map(|id| u64::from_le_bytes(*id))
 }
 
-/// The daemon stands still while the requests are sent, and hands out IDs in strict order: they show which requests came first.
+/// The daemon stands still while the requests are sent, and hands out IDs in strict order: they
+/// show which requests came first.
 #[test]
 fn others_have_their_turn_beside_a_flood_of_key_changes() {
     let files = crate::support::directory();

@@ -6,7 +6,8 @@ use super::*;
 fn requests_are_answered_however_records_cut_them() {
     let house = House::with("");
     let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(2).tag(tag).bytes()).collect();
-    // Several records in one piece, records that end within requests, and more records than one read takes.
+    // Several records in one piece, records that end within requests, and more records than one
+    // read takes.
     for piece in [requests.len(), 16_384, 1_000, 17] {
         let mut wire = house.wire();
         for piece in requests.chunks(piece) {
@@ -32,8 +33,8 @@ fn requests_are_answered_however_records_cut_them() {
     }
 }
 
-/// The pipelined requests fill the daemon's buffer several times, and then no further byte comes that could wake
-/// it.
+/// The pipelined requests fill the daemon's buffer several times, and then no further byte comes
+/// that could wake it.
 #[test]
 fn decrypted_bytes_that_were_not_read_are_answered() {
     let house = House::with("");
@@ -48,8 +49,9 @@ fn decrypted_bytes_that_were_not_read_are_answered() {
     wire.assert_open();
 }
 
-/// Bytes that the daemon passed to TLS while the socket was full must leave without another request. The steps are
-/// smaller than TLS's buffer, because the size that fills a socket is unknown.
+/// Bytes that the daemon passed to TLS while the socket was full must leave without another
+/// request. The steps are smaller than TLS's buffer, because the size that fills a socket is
+/// unknown.
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;

@@ -37,14 +37,16 @@ impl World {
         let process = Process { member, worker, cursor, fleet, generation };
         // Or the process was killed just before.
         let process = Some(process).filter(|_| self.rng.bool());
-        // The copies get a new boot identity, the same for both: nothing distinguishes their kernels.
+        // The copies get a new boot identity, the same for both: nothing distinguishes their
+        // kernels.
         self.boots += 1;
         let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
         self.saved = Some(Saved { machine: saved, process });
         self.boot(machine);
     }
 
-    /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports the restore.
+    /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports
+    /// the restore.
     pub(crate) fn resume(&mut self) {
         let Some(Saved { machine, process }) = self.saved.clone() else { return };
         self.machines.push(machine);
@@ -67,8 +69,8 @@ impl World {
         }
     }
 
-    /// Puts the copy where a daemon may start on it: on a machine in place of its own state, in a container
-    /// with its own locks beside the original, or on a new machine.
+    /// Puts the copy where a daemon may start on it: on a machine in place of its own state, in a
+    /// container with its own locks beside the original, or on a new machine.
     pub(crate) fn put_back(&mut self, machine: usize) {
         let Some((of, disk)) = self.copied.clone() else { return };
         let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);

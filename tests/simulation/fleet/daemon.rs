@@ -78,8 +78,8 @@ impl World {
             Err(_) => None,
         };
         self.machines[machine].disk.notes = member.notes().clone();
-        // A number that this state had released starts without a pause. If another daemon has had it since, and the
-        // coordinator has lost that, that one must have asked before.
+        // A number that this state had released starts without a pause. If another daemon has had
+        // it since, and the coordinator has lost that, that one must have asked before.
         let lost_writes = self.link.server().lost_writes;
         let taken = taken.filter(|taken| taken.is_new || taken.is_same_term || !lost_writes);
         let Some(taken) = taken else {
@@ -167,7 +167,8 @@ impl World {
     pub(crate) fn write_to_fleet(&mut self, at: usize, now: Now) {
         self.call_from(self.daemons[at].machine);
         let clocks = clocks(self.reading(self.daemons[at].machine));
-        // The write by which a daemon says what it lost arrives. Until then it is one that has not asked yet.
+        // The write by which a daemon says what it lost arrives. Until then it is one that has not
+        // asked yet.
         let lost_writes = self.link.server().lost_writes;
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
@@ -203,7 +204,8 @@ impl World {
         }
     }
 
-    /// A daemon whose write the last restores have lost has noticed that. If it raised no floor then, none comes.
+    /// A daemon whose write the last restores have lost has noticed that. If it raised no floor
+    /// then, none comes.
     fn note_loss(&mut self, ended: &Daemon) {
         let space = layout().space().to_string();
         let Some(note) = ended.member.notes().of("orders", &space) else { return };

@@ -66,7 +66,8 @@ impl Machine {
         self.disk.ceilings.insert(worker, id_bound);
     }
 
-    /// Drops the records of numbers that it was assigned earlier, once the coordinator holds their bounds.
+    /// Drops the records of numbers that it was assigned earlier, once the coordinator holds their
+    /// bounds.
     pub(crate) fn let_go(&mut self, worker: u64, member: &mut Member<Link>) {
         let earlier =
             self.disk.ceilings.iter().filter(|(number, _)| self.given.is_none() && **number != worker);
@@ -77,7 +78,8 @@ impl Machine {
         }
     }
 
-    /// Returns where a source starts by the marks, as a start does. `None` if the state is an older copy.
+    /// Returns where a source starts by the marks, as a start does. `None` if the state is an older
+    /// copy.
     pub(crate) fn above_marks(&self, worker: u64, start: Position) -> Option<Position> {
         let Some(mark) = self.marks.get(&worker) else { return Some(start) };
         let end = numbering(worker).position_from(mark.id_bound);

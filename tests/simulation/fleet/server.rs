@@ -198,13 +198,14 @@ impl Coordinator for Link {
         BootMicros(0).after(self.passed)
     }
 
-    /// Lets a daemon that lost a write notice it, if the pause is as long as its look and the answers take. Or the one that
-    /// waits is cut off.
+    /// Lets a daemon that lost a write notice it, if the pause is as long as its look and the
+    /// answers take. Or the one that waits is cut off.
     fn pause(&mut self, time: Duration) {
         self.pass(time);
         let since_write = self.since_write;
         let mut server = self.server();
-        // The last poll waits for its answer, a step is in flight, and then the next poll reads the keys and writes the floor.
+        // The last poll waits for its answer, a step is in flight, and then the next poll reads the
+        // keys and writes the floor.
         let noticed_within = POLL_PERIOD + (1 + 2 + 2) * server.answer_time;
         // As many calls as a daemon makes after the pause.
         server.cut_off = if server.lost_writes && since_write >= noticed_within { 3 } else { 0 };
@@ -226,7 +227,8 @@ impl Coordinator for Link {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let swapped = self.server().swap(swaps);
         let swapped = self.after(swapped);
-        // A refused write changes nothing that others see, nor does one of the value that the key has.
+        // A refused write changes nothing that others see, nor does one of the value that the key
+        // has.
         let writes = swaps.iter().any(|swap| swap.text.is_some() && swap.text != swap.expected);
         if writes && matches!(swapped, Ok(Swapped::Done)) {
             self.since_write = Duration::ZERO;

@@ -30,11 +30,12 @@ pub(crate) struct World {
     pub(crate) copied: Option<(usize, Disk)>,
     pub(crate) boots: u64,
     pub(crate) handed_out: HashSet<u64>,
-    /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by at most `max_ahead` then.
+    /// The keys of the coordinator as they were saved, where it may be restored: clocks differ by
+    /// at most `max_ahead` then.
     pub(crate) backup: Option<Keys>,
     pub(crate) may_go_back: bool,
-    /// True if a second restore follows each one: once a daemon has started at the first one's floor, which is far ahead, and
-    /// has lost its link.
+    /// True if a second restore follows each one: once a daemon has started at the first one's
+    /// floor, which is far ahead, and has lost its link.
     pub(crate) goes_back_twice: bool,
     /// True from the first restore until the second one.
     is_between_restores: bool,
@@ -108,8 +109,8 @@ impl World {
         self.machines[machine].boot(self.boots);
     }
 
-    /// Draws one event. The more machines there are, the rarer are events of the whole fleet, and the slower runs
-    /// time.
+    /// Draws one event. The more machines there are, the rarer are events of the whole fleet, and
+    /// the slower runs time.
     pub(crate) fn step(&mut self) {
         let machines = self.machines.len();
         let machine = self.rng.usize(..machines);
@@ -199,8 +200,9 @@ impl World {
         }
     }
 
-    /// Restores the coordinator once more, if a daemon has started so far ahead that it must wait for its clock. That one is cut
-    /// off for longer than a horizon, so it hands out what it was granted.
+    /// Restores the coordinator once more, if a daemon has started so far ahead that it must wait
+    /// for its clock. That one is cut off for longer than a horizon, so it hands out what it was
+    /// granted.
     fn go_back_again(&mut self) {
         let is_far = |daemon: &&Daemon| !daemon.source.stands_for(self.now(daemon)).is_zero();
         let Some(machine) = self.daemons.iter().find(is_far).map(|daemon| daemon.machine) else { return };

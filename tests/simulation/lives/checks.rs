@@ -17,7 +17,8 @@ impl World {
         }
     }
 
-    /// Checks the promises on IDs that leave the daemon. `latest_us` is the highest wall time since their request.
+    /// Checks the promises on IDs that leave the daemon. `latest_us` is the highest wall time since
+    /// their request.
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("stored before use");
@@ -58,7 +59,8 @@ pub(crate) fn count_of(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
-/// The positions of a run, as intervals: from, to. A run with a stride may leave out positions: those of other worker IDs.
+/// The positions of a run, as intervals: from, to. A run with a stride may leave out positions:
+/// those of other worker IDs.
 pub(crate) fn intervals(numbering: &Numbering, run: &Run) -> Vec<(u64, u64)> {
     let position = |id| numbering.position_of(id).expect("an ID of this source").0;
     let first = position(run.first);

@@ -1,4 +1,5 @@
-//! The life of a ticket source: the same faults of storage, clocks and processes, without a clock that protects it.
+//! The life of a ticket source: the same faults of storage, clocks and processes, without a clock
+//! that protects it.
 
 use snowbank::numbering::{Numbering, TicketCounter};
 use snowbank::shard::Order;
@@ -11,7 +12,8 @@ use super::{SECOND, STEPS};
 /// Numbers must flow again within this many seconds once storage works.
 const RECOVERS_WITHIN_S: usize = 10;
 
-/// Kills, stops, boots, older copies, failing and slow writes, and clock steps, which must not matter.
+/// Kills, stops, boots, older copies, failing and slow writes, and clock steps, which must not
+/// matter.
 pub(crate) fn live(seed: u64) {
     let mut world = World::counting(seed);
     world.start();
@@ -34,13 +36,14 @@ impl World {
         world
     }
 
-    /// Returns where the operator makes a counter without a record continue: above all numbers handed out.
+    /// Returns where the operator makes a counter without a record continue: above all numbers
+    /// handed out.
     pub(crate) fn set_counter(&self) -> Position {
         self.handed_out.last_key_value().map_or(Position(0), |(_, &end)| Position(end))
     }
 
-    /// The kernel reports that the machine was restored from a snapshot. No number is handed out until the process
-    /// has ended and an operator has set the counter.
+    /// The kernel reports that the machine was restored from a snapshot. No number is handed out
+    /// until the process has ended and an operator has set the counter.
     pub(crate) fn restore_counter(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         daemon.source.note_restored();

@@ -57,8 +57,8 @@ pub(crate) struct Waiting {
     pub(crate) taken: Taken,
     /// The highest ID that was handed out before its admission.
     pub(crate) above: u64,
-    /// The lowest wall time believed since its admission. No ID of this request is older than the burst window at that
-    /// time.
+    /// The lowest wall time believed since its admission. No ID of this request is older than the
+    /// burst window at that time.
     pub(crate) earliest_us: i64,
     /// The highest wall time since its admission. A step back does not revoke IDs claimed then.
     pub(crate) latest_us: i64,

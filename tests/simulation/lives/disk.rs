@@ -77,8 +77,8 @@ impl StateFile {
         self.is_settled
     }
 
-    /// Reads the record as a start does. Returns `None` if nothing was granted by it, and an error if no copy is
-    /// whole. After a successful write a copy must be whole.
+    /// Reads the record as a start does. Returns `None` if nothing was granted by it, and an error
+    /// if no copy is whole. After a successful write a copy must be whole.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         match Copies::read(&self.disk.cached.borrow()) {
             Ok((copies, mut records)) => {
@@ -92,8 +92,8 @@ impl StateFile {
         }
     }
 
-    /// Replaces a file that cannot be read because its last write was cut off: the operator knows how far IDs were
-    /// granted. Returns false if the last write succeeded.
+    /// Replaces a file that cannot be read because its last write was cut off: the operator knows
+    /// how far IDs were granted. Returns false if the last write succeeded.
     pub(crate) fn repair(&mut self, record: &Record) -> bool {
         !self.is_settled && {
             *self = StateFile::new();

@@ -10,7 +10,8 @@ use super::daemon::Daemon;
 use super::world::World;
 use super::{MS, SECOND, STEP_RULE};
 
-/// The time after the last use from which nothing may be written: ten minutes, and a write that is in flight then.
+/// The time after the last use from which nothing may be written: ten minutes, and a write that is
+/// in flight then.
 const WRITTEN_AFTER_USE: Duration = Duration::from_secs(605);
 
 impl World {
@@ -36,8 +37,8 @@ impl World {
         }
     }
 
-    /// Makes no request for a while. The keeper looks once a second, so a forward step that lasts is believed. Ten
-    /// minutes after the last use nothing is written.
+    /// Makes no request for a while. The keeper looks once a second, so a forward step that lasts
+    /// is believed. Ten minutes after the last use nothing is written.
     pub(crate) fn idle(&mut self, lasting: Duration) {
         let until_us = self.machine.true_us + lasting.as_micros() as i64;
         let quiet_from_us = self.machine.true_us + WRITTEN_AFTER_USE.as_micros() as i64;
@@ -63,8 +64,8 @@ impl World {
         }
     }
 
-    /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good, and the process
-    /// is killed. The next one believes the clock at once.
+    /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good,
+    /// and the process is killed. The next one believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
         self.mend_storage();
         self.set_clock_right();

@@ -10,7 +10,8 @@ const NODES: [&str; 5] = ["3", "10", "1d", "3d", "=6"];
 
 /// Sizes of the sequence where ticks are short: a few IDs in a tick.
 const SCARCE: [&str; 4] = ["2", "8", "1d", "=7"];
-/// Sizes of the sequence for all ticks. A life requests hundreds of IDs, and waits less than a second.
+/// Sizes of the sequence for all ticks. A life requests hundreds of IDs, and waits less than a
+/// second.
 const PLENTY: [&str; 4] = ["12", "3d", "=1000", "=5000"];
 /// The longest tick with a scarce sequence, in milliseconds.
 const SCARCE_TICK_MAX_MS: u64 = 10;

@@ -1,4 +1,5 @@
-//! The lead of the ID clock over the wall clock after a step back further than `max_ahead`, while raises are slow.
+//! The lead of the ID clock over the wall clock after a step back further than `max_ahead`, while
+//! raises are slow.
 
 use snowbank::source::{Bound, OnStepBack};
 
@@ -11,8 +12,8 @@ const STEP_US: i64 = 5 * MS;
 const WATCHED_US: i64 = 15 * SECOND;
 
 impl World {
-    /// Runs the keeper's thread when it wanted to look, when a write has ended, and when a claim met its ceiling.
-    /// Returns the number of writes.
+    /// Runs the keeper's thread when it wanted to look, when a write has ended, and when a claim
+    /// met its ceiling. Returns the number of writes.
     fn wake_keeper(&mut self, looks_at_us: &mut i64) -> usize {
         let has_ended = self.take_outcomes();
         let reading = self.machine.read();
@@ -28,7 +29,8 @@ impl World {
         writes
     }
 
-    /// Lets one shard look at its window and serve one request. Returns the window's limit and the lead.
+    /// Lets one shard look at its window and serve one request. Returns the window's limit and the
+    /// lead.
     fn ask(&mut self) -> (Bound, i64) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -47,8 +49,9 @@ impl World {
     }
 }
 
-/// A clock steps back further than `max_ahead`. IDs come again when it is at most that far behind. From then on the
-/// lead shrinks at half speed, raises are rare, and no raise of less than half the horizon makes a request wait.
+/// A clock steps back further than `max_ahead`. IDs come again when it is at most that far behind.
+/// From then on the lead shrinks at half speed, raises are rare, and no raise of less than half the
+/// horizon makes a request wait.
 pub(crate) fn step_back_far(seed: u64) {
     let mut world = World::with(seed, &SHORT_TICKS);
     world.rules.on_step_back = OnStepBack::Ride;
@@ -61,7 +64,8 @@ pub(crate) fn step_back_far(seed: u64) {
     let uptime_us = 8 * SECOND + watched.world.rng.i64(0..20 * SECOND);
     watched.ask_for(uptime_us);
     if watched.world.rng.bool() {
-        // A catch-up that is in progress would be further ahead than `max_ahead` after the next step.
+        // A catch-up that is in progress would be further ahead than `max_ahead` after the next
+        // step.
         watched.world.machine.wall_offset_us = -watched.world.max_ahead_us() / 2;
         watched.ask_for(SECOND);
     }

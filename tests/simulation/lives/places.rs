@@ -47,8 +47,8 @@ impl Place {
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
 
-    /// A source with all worker IDs of another name continues it, like after a renaming. Then that name starts with
-    /// nothing.
+    /// A source with all worker IDs of another name continues it, like after a renaming. Then that
+    /// name starts with nothing.
     pub(crate) fn forget_renamed(&mut self) {
         let Some(process) = &self.process else { return };
         for source in &process.settings.sources {

@@ -1,6 +1,6 @@
-//! Rates of tenants. Tenants on all shards share an identity, and a reload may change its rate. Connections take up
-//! the reload one after another. At no time have they drawn more than their rates have yielded by then plus a burst
-//! of one second's IDs.
+//! Rates of tenants. Tenants on all shards share an identity, and a reload may change its rate.
+//! Connections take up the reload one after another. At no time have they drawn more than their
+//! rates have yielded by then plus a burst of one second's IDs.
 
 use std::time::Duration;
 

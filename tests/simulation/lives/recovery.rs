@@ -10,9 +10,9 @@ use super::{MS, SECOND, SHARDS};
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
-    /// Ends the faults: no thread is paused, and storage works and has ended its writes. The wall clock runs. It
-    /// shows the highest time that it ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow
-    /// again.
+    /// Ends the faults: no thread is paused, and storage works and has ended its writes. The wall
+    /// clock runs. It shows the highest time that it ever showed, or stays wrong by as much as
+    /// `max_ahead` allows. IDs must flow again.
     pub(crate) fn recover(&mut self) {
         self.mend_storage();
         let now_us = self.machine.true_us;
@@ -30,7 +30,8 @@ impl World {
         let stays_wrong = self.rules.on_step_back == OnStepBack::Ride && self.rng.bool();
         let used_us = self.highest_used_us().filter(|_| stays_wrong);
         if let Some(used_us) = self.highest_used_us() {
-            // Above `max_ahead` a ceiling keeps half the horizon in reserve. Crashes must not add these up.
+            // Above `max_ahead` a ceiling keeps half the horizon in reserve. Crashes must not add
+            // these up.
             let reserve_us = self.horizon().as_micros() as i64 / 2 + 2 * self.tick_us();
             let beyond_us = used_us - self.highest_wall_us - self.max_ahead_us();
             assert!(beyond_us <= reserve_us, "seed {}: a start {beyond_us} us above max_ahead", self.seed);
@@ -76,10 +77,10 @@ impl World {
         Some(self.instant(Position(cursor.0.saturating_sub(1))).0)
     }
 
-    /// Returns whether the wall clock, as far as it is believed, is at most `max_ahead` behind the highest tick
-    /// used. It may be further behind: a crash while the clock stood still leaves a ceiling above `max_ahead`,
-    /// where the next process starts. A held forward step changes nothing, because IDs continue at the believed
-    /// clock.
+    /// Returns whether the wall clock, as far as it is believed, is at most `max_ahead` behind the
+    /// highest tick used. It may be further behind: a crash while the clock stood still leaves a
+    /// ceiling above `max_ahead`, where the next process starts. A held forward step changes
+    /// nothing, because IDs continue at the believed clock.
     fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();
         self.daemon
@@ -102,8 +103,8 @@ impl World {
 
     fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
-        // The ID clock goes on once the keeper has seen the wall clock, which takes a second at most. Requests that come just
-        // before a tick are answered at the look after it.
+        // The ID clock goes on once the keeper has seen the wall clock, which takes a second at
+        // most. Requests that come just before a tick are answered at the look after it.
         let until_us = self.machine.true_us + within_us + 3 * SECOND;
         self.pass(SECOND);
         while self.granted == before {
@@ -115,7 +116,8 @@ impl World {
             // The last looks are a second apart.
             let step_us = (within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
             self.pass(step_us.min((until_us - self.machine.true_us - 2 * SECOND).max(SECOND)));
-            // By then the write that the keeper has just started has ended, and the ID clock is still below the ceiling.
+            // By then the write that the keeper has just started has ended, and the ID clock is
+            // still below the ceiling.
             self.machine.true_us += 3 * MS;
             self.take_outcomes();
             self.take();
@@ -126,8 +128,8 @@ impl World {
         }
     }
 
-    /// Lets the wall clock catch up until all waiting requests have their answers. A held forward step ends
-    /// meanwhile, and the raise after it.
+    /// Lets the wall clock catch up until all waiting requests have their answers. A held forward
+    /// step ends meanwhile, and the raise after it.
     fn rest(&mut self) {
         for _ in 0..3 * STEPS_PER_MAX_AHEAD {
             self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);

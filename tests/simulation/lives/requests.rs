@@ -19,8 +19,8 @@ impl Signals for Deaf {
 }
 
 impl World {
-    /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the number of
-    /// writes, and the time until it wants to look again.
+    /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the
+    /// number of writes, and the time until it wants to look again.
     pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);
         let now_us = self.machine.true_us;
@@ -59,8 +59,8 @@ impl World {
         some_ended
     }
 
-    /// Makes a thread read the clock and lose the processor. No other wake-up of its shard comes before it
-    /// continues.
+    /// Makes a thread read the clock and lose the processor. No other wake-up of its shard comes
+    /// before it continues.
     pub(crate) fn pause(&mut self) {
         let reading = self.machine.read();
         let index = self.rng.usize(..SHARDS);
@@ -116,8 +116,8 @@ impl World {
         self.take_within(index, now, count, None);
     }
 
-    /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. Without `wait` both are
-    /// drawn at random.
+    /// Takes IDs, or lets the request wait until a deadline, perhaps for fewer IDs. Without `wait`
+    /// both are drawn at random.
     fn take_within(&mut self, index: usize, now: Now, count: u64, wait: Option<(BootMicros, bool)>) {
         let Some(daemon) = &mut self.daemon else {
             return;
@@ -137,7 +137,8 @@ impl World {
                     );
                 }
                 self.check_age(&runs, now.wall.0);
-                // A thread that was paused has an old reading. Others may have claimed by newer ones meanwhile.
+                // A thread that was paused has an old reading. Others may have claimed by newer
+                // ones meanwhile.
                 let latest_us = now.wall.0.max(self.machine.wall());
                 self.hand_out(index, &runs, latest_us);
             }
@@ -168,8 +169,8 @@ impl World {
             return;
         };
         let now = daemon.wall.believe(reading);
-        // A torn reading may show a step beyond `max_step` that others do not see: this thread then believes an
-        // earlier time.
+        // A torn reading may show a step beyond `max_step` that others do not see: this thread then
+        // believes an earlier time.
         for waiting in daemon.waiting.iter_mut().flatten() {
             waiting.earliest_us = waiting.earliest_us.min(now.wall.0);
         }

@@ -1,7 +1,7 @@
-//! A machine with two daemons, each with its own state or none, and several sources. Layouts and worker IDs change
-//! between lives, and pass from one daemon to the other. Sources are added at restarts. States are lost, older copies
-//! replace them and are adopted, and the machine boots again. The shipped start, keeper, state file and locks run,
-//! in directories in memory.
+//! A machine with two daemons, each with its own state or none, and several sources. Layouts and
+//! worker IDs change between lives, and pass from one daemon to the other. Sources are added at
+//! restarts. States are lost, older copies replace them and are adopted, and the machine boots
+//! again. The shipped start, keeper, state file and locks run, in directories in memory.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -21,7 +21,8 @@ use super::places::Place;
 use super::world::locks;
 use super::{MS, SECOND, STEP_RULE};
 
-/// The first two have the same ID space. IDs of the third are higher; afterwards the others are refused.
+/// The first two have the same ID space. IDs of the third are higher; afterwards the others are
+/// refused.
 const LAYOUTS: [&str; 3] = [
     "twitter",
     "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -33,8 +34,8 @@ const SHARDS: usize = 2;
 const STEPS: usize = 600;
 /// A forward step is believed after this long.
 const STEP_HOLD_US: i64 = STEP_RULE.step_hold.as_micros() as i64;
-/// IDs must flow again within this time once clocks and storage work. A forward step is held for a minute, and an
-/// ID clock is at most `max_ahead`, 10 s, ahead.
+/// IDs must flow again within this time once clocks and storage work. A forward step is held for a
+/// minute, and an ID clock is at most `max_ahead`, 10 s, ahead.
 const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
 
 /// One process.
@@ -50,11 +51,11 @@ pub(crate) struct Site {
     pub(crate) rng: fastrand::Rng,
     pub(crate) machine: Machine,
     pub(crate) highest_wall_us: i64,
-    /// The wall clock does not step back further. Beyond that, only marks protect a worker ID that a state does not
-    /// know, and a boot clears them.
+    /// The wall clock does not step back further. Beyond that, only marks protect a worker ID that
+    /// a state does not know, and a boot clears them.
     pub(crate) lowest_wall_us: i64,
-    /// The time when the wall clock was last set. A step forward is not believed at once, so IDs granted after it
-    /// are refused as too far ahead.
+    /// The time when the wall clock was last set. A step forward is not believed at once, so IDs
+    /// granted after it are refused as too far ahead.
     pub(crate) set_at_us: i64,
     pub(crate) boots: u32,
     pub(crate) locks: TempDir,
@@ -151,7 +152,8 @@ impl Site {
         other.is_some_and(|process| process.settings.sources.iter().any(|theirs| collide(theirs, source)))
     }
 
-    /// Returns true sometimes only, because a start waits a moment in real time for the lock of another process.
+    /// Returns true sometimes only, because a start waits a moment in real time for the lock of
+    /// another process.
     fn tries_what_is_held(&mut self) -> bool {
         self.rng.u8(..40) == 0
     }
@@ -195,12 +197,13 @@ impl Site {
                     _ => {}
                 }
             }
-            // A changed layout whose IDs would be too low. The previous configuration must not be refused.
+            // A changed layout whose IDs would be too low. The previous configuration must not be
+            // refused.
             Err(StartError::WrongSetting(reason)) => {
                 assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
             }
-            // The previous configuration is refused only while marks are far ahead of a clock that stepped back or whose
-            // forward step is held, or too high to adopt an older copy.
+            // The previous configuration is refused only while marks are far ahead of a clock that
+            // stepped back or whose forward step is held, or too high to adopt an older copy.
             Err(StartError::ClockBehind(reason)) => {
                 let is_behind = reading.wall.0 < self.highest_wall_us;
                 let is_held = self.machine.true_us < self.set_at_us.saturating_add(STEP_HOLD_US);
@@ -285,8 +288,8 @@ impl Site {
                 assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
             }
         }
-        // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in the same space do so only
-        // if the ID clock can catch up with the earlier ones.
+        // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in
+        // the same space do so only if the ID clock can catch up with the earlier ones.
         let first = runs[0].first;
         let last = runs.iter().map(|run| run.last()).max().expect("a run");
         let settings = &process.settings.sources[source];
@@ -310,7 +313,8 @@ impl Site {
             process.ceilings.stop().expect("storage works");
         }
         if self.places[index].state.is_none() {
-            // A daemon without a state is unique only after the clock has passed all IDs handed out.
+            // A daemon without a state is unique only after the clock has passed all IDs handed
+            // out.
             self.elapse(20 * MS);
         }
     }
@@ -347,7 +351,8 @@ impl Site {
         }
     }
 
-    /// Makes storage work and corrects the clock: each daemon starts as before, and each source has IDs again.
+    /// Makes storage work and corrects the clock: each daemon starts as before, and each source has
+    /// IDs again.
     fn recover(&mut self) {
         self.fails_one_in = 0;
         self.set_clock_right();

@@ -32,8 +32,8 @@ impl Site {
         }
     }
 
-    /// Boots the machine again. The clock is then past all IDs handed out, because nothing else covers older
-    /// copies, lost states, and worker IDs that pass to another state.
+    /// Boots the machine again. The clock is then past all IDs handed out, because nothing else
+    /// covers older copies, lost states, and worker IDs that pass to another state.
     pub(crate) fn reboot(&mut self) {
         for index in 0..self.places.len() {
             self.end(index, false);

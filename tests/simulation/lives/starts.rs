@@ -20,8 +20,9 @@ use super::world::{World, locks};
 use super::{SHARDS, STEP_RULE};
 
 impl World {
-    /// Starts a process by the shipped rules: at or above the stored ceiling, or without one above the current
-    /// tick, and above everything that the machine remembers. An older copy of the state is refused.
+    /// Starts a process by the shipped rules: at or above the stored ceiling, or without one above
+    /// the current tick, and above everything that the machine remembers. An older copy of the
+    /// state is refused.
     pub(crate) fn start(&mut self) {
         let reading = self.machine.read();
         let is_ticket = self.numbering.is_ticket();
@@ -93,8 +94,8 @@ impl World {
         })
     }
 
-    /// Reads the state as a start does. It must be above all IDs handed out, unless it is an older copy or another
-    /// state.
+    /// Reads the state as a start does. It must be above all IDs handed out, unless it is an older
+    /// copy or another state.
     pub(crate) fn read(&mut self) -> Option<Record> {
         let seed = self.seed;
         let read = self.storage.read();
@@ -118,8 +119,8 @@ impl World {
         self.storage.cut_short(&mut self.rng);
     }
 
-    /// Returns where a start begins by the marks of the worker IDs. Returns `None` if it is refused; the operator
-    /// then follows the message.
+    /// Returns where a start begins by the marks of the worker IDs. Returns `None` if it is
+    /// refused; the operator then follows the message.
     pub(crate) fn above_marks(
         &mut self,
         stored: Option<Record>,
@@ -179,14 +180,16 @@ impl World {
         self.set_state(State { identity: self.lost, ..State::default() });
     }
 
-    /// Stops cleanly. The trim may fail. Nothing is handed out afterwards, not even blocks claimed earlier.
+    /// Stops cleanly. The trim may fail. Nothing is handed out afterwards, not even blocks claimed
+    /// earlier.
     pub(crate) fn stop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else {
             return;
         };
         let trims = daemon.keeper.seal();
         assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        // Writers first end their writes. A stop does not wait for one that hangs, and that one trims nothing.
+        // Writers first end their writes. A stop does not wait for one that hangs, and that one
+        // trims nothing.
         let hangs = !self.storage.in_flight.is_empty() && self.rng.bool();
         self.storage.cut_short(&mut self.rng);
         for Left { id_bound, .. } in trims {
@@ -213,7 +216,8 @@ impl World {
         Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) }
     }
 
-    /// Another daemon has the worker IDs or the state. Once that is found, nothing is handed out or written.
+    /// Another daemon has the worker IDs or the state. Once that is found, nothing is handed out or
+    /// written.
     pub(crate) fn take_over(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.keeper.lose(TakenOver(String::from("another daemon has it")));
@@ -231,7 +235,8 @@ impl World {
         }
     }
 
-    /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is in flight.
+    /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is in
+    /// flight.
     pub(crate) fn restore(&mut self) {
         if self.numbering.is_ticket() {
             return self.restore_counter();
@@ -242,7 +247,8 @@ impl World {
         }
     }
 
-    /// Boots the machine again, maybe after a power failure: nothing of the old boot's clocks is known then.
+    /// Boots the machine again, maybe after a power failure: nothing of the old boot's clocks is
+    /// known then.
     pub(crate) fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;

@@ -11,7 +11,8 @@ use snowbank_client::layout::Position;
 use super::disk::{Failure, StateFile};
 use super::{MS, SECOND};
 
-/// The contents of a state directory, and of what the other writer keeps. A backup of them has this type, too.
+/// The contents of a state directory, and of what the other writer keeps. A backup of them has this
+/// type, too.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     /// By writer.
@@ -53,7 +54,8 @@ pub(crate) struct InFlight {
     pub(crate) write: Write,
     /// When it ends; hours away where it hangs.
     pub(crate) ends_us: i64,
-    /// The time when its writer reports it as failed. It continues, and is reported again at its end.
+    /// The time when its writer reports it as failed. It continues, and is reported again at its
+    /// end.
     pub(crate) abandoned_us: Option<i64>,
     pub(crate) is_abandoned: bool,
     pub(crate) failure: Option<Failure>,
@@ -98,8 +100,9 @@ impl Storage {
         self.state.files[writer].write(&record, failure)
     }
 
-    /// Returns the record that a start uses: the lowest, because a start that finds one of them need not find the
-    /// other. Returns an error if the last write of a file succeeded and it cannot be read.
+    /// Returns the record that a start uses: the lowest, because a start that finds one of them
+    /// need not find the other. Returns an error if the last write of a file succeeded and it
+    /// cannot be read.
     pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
         let mut lowest: Option<Record> = None;
         for writer in 0..self.state.files.len() {
@@ -161,7 +164,8 @@ impl Storage {
     pub(crate) fn keep(&mut self, in_flight: &InFlight, failure: Option<Failure>) -> bool {
         let Write { writer, ceilings, wall_minus_boot_us, .. } = &in_flight.write;
         let stored = self.state.wall_minus_boot_us.filter(|_| in_flight.is_abandoned);
-        // A write that was abandoned may end after later ones. As with the ceiling, it takes back nothing that they stored.
+        // A write that was abandoned may end after later ones. As with the ceiling, it takes back
+        // nothing that they stored.
         let wall_minus_boot_us = stored.unwrap_or(*wall_minus_boot_us);
         ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, wall_minus_boot_us, failure))
     }

@@ -1,9 +1,10 @@
-//! Tenants of one source who together request more than it yields. Greedy ones always wait for more. Large ones are
-//! promised all that they request. Modest ones want less than their share. Others send many requests at once, as
-//! clients of front ends do: for these the shard claims IDs for the whole turn. Limited ones share the rate of an
-//! identity, which reloads change. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each
-//! promise is kept, and no rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a
-//! share waits a few ticks at most, whatever the others request.
+//! Tenants of one source who together request more than it yields. Greedy ones always wait for
+//! more. Large ones are promised all that they request. Modest ones want less than their share.
+//! Others send many requests at once, as clients of front ends do: for these the shard claims IDs
+//! for the whole turn. Limited ones share the rate of an identity, which reloads change. Ticks'
+//! wake-ups come late at random. No ID is lost or handed out twice. Each promise is kept, and no
+//! rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a share
+//! waits a few ticks at most, whatever the others request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -232,7 +233,8 @@ impl House {
                             Waiting { id, held, count, taken, wake_ups: 0, is_beside_promise: false };
                         self.tenants[index].waiting = Some(waiting);
                     }
-                    // The IDs of a refused request are skipped. Here the shard has no block while others wait.
+                    // The IDs of a refused request are skipped. Here the shard has no block while
+                    // others wait.
                     Err(_) => {
                         assert!(!has_some, "seed {}: a refused request had some", self.seed);
                         held.into_iter().for_each(|held| held.give_back(self.now.boot));

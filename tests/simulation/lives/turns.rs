@@ -1,5 +1,5 @@
-//! A daemon whose worker IDs change in turn, with any layout: clean restarts, mostly without a request. The shipped
-//! start, state file and locks run.
+//! A daemon whose worker IDs change in turn, with any layout: clean restarts, mostly without a
+//! request. The shipped start, state file and locks run.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -17,7 +17,8 @@ use super::machine::Machine;
 use super::world::locks;
 use super::{MS, SECOND, STEP_RULE};
 
-/// Sets without a common worker ID: a set that shares one with another starts above the other's IDs.
+/// Sets without a common worker ID: a set that shares one with another starts above the other's
+/// IDs.
 const WORKERS: [&str; 4] = ["0", "1-2", "3", "4-5"];
 const RESTARTS: usize = 16;
 /// A tick has at least this many IDs. A life never uses one up.
@@ -106,8 +107,8 @@ fn tick_us(layout: &Layout) -> i64 {
     layout.tick_ms() as i64 * MS
 }
 
-/// Restarts again and again. However often the worker IDs change, no start is further ahead of the clock than the
-/// next tick.
+/// Restarts again and again. However often the worker IDs change, no start is further ahead of the
+/// clock than the next tick.
 pub(crate) fn take_turns(seed: u64) {
     let mut turns = Turns::new(seed);
     for restart in 1..=RESTARTS {

@@ -14,7 +14,8 @@ use super::machine::Machine;
 use super::storage::{State, Storage};
 use super::{BURST_WINDOW, HORIZON, MAX_AHEAD, MS, SECOND, WORLDS_BEGIN_US};
 
-/// Layouts with ticks of at most 10 ms, with many IDs and with few, the node above and below the sequence.
+/// Layouts with ticks of at most 10 ms, with many IDs and with few, the node above and below the
+/// sequence.
 pub(crate) const SHORT_TICKS: [&str; 4] = [
     "twitter",
     "time:41,worker:5,sequence:=10",

@@ -34,7 +34,8 @@ pub(super) struct Life {
     pub(super) ends: Vec<i32>,
     /// The reason that such a daemon gave.
     pub(super) reason: Option<String>,
-    /// The time when the daemon logged that the machine was restored, or to which the clock was set.
+    /// The time when the daemon logged that the machine was restored, or to which the clock was
+    /// set.
     pub(super) noticed_us: Option<i64>,
 }
 

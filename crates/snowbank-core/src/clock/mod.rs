@@ -5,10 +5,11 @@
 //! ```
 //!
 //! - [`Wall`] decides how much of the wall clock is believed: a large step forward is held.
-//! - [`CatchUp`] is a clock at half speed. The ID clock follows it when the wall clock is behind IDs already handed out.
+//! - [`CatchUp`] is a clock at half speed. The ID clock follows it when the wall clock is behind
+//!   IDs already handed out.
 //! - [`id_time`] combines the two.
-//! - [`Source::window`](crate::source::Source::window) handles a clock that goes back: it keeps the ID clock from going
-//!   below a position already claimed.
+//! - [`Source::window`](crate::source::Source::window) handles a clock that goes back: it keeps the
+//!   ID clock from going below a position already claimed.
 //!
 //! Nothing here reads a clock.
 
@@ -17,7 +18,8 @@ use std::time::Duration;
 use crate::sync::{AtomicI64, Ordering};
 use snowbank_id::layout::UnixMicros;
 
-/// Microseconds on a clock that counts from the machine's boot, never steps, and keeps running while the machine sleeps.
+/// Microseconds on a clock that counts from the machine's boot, never steps, and keeps running
+/// while the machine sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootMicros(pub i64);
 
@@ -43,7 +45,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Returns wall − boot. It is constant while the wall clock runs at its proper speed, so a change is a step.
+    /// Returns wall − boot. It is constant while the wall clock runs at its proper speed, so a
+    /// change is a step.
     pub fn offset_us(self) -> i64 {
         self.wall.0.saturating_sub(self.boot.0)
     }
@@ -55,7 +58,8 @@ impl Reading {
     }
 }
 
-/// Returns whether two values of wall − boot, in microseconds, show that the clocks have jumped against each other.
+/// Returns whether two values of wall − boot, in microseconds, show that the clocks have jumped
+/// against each other.
 pub fn has_jumped(one_us: i64, other_us: i64) -> bool {
     one_us.saturating_sub(other_us).unsigned_abs() > JUMP.as_micros() as u64
 }
@@ -67,8 +71,9 @@ pub struct Now {
     pub wall: UnixMicros,
     /// The boot clock at the same moment.
     pub boot: BootMicros,
-    /// True if the two clocks have jumped against each other since the keeper last looked. The machine may have been
-    /// restored from a snapshot, so nothing is claimed until the keeper has checked its ceilings.
+    /// True if the two clocks have jumped against each other since the keeper last looked. The
+    /// machine may have been restored from a snapshot, so nothing is claimed until the keeper has
+    /// checked its ceilings.
     pub jumped: bool,
 }
 
@@ -96,8 +101,9 @@ pub enum Remembered {
     GrantedUntil(UnixMicros),
 }
 
-/// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
-/// more than a minute, and if the step was wrong, it costs only a minute of IDs.
+/// The largest forward step of the wall clock that is believed at once. A clock that a time server
+/// keeps is never off by more than a minute, and if the step was wrong, it costs only a minute of
+/// IDs.
 pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The rule that decides which forward steps of the wall clock are believed, and when.
@@ -109,30 +115,33 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
-/// The most that wall − boot may change between two looks of the keeper. The keeper looks once a second, so a wall clock
-/// that stands still changes the difference by one second. A larger change is a step, or a machine that was restored from
-/// a snapshot.
+/// The most that wall − boot may change between two looks of the keeper. The keeper looks once a
+/// second, so a wall clock that stands still changes the difference by one second. A larger change
+/// is a step, or a machine that was restored from a snapshot.
 const JUMP: Duration = Duration::from_secs(2);
 
-/// The part of the wall clock that the daemon believes. Each daemon has one: every shard reads it, and the keeper writes it.
+/// The part of the wall clock that the daemon believes. Each daemon has one: every shard reads it,
+/// and the keeper writes it.
 ///
-/// A step is measured against ID time carried forward by the boot clock, not against the last wall reading: a wall clock
-/// that went back and returns is believed at once.
+/// A step is measured against ID time carried forward by the boot clock, not against the last wall
+/// reading: a wall clock that went back and returns is believed at once.
 #[derive(Debug)]
 pub struct Wall {
     rule: StepRule,
-    /// Believed wall − boot at the last moment when the wall clock was not behind ID time. Microseconds.
+    /// Believed wall − boot at the last moment when the wall clock was not behind ID time.
+    /// Microseconds.
     carried_us: AtomicI64,
     /// Wall − boot when the keeper last looked, believed or not. Microseconds.
     seen_us: AtomicI64,
 }
 
 impl Wall {
-    /// Starts from the offset remembered from the same boot of the machine, or else from the first reading.
+    /// Starts from the offset remembered from the same boot of the machine, or else from the first
+    /// reading.
     ///
-    /// If another boot granted ceilings above the first reading, ID time starts there, and steps are measured against that.
-    /// So a clock that was slow after a boot and is corrected is believed at once. This skips no IDs, because all ticks
-    /// below were granted already.
+    /// If another boot granted ceilings above the first reading, ID time starts there, and steps
+    /// are measured against that. So a clock that was slow after a boot and is corrected is
+    /// believed at once. This skips no IDs, because all ticks below were granted already.
     pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {
         let carried_us = match remembered {
             Remembered::Nothing => first.offset_us(),
@@ -142,12 +151,14 @@ impl Wall {
         Wall { rule, carried_us: AtomicI64::new(carried_us), seen_us: AtomicI64::new(first.offset_us()) }
     }
 
-    /// Returns believed wall − boot, in microseconds. A later start in the same boot of the machine remembers it.
+    /// Returns believed wall − boot, in microseconds. A later start in the same boot of the machine
+    /// remembers it.
     pub fn carried_us(&self) -> i64 {
         self.carried_us.load(Ordering::Relaxed)
     }
 
-    /// Judges a reading, without a lock. The same reading gives the same result until the keeper observes again.
+    /// Judges a reading, without a lock. The same reading gives the same result until the keeper
+    /// observes again.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
         let carried_us = self.carried_us.load(Ordering::Relaxed);
@@ -159,14 +170,17 @@ impl Wall {
         Now { wall, boot: reading.boot, jumped: self.has_jumped(reading) }
     }
 
-    /// Returns whether the clocks have jumped against each other since [`note_seen`](Wall::note_seen).
+    /// Returns whether the clocks have jumped against each other since
+    /// [`note_seen`](Wall::note_seen).
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
-        // Acquire: a thread that sees the keeper's new offset also sees the grants that it revoked before.
+        // Acquire: a thread that sees the keeper's new offset also sees the grants that it revoked
+        // before.
         reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
     }
 
-    /// Ends a jump. The keeper calls this with its reading, after it has revoked all that a jump makes doubtful.
+    /// Ends a jump. The keeper calls this with its reading, after it has revoked all that a jump
+    /// makes doubtful.
     pub fn note_seen(&self, reading: Reading) {
         self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
@@ -191,7 +205,8 @@ pub enum Observed {
     Believed(Duration),
 }
 
-/// The keeper's part of [`Wall`]: observes the clock about once a second and measures how long a step has lasted.
+/// The keeper's part of [`Wall`]: observes the clock about once a second and measures how long a
+/// step has lasted.
 #[derive(Debug)]
 pub struct StepWatch {
     /// The highest wall time believed so far. ID time is at least this.
@@ -202,8 +217,8 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        // A remembered offset gives the time at the restart. A wall clock that has gone back since then, and returns, is
-        // believed at once.
+        // A remembered offset gives the time at the restart. A wall clock that has gone back since
+        // then, and returns, is believed at once.
         let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
         StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
@@ -223,7 +238,8 @@ impl StepWatch {
         }
         self.held_since = None;
         if reading.wall <= self.highest {
-            // Nothing new is believed of a clock that went back, or stands: it is believed at once when it comes back.
+            // Nothing new is believed of a clock that went back, or stands: it is believed at once
+            // when it comes back.
             let behind_us = match self.highest.0.saturating_sub(reading.wall.0) {
                 0 => carried_us.saturating_sub(reading.offset_us()).max(0),
                 behind_us => behind_us,
@@ -242,10 +258,12 @@ impl StepWatch {
     }
 }
 
-/// The clock at half speed that a source's ID clock follows while the wall clock is behind IDs already handed out.
+/// The clock at half speed that a source's ID clock follows while the wall clock is behind IDs
+/// already handed out.
 ///
-/// `catch_up(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is one atomic. A catch-up
-/// below the wall clock has no effect, because the ID clock takes the higher of the two.
+/// `catch_up(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is
+/// one atomic. A catch-up below the wall clock has no effect, because the ID clock takes the higher
+/// of the two.
 #[derive(Debug)]
 pub struct CatchUp {
     /// Its value at boot 0, in microseconds of Unix time; `i64::MIN` if there is no catch-up.
@@ -263,8 +281,9 @@ impl CatchUp {
         self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
     }
 
-    /// Lowers a catch-up that is too far ahead of the wall clock, and ends one that the wall clock has reached. Without
-    /// this the ID clock would stay at `max_ahead` for as long as IDs were refused.
+    /// Lowers a catch-up that is too far ahead of the wall clock, and ends one that the wall clock
+    /// has reached. Without this the ID clock would stay at `max_ahead` for as long as IDs were
+    /// refused.
     pub fn bound(&self, now: Now, max_ahead: Duration) {
         let highest = now.wall.0.saturating_add(micros(max_ahead));
         self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
@@ -282,15 +301,16 @@ impl CatchUp {
     }
 }
 
-/// Returns the ID clock: the higher of the believed wall clock and the catch-up, at most `max_ahead` above the wall clock.
+/// Returns the ID clock: the higher of the believed wall clock and the catch-up, at most
+/// `max_ahead` above the wall clock.
 #[inline]
 pub fn id_time(now: Now, catch_up: &CatchUp, max_ahead: Duration) -> UnixMicros {
     let highest = UnixMicros(now.wall.0.saturating_add(micros(max_ahead)));
     now.wall.max(catch_up.at(now.boot)).min(highest)
 }
 
-/// Returns the time until the ID clock reaches `target`, if no clock steps meanwhile. A catch-up takes twice as long, and
-/// the cap at `max_ahead` moves with the wall clock.
+/// Returns the time until the ID clock reaches `target`, if no clock steps meanwhile. A catch-up
+/// takes twice as long, and the cap at `max_ahead` moves with the wall clock.
 pub fn until(now: Now, catch_up: &CatchUp, max_ahead: Duration, target: UnixMicros) -> Duration {
     let by_wall_us = target.0.saturating_sub(now.wall.0);
     let by_cap_us = by_wall_us.saturating_sub(micros(max_ahead));

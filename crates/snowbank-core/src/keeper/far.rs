@@ -1,4 +1,5 @@
-//! The ceilings of a far writer, the coordinator of a fleet: minutes ahead, and raised for idle sources too.
+//! The ceilings of a far writer, the coordinator of a fleet: minutes ahead, and raised for idle
+//! sources too.
 
 use std::time::Duration;
 
@@ -7,13 +8,14 @@ use snowbank_id::numbering::Numbering;
 
 use crate::clock::{self, Now};
 
-/// Returns the instant from which the horizon of a ceiling counts: the ID clock, where that is ahead of the wall clock.
+/// Returns the instant from which the horizon of a ceiling counts: the ID clock, where that is
+/// ahead of the wall clock.
 ///
-/// Invariant: nobody is granted IDs of later than its wall clock + `max_ahead` + its horizon, at the moment when it asks.
-/// The floor after a restore relies on that, because it is above all grants that the coordinator has forgotten
-/// (`rules::floor_after_loss`). A source that starts at a floor or a bound that is further ahead hands out nothing before
-/// its clock is within `max_ahead` of it. Its key has that bound, which grants nothing, until a raise by this instant
-/// passes it.
+/// Invariant: nobody is granted IDs of later than its wall clock + `max_ahead` + its horizon, at
+/// the moment when it asks. The floor after a restore relies on that, because it is above all
+/// grants that the coordinator has forgotten (`rules::floor_after_loss`). A source that starts at a
+/// floor or a bound that is further ahead hands out nothing before its clock is within `max_ahead`
+/// of it. Its key has that bound, which grants nothing, until a raise by this instant passes it.
 pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
     now.wall.max(id_time).min(now.after(max_ahead).wall)
 }
@@ -24,7 +26,8 @@ pub fn ceiling(numbering: &Numbering, counts_from: UnixMicros, horizon: Duration
     numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
 }
 
-/// Returns whether half of the horizon below a ceiling is used up. It is then raised, even if no client asks.
+/// Returns whether half of the horizon below a ceiling is used up. It is then raised, even if no
+/// client asks.
 pub fn is_due(numbering: &Numbering, ceiling: Position, counts_from: UnixMicros, horizon: Duration) -> bool {
     left(numbering, ceiling, counts_from) <= horizon / 2
 }
@@ -68,7 +71,8 @@ mod tests {
         assert_eq!(left(&numbering, at, after(400)), Duration::ZERO);
     }
 
-    /// The start is at the floor of a coordinator that went back. The next floor must be above all that is granted now.
+    /// The start is at the floor of a coordinator that went back. The next floor must be above all
+    /// that is granted now.
     #[test]
     fn a_start_far_ahead_is_granted_no_more_than_others() {
         let numbering = numbering();

@@ -11,24 +11,27 @@ use crate::grant::{CeilingRule, Left};
 use crate::source::{Kind, Source};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
-/// The time after its last use in which a source's ceiling is still raised, so that the first request after a pause does not wait.
+/// The time after its last use in which a source's ceiling is still raised, so that the first
+/// request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// The period in which the keeper looks without being asked, raises ceilings, and tries again after a failure. The only
-/// timer of an idle daemon without a service manager and peers.
+/// The period in which the keeper looks without being asked, raises ceilings, and tries again after
+/// a failure. The only timer of an idle daemon without a service manager and peers.
 pub const PERIOD: Duration = Duration::from_secs(1);
-/// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
-/// meet them: each time when half of the way is left, but not more often than this.
+/// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often,
+/// so that requests do not meet them: each time when half of the way is left, but not more often
+/// than this.
 pub(super) const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The time since the last use after which a source no longer counts as in use here.
 const IN_USE: Duration = Duration::from_secs(3);
 
-/// The most that a wall clock gains on the boot clock between two writes without a step: time servers slew it by a tenth at
-/// most, and the keeper writes about once a second.
+/// The most that a wall clock gains on the boot clock between two writes without a step: time
+/// servers slew it by a tenth at most, and the keeper writes about once a second.
 const SLEW: Duration = Duration::from_millis(100);
 
-/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in microseconds. The wall clock may
-/// be slewed until then. In a catch-up the ID clock is slower than the boot clock.
+/// Returns the most that ID time − boot is, or becomes until the keeper's next write, in
+/// microseconds. The wall clock may be slewed until then. In a catch-up the ID clock is slower than
+/// the boot clock.
 pub fn id_minus_boot_us(sources: &[ManagedSource], wall_minus_boot_us: i64, now: Now) -> i64 {
     let by_clock_us = wall_minus_boot_us.saturating_add(clock::micros(SLEW));
     let sources = sources.iter().filter(|managed| managed.source.kind().follows_the_clock());
@@ -52,8 +55,8 @@ enum Ahead {
 pub enum Reach {
     /// Seconds, by each source's rule, while the source is in use: the state directory.
     Local,
-    /// This distance, for all sources, raised when half of it is used up: the coordinator of a fleet. It has the first
-    /// ceilings before the sources start.
+    /// This distance, for all sources, raised when half of it is used up: the coordinator of a
+    /// fleet. It has the first ceilings before the sources start.
     Fleet(Duration),
 }
 
@@ -96,7 +99,8 @@ impl Durable {
 }
 
 impl ManagedSource {
-    /// A source that starts at `start`, before its first ceiling. `rule` applies to a source that follows the clock.
+    /// A source that starts at `start`, before its first ceiling. `rule` applies to a source that
+    /// follows the clock.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
@@ -120,8 +124,9 @@ impl ManagedSource {
         }
     }
 
-    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. The next stop leaves it again if
-    /// nothing was claimed. Without this call it is the start's bound, left by no clean stop.
+    /// Sets the bound of IDs that led to the start, and whether a clean stop left it. The next stop
+    /// leaves it again if nothing was claimed. Without this call it is the start's bound, left by
+    /// no clean stop.
     pub fn following(self, id_bound: u64, is_stop: bool) -> Self {
         ManagedSource { unclaimed: id_bound, follows_a_stop: is_stop, ..self }
     }
@@ -131,7 +136,8 @@ impl ManagedSource {
         ManagedSource { fleet, ..self }
     }
 
-    /// Ends all claims, and returns the bound to leave for this index. Nothing was claimed at or above that bound.
+    /// Ends all claims, and returns the bound to leave for this index. Nothing was claimed at or
+    /// above that bound.
     pub(super) fn seal(&self, index: usize) -> Option<Left> {
         let cursor = self.source.seal()?;
         let is_unclaimed = cursor == self.untouched;
@@ -144,7 +150,8 @@ impl ManagedSource {
         &self.source
     }
 
-    /// Returns the ID clock. Before the first claim it is at the start at least, where a catch-up begins.
+    /// Returns the ID clock. Before the first claim it is at the start at least, where a catch-up
+    /// begins.
     fn id_time(&self, now: Now) -> UnixMicros {
         let numbering = self.source.numbering();
         let begins = self.source.cursor().filter(|&cursor| cursor == self.untouched);
@@ -161,12 +168,14 @@ impl ManagedSource {
         }
     }
 
-    /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant) grants it.
+    /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant)
+    /// grants it.
     pub fn first_ceiling(&self, now: Now) -> Position {
         self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
 
-    /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is lower.
+    /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is
+    /// lower.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;
         if self.source.kind().takes_ranges() {
@@ -239,8 +248,8 @@ impl ManagedSource {
         }
     }
 
-    /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
-    /// a claim has met the grant's ceiling and this one holds it down.
+    /// Returns whether a write cannot wait until it is due: the grant was taken away since this
+    /// ceiling was handed out, or a claim has met the grant's ceiling and this one holds it down.
     pub(super) fn needs(&self, durable: Durable) -> bool {
         if self.source.kind().takes_ranges() {
             return false;
@@ -249,18 +258,20 @@ impl ManagedSource {
         self.is_stale(durable) || (grant.is_wanted() && durable.ceiling <= grant.ceiling())
     }
 
-    /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
+    /// Returns whether a ceiling no longer counts, because the grant was taken away since its write
+    /// was handed out.
     pub(super) fn is_stale(&self, durable: Durable) -> bool {
         self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
-    /// Returns whether it waits for a ceiling since its grant was taken away. A shared counter does not: its ranges raise its
-    /// grant.
+    /// Returns whether it waits for a ceiling since its grant was taken away. A shared counter does
+    /// not: its ranges raise its grant.
     pub(super) fn is_revoked(&self, durable: Durable) -> bool {
         !self.source.kind().takes_ranges() && self.is_stale(durable)
     }
 
-    /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is `durable`.
+    /// Returns the ceiling to write next, if one is due, for a writer whose durable ceiling is
+    /// `durable`.
     pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
         self.source.cursor()?;
         let is_wanted = self.needs(durable) || self.source.wait_queue().admitted_ids() > 0;
@@ -292,8 +303,8 @@ impl ManagedSource {
             }
             (Ahead::ByDemand(_) | Ahead::Ranges(_), _) => return PERIOD,
         };
-        // A ceiling that is reached within moments cannot be kept ahead of requests. Each request that meets it asks for a
-        // raise.
+        // A ceiling that is reached within moments cannot be kept ahead of requests. Each request
+        // that meets it asks for a raise.
         if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
             return PERIOD;
         }
@@ -316,8 +327,9 @@ impl ManagedSource {
 
     /// Returns the ceiling that the rule of a clock wants at a moment.
     ///
-    /// A source that has claimed nothing keeps no reserve above a start that is further ahead than `max_ahead`. Otherwise
-    /// each crash while the wall clock stands would move the next start up by that reserve, without a bound.
+    /// A source that has claimed nothing keeps no reserve above a start that is further ahead than
+    /// `max_ahead`. Otherwise each crash while the wall clock stands would move the next start up
+    /// by that reserve, without a bound.
     fn ceiling_by_clock(&self, rule: &CeilingRule, now: Now, uptime: Duration) -> Position {
         let numbering = self.source.numbering();
         let mut id_time = self.source.id_time(now);

@@ -1,8 +1,8 @@
 //! The demand of a shared counter for ranges at the coordinator.
 //!
-//! The next range is asked for when five eighths of one are left, so that requests do not wait for the coordinator. At
-//! most one is asked for at a time. A range that was asked for before the grant was lost is not used: another copy of the
-//! machine may have it too.
+//! The next range is asked for when five eighths of one are left, so that requests do not wait for
+//! the coordinator. At most one is asked for at a time. A range that was asked for before the grant
+//! was lost is not used: another copy of the machine may have it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,8 @@ impl Ranges {
         self.reservation.look(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
 
-    /// Returns how long the numbers that are there last. A counter that has ended needs no coordinator.
+    /// Returns how long the numbers that are there last. A counter that has ended needs no
+    /// coordinator.
     fn last(&self, source: &Source) -> Duration {
         if has_ended(source) {
             return self.reservation.lasts();
@@ -71,7 +72,8 @@ impl Ranges {
         let there = source.in_ranges();
         let size = self.reservation.size();
         let waiting = source.wait_queue().admitted_ids();
-        // A request that found no room for its numbers in either range has left, and the next one must find more.
+        // A request that found no room for its numbers in either range has left, and the next one
+        // must find more.
         let is_met = waiting == 0 && grant.is_wanted() && there.next < RESERVATION_MAX;
         let is_low = there.total() <= self.reservation.begins_with();
         let larger = if is_met { (there.next + size / 2).min(RESERVATION_MAX) } else { 0 };
@@ -122,7 +124,8 @@ impl Keeper {
         (wanted, pause)
     }
 
-    /// Returns by source how long the numbers of a shared counter last without the coordinator. `None` for other sources.
+    /// Returns by source how long the numbers of a shared counter last without the coordinator.
+    /// `None` for other sources.
     pub(super) fn ranges_last(&mut self) -> Vec<Option<Duration>> {
         let last = |managed: &mut ManagedSource| managed.ranges().map(|(source, ranges)| ranges.last(source));
         self.sources.iter_mut().map(last).collect()

@@ -1,7 +1,8 @@
 //! The size of a ticket source's reservations: the numbers between its cursor and its ceiling.
 //!
-//! A counter has no clock, so demand decides how far ahead its ceiling is. The next reservation is durable before more
-//! than half of the present one is used, unless demand surges. A crash skips the rest of a reservation.
+//! A counter has no clock, so demand decides how far ahead its ceiling is. The next reservation is
+//! durable before more than half of the present one is used, unless demand surges. A crash skips
+//! the rest of a reservation.
 
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use snowbank_id::layout::Position;
 
 /// The smallest reservation. A start makes one, and a crash of an idle daemon skips no more.
 pub const RESERVATION_MIN: u64 = 1_000;
-/// The largest reservation, apart from the numbers that requests wait for. At the full rate of a core, some 20 million
-/// numbers a second, half of it lasts for ten syncs of a good disk. A crash each second could skip as many for 29,000
-/// years.
+/// The largest reservation, apart from the numbers that requests wait for. At the full rate of a
+/// core, some 20 million numbers a second, half of it lasts for ten syncs of a good disk. A crash
+/// each second could skip as many for 29,000 years.
 pub(super) const RESERVATION_MAX: u64 = 10_000_000;
-/// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the keeper, so that a
-/// request hardly ever waits for a sync. An eighth is the shortest pause between two looks.
+/// The time for which a reservation lasts at the present rate: half of it outlasts two looks of the
+/// keeper, so that a request hardly ever waits for a sync. An eighth is the shortest pause between
+/// two looks.
 pub(super) const LASTS: Duration = Duration::from_secs(4);
 /// The shortest time over which a rate is measured: one request in a burst is not a rate.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
@@ -54,7 +56,8 @@ impl Reservation {
         self.lasts
     }
 
-    /// Returns the time for which this many numbers last at the present rate, at most as long as a whole reservation.
+    /// Returns the time for which this many numbers last at the present rate, at most as long as a
+    /// whole reservation.
     pub(super) fn time_for(&self, numbers: u64) -> Duration {
         if numbers == 0 {
             return Duration::ZERO;
@@ -68,7 +71,8 @@ impl Reservation {
         self.size
     }
 
-    /// Follows the demand. The size rises to the need of the last second's rate, and falls by half at most.
+    /// Follows the demand. The size rises to the need of the last second's rate, and falls by half
+    /// at most.
     pub(super) fn look(&mut self, cursor: Position, now: Now) {
         let used = cursor.0.saturating_sub(self.from.0);
         let elapsed = now.boot.since(self.since);
@@ -86,17 +90,20 @@ impl Reservation {
         (self.from, self.since) = (cursor, now.boot);
     }
 
-    /// Returns the numbers with which the next reservation begins: half of this one, and an eighth to use while the keeper
-    /// sleeps. Without that eighth it would look in ever shorter pauses until the last number above the half is used.
+    /// Returns the numbers with which the next reservation begins: half of this one, and an eighth
+    /// to use while the keeper sleeps. Without that eighth it would look in ever shorter pauses
+    /// until the last number above the half is used.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
 
-    /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for `waiting` numbers. It is
-    /// the present one until little more than half of it is left, unless a request waits or has met it.
+    /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for
+    /// `waiting` numbers. It is the present one until little more than half of it is left, unless a
+    /// request waits or has met it.
     ///
-    /// Requests that wait get their numbers even if others use up the present reservation before the next is durable. A
-    /// request that met the ceiling and went away also raises it, so that the next request finds more.
+    /// Requests that wait get their numbers even if others use up the present reservation before
+    /// the next is durable. A request that met the ceiling and went away also raises it, so that
+    /// the next request finds more.
     pub(super) fn next_ceiling(
         &self,
         cursor: Position,
@@ -111,11 +118,12 @@ impl Reservation {
         Position(cursor.0.saturating_add(self.size).max(above).saturating_add(waiting))
     }
 
-    /// Returns the pause until half of the reservation up to this ceiling is used at the measured rate. It is at least an
-    /// eighth of [`LASTS`] while no reservation is due.
+    /// Returns the pause until half of the reservation up to this ceiling is used at the measured
+    /// rate. It is at least an eighth of [`LASTS`] while no reservation is due.
     pub(super) fn half_used_in(&self, cursor: Position, ceiling: Position) -> Duration {
         let left = ceiling.0.saturating_sub(cursor.0).saturating_sub(self.size / 2);
-        // The size is the rate times `lasts` or more, unless `RESERVATION_MAX` or the doubling in `look` keeps it lower.
+        // The size is the rate times `lasts` or more, unless `RESERVATION_MAX` or the doubling in
+        // `look` keeps it lower.
         self.lasts.mul_f64(left as f64 / self.size as f64)
     }
 }

@@ -14,7 +14,8 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// A keeper of one source whose first ceiling is granted, and its writers, which end a write when the test says so.
+/// A keeper of one source whose first ceiling is granted, and its writers, which end a write when
+/// the test says so.
 struct World {
     keeper: Keeper,
     source: Arc<Source>,
@@ -195,7 +196,8 @@ fn the_grant_rises_to_what_all_writers_have_durable() {
     let [fast, slow] = &looked.writes[..] else { panic!("{looked:?}") };
     world.end(fast, Ok(()), later(SECOND_US, 0));
     assert_eq!(world.granted(), before);
-    // The fast one continues meanwhile, about once a second, even while a claim waits for the slow one.
+    // The fast one continues meanwhile, about once a second, even while a claim waits for the slow
+    // one.
     assert!(world.source.grant().want_more());
     for _ in 0..10 {
         assert!(world.look(later(SECOND_US + 1_000, 0)).writes.is_empty(), "it does not hold the grant down");

@@ -13,9 +13,11 @@ pub struct Write {
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
-    /// The sum of the generations of the sources' grants. It changes whenever a grant is taken away.
+    /// The sum of the generations of the sources' grants. It changes whenever a grant is taken
+    /// away.
     pub generation: u64,
-    /// The ticket sources whose numbers another copy of the machine may hand out. A start must refuse them.
+    /// The ticket sources whose numbers another copy of the machine may hand out. A start must
+    /// refuse them.
     pub restored: Vec<usize>,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
@@ -30,7 +32,8 @@ pub struct Outcome {
     pub writer: usize,
     /// The number of the write.
     pub number: u64,
-    /// Ok if all of its ceilings are durable. After an error, whose reason this is, they may be durable too.
+    /// Ok if all of its ceilings are durable. After an error, whose reason this is, they may be
+    /// durable too.
     pub result: Result<(), String>,
 }
 

@@ -20,7 +20,8 @@ pub type Rings = Arc<[Ring]>;
 /// default 10 ms a busy shard claims about 3,200 times a second.
 const AHEAD_SHARE: u32 = 16;
 
-/// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several claims.
+/// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several
+/// claims.
 const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
 
 /// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
@@ -43,7 +44,8 @@ impl Taken {
     }
 }
 
-/// The IDs of a request that waited were lost with the grant. They are never handed out, and the request must begin again.
+/// The IDs of a request that waited were lost with the grant. They are never handed out, and the
+/// request must begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsLost;
 
@@ -54,12 +56,14 @@ pub struct Lane {
     rings: Rings,
     shard: usize,
     order: Order,
-    /// The run that IDs are taken from. Its position is the one after the last ID handed out, also when it is used up.
+    /// The run that IDs are taken from. Its position is the one after the last ID handed out, also
+    /// when it is used up.
     current: CurrentRun,
-    /// IDs of the current run that must not be taken until this wake-up has checked them. They are kept apart, so that
-    /// [`take`](Lane::take) has a single condition to check.
+    /// IDs of the current run that must not be taken until this wake-up has checked them. They are
+    /// kept apart, so that [`take`](Lane::take) has a single condition to check.
     unchecked_ids: u32,
-    /// The rest of this shard's last direct claim or block. It lies above the current run and below the ring.
+    /// The rest of this shard's last direct claim or block. It lies above the current run and below
+    /// the ring.
     rest: Span,
     /// The position after the last block in this shard's ring.
     ring_end: Position,
@@ -69,7 +73,8 @@ pub struct Lane {
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// IDs that became the current run since `demand_since`: those handed out, and those left in it.
+    /// IDs that became the current run since `demand_since`: those handed out, and those left in
+    /// it.
     drawn_ids: u64,
     demand_since: BootMicros,
 }
@@ -119,7 +124,8 @@ impl Lane {
         }
     }
 
-    /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if the grant was lost.
+    /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if
+    /// the grant was lost.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -164,11 +170,12 @@ impl Lane {
 
     /// Takes exactly `count` IDs and appends them to `runs`.
     ///
-    /// `ahead` returns how many IDs the rest of this wake-up will take; these are claimed in the same claim. It is called
-    /// only when a claim is needed.
+    /// `ahead` returns how many IDs the rest of this wake-up will take; these are claimed in the
+    /// same claim. It is called only when a claim is needed.
     ///
     /// # Errors
-    /// Returns the number of IDs missing. `runs` has the others then, and the missing ones must come from the wait queue.
+    /// Returns the number of IDs missing. `runs` has the others then, and the missing ones must
+    /// come from the wait queue.
     #[inline]
     pub fn take(
         &mut self,
@@ -186,7 +193,8 @@ impl Lane {
         self.take_beyond_current(count, ahead, rng, runs)
     }
 
-    /// Returns the number of IDs that need neither a look at the clock nor a claim: those of the current run.
+    /// Returns the number of IDs that need neither a look at the clock nor a claim: those of the
+    /// current run.
     #[inline]
     pub fn at_hand(&self) -> u32 {
         self.current.count
@@ -228,7 +236,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes consecutive numbers of a ticket counter by a claim of their own. Nothing is kept, so nothing is skipped.
+    /// Takes consecutive numbers of a ticket counter by a claim of their own. Nothing is kept, so
+    /// nothing is skipped.
     fn take_tickets(
         &mut self,
         window: &Window,
@@ -241,8 +250,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the window. Returns how many are
-    /// missing.
+    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the
+    /// window. Returns how many are missing.
     fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -282,8 +291,8 @@ impl Lane {
 
     /// Moves siblings' blocks to this shard's ring until it holds `wanted` more IDs.
     ///
-    /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed back, because its owner may
-    /// have handed out higher IDs already.
+    /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed
+    /// back, because its owner may have handed out higher IDs already.
     fn steal(&mut self, window: &Window, wanted: u64) {
         if self.order == Order::Strict || window.is_shut() || self.source.wait_queue().admitted_ids() != 0 {
             return;
@@ -315,7 +324,8 @@ impl Lane {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
 
-    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs of this shard.
+    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs
+    /// of this shard.
     fn push(&mut self, span: Span) {
         if self.ring().push(Block { span, generation: self.generation }) {
             self.ring_end = span.end();
@@ -344,12 +354,13 @@ impl Lane {
         Taken { runs, generation: self.generation }
     }
 
-    /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it since. A refusal gives the
-    /// reason if IDs are missing.
+    /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it
+    /// since. A refusal gives the reason if IDs are missing.
     ///
     /// # Errors
-    /// The grant was lost after any of them was claimed, and the request is not refused. The loss empties `runs`, refused
-    /// or not. IDs claimed again after the loss are skipped too, because a reply contains all its IDs or is a refusal.
+    /// The grant was lost after any of them was claimed, and the request is not refused. The loss
+    /// empties `runs`, refused or not. IDs claimed again after the loss are skipped too, because a
+    /// reply contains all its IDs or is a refusal.
     pub fn end_wait(
         &mut self,
         taken: Taken,
@@ -371,8 +382,8 @@ impl Lane {
         Ok(finished.refusal)
     }
 
-    /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are dropped, because the same
-    /// connection may send the next request.
+    /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are
+    /// dropped, because the same connection may send the next request.
     pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
         self.window();
         let current = self.current;
@@ -421,7 +432,8 @@ impl Lane {
             return;
         }
         let count = wanted - here;
-        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot hold.
+        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot
+        // hold.
         if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
             return;
         }
@@ -430,7 +442,8 @@ impl Lane {
         }
     }
 
-    /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings to share.
+    /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings
+    /// to share.
     fn fill_ring(&mut self, mut span: Span) {
         let most = span.count.div_ceil(BLOCKS_PER_CLAIM as u64).max(LEAST_AHEAD);
         while span.count > 0 {
@@ -440,7 +453,8 @@ impl Lane {
         }
     }
 
-    /// Returns how many IDs this shard would hand out in `span` at the rate of `elapsed`, at most its share.
+    /// Returns how many IDs this shard would hand out in `span` at the rate of `elapsed`, at most
+    /// its share.
     fn ahead_of_demand(&self, handed_out: u64, span: Duration, elapsed: Duration) -> u64 {
         let span_us = micros(span).max(1) as u64;
         let elapsed_us = (micros(elapsed) as u64).max(span_us / 8).max(1);

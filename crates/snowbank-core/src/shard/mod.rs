@@ -1,12 +1,13 @@
-//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead. While it is busy it
-//! claims ahead. If both are used up, a request claims directly.
+//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead.
+//! While it is busy it claims ahead. If both are used up, a request claims directly.
 //!
-//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to
-//! claim. A shard does no I/O. Its thread passes a reading of the clock to [`Shard::wake`], then takes IDs, and calls
-//! [`Shard::top_up`] after the replies are flushed.
+//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a
+//! source has no more to claim. A shard does no I/O. Its thread passes a reading of the clock to
+//! [`Shard::wake`], then takes IDs, and calls [`Shard::top_up`] after the replies are flushed.
 //!
-//! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs increase too. The current
-//! run lies below the ring, and the ring below every later claim. Blocks below IDs already handed out are dropped.
+//! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
+//! increase too. The current run lies below the ring, and the ring below every later claim. Blocks
+//! below IDs already handed out are dropped.
 
 mod lane;
 mod ring;
@@ -19,11 +20,12 @@ use crate::clock::Now;
 /// The scope within which IDs increase: a connection, or the whole daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// IDs increase on each connection, and are k-sorted over the daemon. Shards claim ahead of demand.
+    /// IDs increase on each connection, and are k-sorted over the daemon. Shards claim ahead of
+    /// demand.
     #[default]
     Relaxed,
-    /// IDs increase over the whole daemon: a request sent after a reply was received gets larger IDs. Nothing is claimed
-    /// ahead.
+    /// IDs increase over the whole daemon: a request sent after a reply was received gets larger
+    /// IDs. Nothing is claimed ahead.
     Strict,
 }
 
@@ -71,7 +73,8 @@ impl Shard {
     /// Returns the lane of a source, with the random generator that its methods take.
     ///
     /// # Panics
-    /// Panics if there is no such source. Code that reads an index from a client must check it there.
+    /// Panics if there is no such source. Code that reads an index from a client must check it
+    /// there.
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
         let lane = &mut self.lanes[source];
@@ -82,7 +85,8 @@ impl Shard {
         (lane, &mut self.rng)
     }
 
-    /// Ends a wake-up: claims ahead what recent demand suggests. Runs after the requests are answered.
+    /// Ends a wake-up: claims ahead what recent demand suggests. Runs after the requests are
+    /// answered.
     #[inline]
     pub fn top_up(&mut self) {
         for source in self.used.drain(..) {

@@ -1,4 +1,5 @@
-//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and grant.
+//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and
+//! grant.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
 
@@ -92,7 +93,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
             let durable = Arc::clone(&durable);
             thread::spawn(move || {
                 let floor = source.window(NOW).floor;
-                // The store's sync comes before the raise; relaxed, so that only the raise itself orders it.
+                // The store's sync comes before the raise; relaxed, so that only the raise itself
+                // orders it.
                 durable.store(3, Ordering::Relaxed);
                 source.grant().raise(Position(floor.0 + 3));
             })
@@ -112,7 +114,8 @@ fn no_claim_reaches_a_ceiling_before_it_is_raised() {
     });
 }
 
-/// A thread that was delayed may not take a later thread's position for its own: the ID clock would run ahead.
+/// A thread that was delayed may not take a later thread's position for its own: the ID clock would
+/// run ahead.
 #[test]
 fn a_late_thread_does_not_hasten_the_catch_up() {
     check_model(|| {
@@ -153,7 +156,8 @@ fn a_ring_and_its_siblings_share_each_block_once() {
         let source = source(2, unlimited);
         let (mut owner, mut sibling, rings) = two_shards(&source);
         let window = source.window(NOW);
-        // All eight IDs of the window are in the owner's ring, in blocks of two: the cursor has nothing left.
+        // All eight IDs of the window are in the owner's ring, in blocks of two: the cursor has
+        // nothing left.
         let from = source.claim(&window, 8, &mut rng()).expect("all");
         for block in 0..4 {
             let span = crate::source::Span { from: Position(from.0 + 2 * block), count: 2 };

@@ -7,17 +7,18 @@ use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_id::layout::{Position, Run};
 use snowbank_id::numbering::Numbering;
 
-/// The number of blocks that a ring holds: the last claim ahead of demand, the rest of earlier claims, and siblings'
-/// blocks.
+/// The number of blocks that a ring holds: the last claim ahead of demand, the rest of earlier
+/// claims, and siblings' blocks.
 pub const RING_BLOCKS: usize = 64;
 
-/// Consecutive positions claimed ahead of demand, in one tick or several. A block is not split into the layout's runs, so
-/// a few blocks hold all that a shard claims ahead.
+/// Consecutive positions claimed ahead of demand, in one tick or several. A block is not split into
+/// the layout's runs, so a few blocks hold all that a shard claims ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The positions.
     pub span: Span,
-    /// The grant's generation under which they were claimed. A block of an earlier one is not handed out.
+    /// The grant's generation under which they were claimed. A block of an earlier one is not
+    /// handed out.
     pub generation: u64,
 }
 
@@ -64,19 +65,21 @@ impl CurrentRun {
         Some(run)
     }
 
-    /// Returns the position of the first ID that is left, or the position after the last when the run is used up.
+    /// Returns the position of the first ID that is left, or the position after the last when the
+    /// run is used up.
     #[inline]
     pub fn position(&self) -> Position {
         Position(self.end.0 - u64::from(self.count))
     }
 }
 
-/// One shard's blocks of one source. Its own shard fills it, in increasing order, and takes from it. Siblings also take from
-/// it when a source has no more to claim.
+/// One shard's blocks of one source. Its own shard fills it, in increasing order, and takes from
+/// it. Siblings also take from it when a source has no more to claim.
 #[derive(Debug)]
 pub struct Ring {
     blocks: ArrayQueue<Block>,
-    /// The number of IDs in `blocks`. It is too high for a moment, because it rises before a push and falls after a pop.
+    /// The number of IDs in `blocks`. It is too high for a moment, because it rises before a push
+    /// and falls after a pop.
     ids: CachePadded<AtomicU64>,
 }
 
@@ -87,7 +90,8 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds a block at the end. Returns false when the ring is full; the block's IDs are skipped then.
+    /// Adds a block at the end. Returns false when the ring is full; the block's IDs are skipped
+    /// then.
     pub fn push(&self, block: Block) -> bool {
         self.ids.fetch_add(block.span.count, Ordering::Relaxed);
         let pushed = self.blocks.push(block).is_ok();

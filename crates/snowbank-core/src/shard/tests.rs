@@ -261,7 +261,8 @@ fn what_waited_does_not_lower_what_was_handed_out() {
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
-    // Above it are the blocks of the sibling, and above those the IDs of another connection of this shard.
+    // Above it are the blocks of the sibling, and above those the IDs of another connection of this
+    // shard.
     let now = warm_up(&mut shards[1]);
     let high = take(&mut shards[0], now, 3).expect("there is room");
     let mut waited = Vec::new();
@@ -300,8 +301,9 @@ proptest! {
         prop_assert_eq!(position, from + count);
     }
 
-    /// Shards run at random moments, with readings a little older or newer than each other's. No ID comes twice, each
-    /// shard's IDs increase, and none is older than the burst window or newer than the clock.
+    /// Shards run at random moments, with readings a little older or newer than each other's. No ID
+    /// comes twice, each shard's IDs increase, and none is older than the burst window or newer
+    /// than the clock.
     #[test]
     fn shards_keep_the_promises(
         steps in prop::collection::vec((0_usize..3, 0_u64..1_500, 1_u64..6_000, 0_u64..100, any::<bool>()), 1..300),

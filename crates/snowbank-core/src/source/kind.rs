@@ -19,8 +19,8 @@ impl Kind {
         if numbering.is_ticket() { Kind::Ticket } else { Kind::Snowflake }
     }
 
-    /// Returns whether the clock limits its claims, and its IDs grow old. Otherwise requests are served whole, one after the
-    /// other, and nothing is claimed ahead of them.
+    /// Returns whether the clock limits its claims, and its IDs grow old. Otherwise requests are
+    /// served whole, one after the other, and nothing is claimed ahead of them.
     #[inline]
     pub fn follows_the_clock(self) -> bool {
         self == Kind::Snowflake
@@ -32,7 +32,8 @@ impl Kind {
         self == Kind::SharedTicket
     }
 
-    /// Returns whether nothing but its own state shows where it goes on. Copies of one machine would then count alike.
+    /// Returns whether nothing but its own state shows where it goes on. Copies of one machine
+    /// would then count alike.
     pub fn counts_by_itself(self) -> bool {
         self == Kind::Ticket
     }

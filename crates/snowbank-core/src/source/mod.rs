@@ -1,13 +1,14 @@
 //! A source's cursor: the only place where uniqueness is decided.
 //!
-//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed. A claim moves the
-//! cursor up with a compare-and-swap, so no position is ever claimed twice. A claim lies in the [`Window`] that the ID
-//! clock and the ceiling allow at that moment. Requests for more than the window holds wait in the source's
-//! [wait queue](wait_queue).
+//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet
+//! claimed. A claim moves the cursor up with a compare-and-swap, so no position is ever claimed
+//! twice. A claim lies in the [`Window`] that the ID clock and the ceiling allow at that moment.
+//! Requests for more than the window holds wait in the source's [wait queue](wait_queue).
 //!
-//! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic, and those are totally
-//! ordered. A claim is a release nevertheless: a thread that finds the cursor ahead of its own clock must also see the
-//! clock reading that moved it there. The durable ceiling, on which a claim also depends, is read with acquire.
+//! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic,
+//! and those are totally ordered. A claim is a release nevertheless: a thread that finds the cursor
+//! ahead of its own clock must also see the clock reading that moved it there. The durable ceiling,
+//! on which a claim also depends, is read with acquire.
 
 pub mod wait_queue;
 
@@ -75,8 +76,8 @@ pub struct Source {
     /// The start, if the clock must reach it before the first claim. See
     /// [`begins_with_the_clock`](Source::begins_with_the_clock).
     begins_at: Option<Position>,
-    /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`]. An older reading does
-    /// not mean that the clock went back: its thread was delayed.
+    /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`].
+    /// An older reading does not mean that the clock went back: its thread was delayed.
     newest_boot_us: AtomicI64,
     wait_queue: WaitQueue,
     /// `None` unless its numbers are those of a counter at a fleet's coordinator.
@@ -84,13 +85,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
+    /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is
+    /// durable already.
     ///
-    /// No ID lies below the tick of `now`: this state may be an older copy of one that has handed out IDs of earlier
-    /// ticks. The burst reserve grows from there.
+    /// No ID lies below the tick of `now`: this state may be an older copy of one that has handed
+    /// out IDs of earlier ticks. The burst reserve grows from there.
     ///
-    /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
-    /// first ID is available at once.
+    /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
+    /// begins there. So the first ID is available at once.
     pub fn new(
         name: String,
         numbering: Numbering,
@@ -132,8 +134,8 @@ impl Source {
 
     /// Makes the source begin when the wall clock reaches its start, without a catch-up.
     ///
-    /// Used where nothing is stored: another process may have begun within the same tick, and both would catch up from the
-    /// same position.
+    /// Used where nothing is stored: another process may have begun within the same tick, and both
+    /// would catch up from the same position.
     pub fn begins_with_the_clock(mut self) -> Self {
         self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
@@ -148,14 +150,16 @@ impl Source {
         (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
     }
 
-    /// Takes the grant away, because the machine was restored from a snapshot: other copies of it may continue from the
-    /// same cursor. The next raise restores the grant, because the clock has moved on. A shared counter goes on with the
-    /// next range, which only one copy gets. Another ticket counter loses its grant for good.
+    /// Takes the grant away, because the machine was restored from a snapshot: other copies of it
+    /// may continue from the same cursor. The next raise restores the grant, because the clock has
+    /// moved on. A shared counter goes on with the next range, which only one copy gets. Another
+    /// ticket counter loses its grant for good.
     pub fn note_restored(&self) {
         if self.kind.counts_by_itself() { self.grant.lose() } else { self.grant.revoke() }
     }
 
-    /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
+    /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has
+    /// not begun.
     pub fn is_yet_to_begin(&self, now: Now) -> bool {
         self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
     }
@@ -201,17 +205,18 @@ impl Source {
         Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
     }
 
-    /// Ends all claims for ever and returns the first position that was never claimed. Returns `None` if the source was
-    /// sealed before.
+    /// Ends all claims for ever and returns the first position that was never claimed. Returns
+    /// `None` if the source was sealed before.
     ///
-    /// A claim that races with the seal either came first, and is below the returned position, or fails.
+    /// A claim that races with the seal either came first, and is below the returned position, or
+    /// fails.
     pub fn seal(&self) -> Option<Position> {
         let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
         (cursor != SEALED).then_some(Position(cursor))
     }
 
-    /// Claims exactly `count` positions, at once or not at all. Also returns `None` while requests wait that this one may
-    /// not pass.
+    /// Claims exactly `count` positions, at once or not at all. Also returns `None` while requests
+    /// wait that this one may not pass.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
         let bypass = self.wait_queue.bypass(count);
@@ -225,8 +230,8 @@ impl Source {
         span.map(|span| span.from)
     }
 
-    /// Claims exactly `count` positions ahead of demand. Their ticks are young enough to be handed out for another
-    /// `keep_for`.
+    /// Claims exactly `count` positions ahead of demand. Their ticks are young enough to be handed
+    /// out for another `keep_for`.
     pub fn claim_ahead(
         &self,
         window: &Window,
@@ -278,8 +283,8 @@ impl Source {
 
     /// Returns the position where the sequence starts when the cursor jumps to the floor.
     ///
-    /// The index is random, in the lowest quarter of the tick: at least 256 indices, or all if a tick has fewer. If the
-    /// claim would not fit then, it starts at the floor itself.
+    /// The index is random, in the lowest quarter of the tick: at least 256 indices, or all if a
+    /// tick has fewer. If the claim would not fit then, it starts at the floor itself.
     fn start_after_idling(
         &self,
         window: &Window,

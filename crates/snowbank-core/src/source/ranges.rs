@@ -1,8 +1,10 @@
-//! The ranges of a shared counter. Each is this daemon's alone: the fleet's coordinator gave it to no other.
+//! The ranges of a shared counter. Each is this daemon's alone: the fleet's coordinator gave it to
+//! no other.
 //!
-//! The cursor is in one range, whose end is the grant's ceiling. The next range waits here until a request does not fit into
-//! the rest of this one. Other daemons may have the numbers between the two. So the cursor moves to the next range before the
-//! ceiling does: at no moment is a number between the cursor and the ceiling that another daemon may have.
+//! The cursor is in one range, whose end is the grant's ceiling. The next range waits here until a
+//! request does not fit into the rest of this one. Other daemons may have the numbers between the
+//! two. So the cursor moves to the next range before the ceiling does: at no moment is a number
+//! between the cursor and the ceiling that another daemon may have.
 
 use super::{Kind, Source};
 use crate::clock::Now;
@@ -17,8 +19,8 @@ pub struct Range {
     pub from: Position,
     /// The position after the last.
     pub to: Position,
-    /// The generation of the grant when the range was asked for. After a loss of the grant another copy of the machine may
-    /// have the range too.
+    /// The generation of the grant when the range was asked for. After a loss of the grant another
+    /// copy of the machine may have the range too.
     pub generation: u64,
 }
 
@@ -28,7 +30,8 @@ impl Range {
     }
 }
 
-/// The numbers of a source's ranges, read at one moment. A request gets consecutive numbers, so it must fit into one range.
+/// The numbers of a source's ranges, read at one moment. A request gets consecutive numbers, so it
+/// must fit into one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRanges {
     /// The numbers that are left in the present range.
@@ -61,22 +64,24 @@ pub(super) struct SharedCounter {
 }
 
 impl Source {
-    /// Makes a ticket source take its numbers from ranges of a shared counter. Nothing is granted before the first range.
+    /// Makes a ticket source take its numbers from ranges of a shared counter. Nothing is granted
+    /// before the first range.
     pub fn with_shared_counter(mut self) -> Self {
         self.kind = Kind::SharedTicket;
         self.shared_counter = Some(SharedCounter::default());
         self
     }
 
-    /// Returns the numbers that are left in the present range. Only a caller that holds the lock of the next range knows
-    /// that it stays the present one.
+    /// Returns the numbers that are left in the present range. Only a caller that holds the lock of
+    /// the next range knows that it stays the present one.
     fn left_in_range(&self) -> u64 {
         // A sealed source has none.
         let cursor = self.cursor().map_or(u64::MAX, |cursor| cursor.0);
         self.grant.ceiling().0.saturating_sub(cursor)
     }
 
-    /// Returns the numbers of the present range and of the next one. A source without a shared counter has no next one.
+    /// Returns the numbers of the present range and of the next one. A source without a shared
+    /// counter has no next one.
     pub fn in_ranges(&self) -> InRanges {
         let Some(shared) = &self.shared_counter else {
             return InRanges { rest: self.left_in_range(), next: 0 };
@@ -86,7 +91,8 @@ impl Source {
         InRanges { rest: self.left_in_range(), next: self.count_of(*next) }
     }
 
-    /// Returns the numbers of the next range, which counts only under the grant that it was asked for.
+    /// Returns the numbers of the next range, which counts only under the grant that it was asked
+    /// for.
     fn count_of(&self, next: Option<Range>) -> u64 {
         let generation = self.grant.generation();
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
@@ -98,7 +104,8 @@ impl Source {
         if !self.has_last_range() {
             return false;
         }
-        // If the source went on with its next range since this ceiling was read, the ceiling is a higher one now.
+        // If the source went on with its next range since this ceiling was read, the ceiling is a
+        // higher one now.
         let next = lock(&shared.next);
         self.count_of(*next) == 0 && self.grant.ceiling() == ceiling && !self.grant.is_lost()
     }
@@ -115,7 +122,8 @@ impl Source {
         self.shared_counter.as_ref().is_some_and(|shared| shared.has_ended.load(Ordering::Acquire))
     }
 
-    /// Returns the positions that are left of a ticket counter. Of a shared one, other daemons take their part.
+    /// Returns the positions that are left of a ticket counter. Of a shared one, other daemons take
+    /// their part.
     pub fn left_of_counter(&self) -> u64 {
         if self.has_last_range() {
             return self.in_ranges().total();
@@ -130,8 +138,9 @@ impl Source {
         self.shared_counter.as_ref().map_or(0, |shared| shared.skipped.load(Ordering::Relaxed))
     }
 
-    /// Adds a range that the coordinator gave to this daemon. If it follows the present one, both are one range from then on.
-    /// It is used at once if nothing is left of the present one. It replaces a next range that is there already, whose numbers are skipped.
+    /// Adds a range that the coordinator gave to this daemon. If it follows the present one, both
+    /// are one range from then on. It is used at once if nothing is left of the present one. It
+    /// replaces a next range that is there already, whose numbers are skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);
@@ -147,16 +156,16 @@ impl Source {
         }
     }
 
-    /// Goes on with the next range, if a request for `least` numbers fits into it. The rest of the present one is skipped.
-    /// Returns whether it did.
+    /// Goes on with the next range, if a request for `least` numbers fits into it. The rest of the
+    /// present one is skipped. Returns whether it did.
     pub(super) fn use_next_range(&self, least: u64) -> bool {
         let Some(shared) = &self.shared_counter else { return false };
         let mut next = lock(&shared.next);
         next.take_if(|next| next.count() >= least).is_some_and(|range| self.use_range(range))
     }
 
-    /// Moves the cursor to the start of a range, and then the ceiling to its end. Only callers that hold the lock of the next
-    /// range raise the grant of a shared counter.
+    /// Moves the cursor to the start of a range, and then the ceiling to its end. Only callers that
+    /// hold the lock of the next range raise the grant of a shared counter.
     fn use_range(&self, range: Range) -> bool {
         if range.generation != self.grant.generation() {
             return false;
@@ -170,8 +179,8 @@ impl Source {
 }
 
 impl Source {
-    /// Returns the shared counter of a copy of this machine, as after a restored snapshot of its memory. For simulations.
-    /// `None` for a counter that has ended.
+    /// Returns the shared counter of a copy of this machine, as after a restored snapshot of its
+    /// memory. For simulations. `None` for a counter that has ended.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;
         let grant = Grant::new(Position(0));

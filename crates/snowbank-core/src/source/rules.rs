@@ -8,8 +8,8 @@ pub enum OnStepBack {
     /// Catch up: the ID clock runs at half speed until the wall clock has caught up.
     #[default]
     Ride,
-    /// The ID clock stands still, and requests are refused until the wall clock has caught up. Twitter's Snowflake does
-    /// the same.
+    /// The ID clock stands still, and requests are refused until the wall clock has caught up.
+    /// Twitter's Snowflake does the same.
     Wait,
 }
 
@@ -56,7 +56,8 @@ impl Rules {
 /// The rules by which a source follows the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// The most that the cursor may lag behind the ID clock. This lag is the reserve from which bursts are answered at once.
+    /// The most that the cursor may lag behind the ID clock. This lag is the reserve from which
+    /// bursts are answered at once.
     pub burst_window: Duration,
     /// The most that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,

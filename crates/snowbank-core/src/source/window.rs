@@ -1,4 +1,5 @@
-//! The window that can be claimed at one moment, by the ID clock and the ceiling. Handles a clock that goes back.
+//! The window that can be claimed at one moment, by the ID clock and the ceiling. Handles a clock
+//! that goes back.
 
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use crate::clock::{self, Now};
 use crate::sync::Ordering;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
-/// The largest age difference between two shards' clock readings that counts as none. Each shard reads the clock by
-/// itself. A reading that is older by less than this can raise the catch-up by half of it at most.
+/// The largest age difference between two shards' clock readings that counts as none. Each shard
+/// reads the clock by itself. A reading that is older by less than this can raise the catch-up by
+/// half of it at most.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.
@@ -65,9 +67,9 @@ impl Source {
     /// Returns the window for `now`, and the grant's generation for a caller that keeps some of it.
     #[inline]
     pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
-        // The generation must be read before the ceiling. If the grant is lost in between, claims below the old ceiling
-        // carry the old generation, and are dropped at the next look. In the other order they would carry the new one, and
-        // would be handed out.
+        // The generation must be read before the ceiling. If the grant is lost in between, claims
+        // below the old ceiling carry the old generation, and are dropped at the next look. In the
+        // other order they would carry the new one, and would be handed out.
         let generation = self.grant.generation();
         (self.window(now), generation)
     }
@@ -95,8 +97,8 @@ impl Source {
         self.window_at(now, id_time, by_clock)
     }
 
-    /// Records the newest reading from which positions may have been claimed. Writes once a millisecond at most, so that
-    /// shards do not contend for it.
+    /// Records the newest reading from which positions may have been claimed. Writes once a
+    /// millisecond at most, so that shards do not contend for it.
     #[inline]
     fn note_reading(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
@@ -126,7 +128,8 @@ impl Source {
         Window { floor, limit: by_clock.min(ceiling), bound, id_time, now }
     }
 
-    /// Returns the window while the last position claimed is ahead of the ID clock. This handles a clock that goes back.
+    /// Returns the window while the last position claimed is ahead of the ID clock. This handles a
+    /// clock that goes back.
     #[cold]
     fn window_behind(&self, now: Now) -> Window {
         let nothing =
@@ -145,7 +148,8 @@ impl Source {
             return Window { bound: Bound::YetToBegin(begins_in), ..nothing_left() };
         }
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
-            // The thread was delayed; the clock did not go back. The thread's next reading will show that.
+            // The thread was delayed; the clock did not go back. The thread's next reading will
+            // show that.
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
@@ -164,27 +168,28 @@ impl Source {
         self.window_at(now, id_time, self.limit_at(id_time))
     }
 
-    /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor is then ahead only
-    /// because an earlier process left a ceiling.
+    /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor
+    /// is then ahead only because an earlier process left a ceiling.
     fn may_ride(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
     }
 
-    /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps meanwhile.
+    /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps
+    /// meanwhile.
     fn stands_below(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
         if !self.may_ride(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
-        // A catch-up begins at `highest_used` once that is at most `max_ahead` ahead. Until then the ID clock stands
-        // still.
+        // A catch-up begins at `highest_used` once that is at most `max_ahead` ahead. Until then
+        // the ID clock stands still.
         let ahead_us = highest_used.0.saturating_sub(now.wall.0);
         let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
         Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
-    /// Returns the start of the tick that the ID clock must have reached: the tick of the last position claimed, or of the
-    /// start before the first claim. Where the ID clock may never be ahead, the first claim waits for its tick like any
-    /// other.
+    /// Returns the start of the tick that the ID clock must have reached: the tick of the last
+    /// position claimed, or of the start before the first claim. Where the ID clock may never be
+    /// ahead, the first claim waits for its tick like any other.
     fn begun(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =
             cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
@@ -194,8 +199,9 @@ impl Source {
 
     /// Returns how long the clock keeps IDs from being available.
     ///
-    /// The result is zero unless the last position claimed is further ahead of the clock than the rules allow, or the
-    /// clock has not reached the start of a source without a stored state. Unlike a claim, this begins no catch-up.
+    /// The result is zero unless the last position claimed is further ahead of the clock than the
+    /// rules allow, or the clock has not reached the start of a source without a stored state.
+    /// Unlike a claim, this begins no catch-up.
     pub fn stands_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor() else { return Duration::ZERO };
         if let Some(begins_in) = self.begins_in(cursor, now) {
@@ -205,8 +211,8 @@ impl Source {
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
-    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs overtakes it at once. If the
-    /// wall clock stands still, the ID clock runs at half speed.
+    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs
+    /// overtakes it at once. If the wall clock stands still, the ID clock runs at half speed.
     pub(crate) fn begin_catch_up(&self, now: Now) {
         // Acquire: also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
@@ -221,13 +227,14 @@ impl Source {
         }
     }
 
-    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not resume it. Lowers a catch-up
-    /// that a step back has left too far ahead.
+    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not resume
+    /// it. Lowers a catch-up that a step back has left too far ahead.
     pub fn bound_catch_up(&self, now: Now) {
         self.catch_up.bound(now, self.rules.max_ahead);
     }
 
-    /// Returns the end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
+    /// Returns the end of the tick that the ID clock will have reached `wait` after `now`, if no
+    /// clock steps meanwhile.
     pub(super) fn limit_after(&self, now: Now, wait: Duration) -> Position {
         self.limit_at(clock::id_time(now.after(wait), &self.catch_up, self.rules.max_ahead))
     }

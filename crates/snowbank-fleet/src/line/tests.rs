@@ -5,8 +5,9 @@ use tokio::sync::Barrier;
 use super::*;
 use crate::{Marker, zookeeper};
 
-/// A session with the endpoint of this host. Nothing answers at the host `hangs`, `away` refuses, and `strange` asks for
-/// another password. All other hosts have a marker with their name as its identity, and `empty` has none.
+/// A session with the endpoint of this host. Nothing answers at the host `hangs`, `away` refuses,
+/// and `strange` asks for another password. All other hosts have a marker with their name as its
+/// identity, and `empty` has none.
 #[derive(Debug)]
 struct Named(String);
 
@@ -31,7 +32,8 @@ fn marker(identity: &str) -> String {
     Marker::new(identity, Vec::new()).text()
 }
 
-/// Makes a call at these endpoints, by a daemon of the cluster of `a`. Returns the host that answers.
+/// Makes a call at these endpoints, by a daemon of the cluster of `a`. Returns the host that
+/// answers.
 fn host_that_answers(hosts: &[&str]) -> Result<String, NoAnswer> {
     let mut line = line(hosts);
     line.stay_in(Cluster::of("/marker", &marker("a"), Marker::identity_in).unwrap());

@@ -1,12 +1,13 @@
-//! The comparison of the endpoints: all must be of one cluster, because daemons at two clusters could have the same number.
+//! The comparison of the endpoints: all must be of one cluster, because daemons at two clusters
+//! could have the same number.
 
 use super::Member;
 use super::want::JoinError;
 use crate::{Cluster, Coordinator, KeyError, Marker};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Checks that all endpoints that answer have the same marker, or none, unless they were compared before. Two clusters that
-    /// were prepared have markers with different identities.
+    /// Checks that all endpoints that answer have the same marker, or none, unless they were
+    /// compared before. Two clusters that were prepared have markers with different identities.
     ///
     /// # Errors
     /// Two endpoints differ.
@@ -18,14 +19,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Uses only connections to this cluster from now on. So the endpoints need no further comparison.
+    /// Uses only connections to this cluster from now on. So the endpoints need no further
+    /// comparison.
     pub(super) fn stay_in(&mut self, cluster: Cluster) {
         self.coordinator.as_mut().stay_in(cluster);
         self.are_compared = true;
     }
 
-    /// Checks that all endpoints that answer have the same identity in the value of a key, or no value. One that cannot be
-    /// read is an identity of its own.
+    /// Checks that all endpoints that answer have the same identity in the value of a key, or no
+    /// value. One that cannot be read is an identity of its own.
     ///
     /// # Errors
     /// Two endpoints differ, in words.

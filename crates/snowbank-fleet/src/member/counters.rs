@@ -1,4 +1,5 @@
-//! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the keys.
+//! The shared counters of a daemon at its coordinator: takes ranges of numbers, and checks the
+//! keys.
 
 use super::{Member, Stop};
 use crate::counter::{Counter, CounterKey, CounterLoss, NumberRange, Step};
@@ -32,18 +33,21 @@ pub enum Ranged {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Adds the shared counter of the source of this index and name. All numbers below `floor` may have been handed out.
+    /// Adds the shared counter of the source of this index and name. All numbers below `floor` may
+    /// have been handed out.
     pub fn add_counter(&mut self, index: usize, source: &str, numbering: &Numbering, floor: u64) {
         let key = self.paths.counter(source);
         let counter = Counter::new(numbering.clone(), floor);
         self.counters.push(HeldCounter { index, source: source.to_owned(), key, counter });
     }
 
-    /// Takes a range of `count` numbers for the source of this index. `generation` changes when its grant is lost.
+    /// Takes a range of `count` numbers for the source of this index. `generation` changes when its
+    /// grant is lost.
     pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
         let taken = self.try_take_range(index, count, generation).map_err(|stop| self.leave_cluster(stop));
         if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
-            // If the coordinator went back, the numbers show it. That must be noticed before the daemon ends.
+            // If the coordinator went back, the numbers show it. That must be noticed before the
+            // daemon ends.
             let _ = self.poll_again();
         }
         if !matches!(taken, Ok(_) | Err(Stop::NoAnswer(_))) {
@@ -94,7 +98,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
     }
 
-    /// Compares a value that is older than an earlier one with the key. Returns the key's value if it is another one.
+    /// Compares a value that is older than an earlier one with the key. Returns the key's value if
+    /// it is another one.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, Stop> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

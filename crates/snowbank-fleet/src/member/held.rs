@@ -38,8 +38,8 @@ pub(super) struct Held {
     pub(super) covered: u64,
     /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
     pub(super) acknowledged: u64,
-    /// True until the pause after taking the numbers, or after raising a bound that had passed, is over. The notes have no
-    /// ceiling meanwhile.
+    /// True until the pause after taking the numbers, or after raising a bound that had passed, is
+    /// over. The notes have no ceiling meanwhile.
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,
@@ -47,7 +47,8 @@ pub(super) struct Held {
     pub(super) wall_minus_boot_us: i64,
     /// The write that is being tried, if its outcome is not known.
     pub(super) trying: Option<String>,
-    /// The number of connections that were opened so far when the last identity of a write was drawn.
+    /// The number of connections that were opened so far when the last identity of a write was
+    /// drawn.
     pub(super) drawn_on: u64,
     /// The generation of the grants when that write was drawn.
     pub(super) generation: u64,

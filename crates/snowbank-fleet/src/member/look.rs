@@ -1,15 +1,18 @@
-//! A *look* checks a daemon's keys, and writes those that need it. Its first part, the *poll*, reads the keys. It is also made
-//! between the steps of other jobs whenever it is due, so that none of them delays it (`fleet::notice`).
+//! A *look* checks a daemon's keys, and writes those that need it. Its first part, the *poll*,
+//! reads the keys. It is also made between the steps of other jobs whenever it is due, so that none
+//! of them delays it (`fleet::notice`).
 //!
-//! A look writes the keys of a source once after each new connection, under an identity that was drawn on it. Two copies of
-//! one memory cannot share a connection, so at least one connects again, also if nothing shows that the machine was restored.
-//! Both know the key's last write as their own until one of them writes. That write is foreign to the other one, which ends
-//! at its next look. A write whose identity was drawn before the connection does not count, because both copies may try it,
-//! and both find it as their own.
+//! A look writes the keys of a source once after each new connection, under an identity that was
+//! drawn on it. Two copies of one memory cannot share a connection, so at least one connects again,
+//! also if nothing shows that the machine was restored. Both know the key's last write as their own
+//! until one of them writes. That write is foreign to the other one, which ends at its next look. A
+//! write whose identity was drawn before the connection does not count, because both copies may try
+//! it, and both find it as their own.
 //!
-//! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look tries it again under the
-//! same identity, so the writes to recognise do not add up. A failure ends nothing, unless the key is another daemon's. All
-//! keys are read before one is written, so a failed write hides no loss.
+//! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look
+//! tries it again under the same identity, so the writes to recognise do not add up. A failure ends
+//! nothing, unless the key is another daemon's. All keys are read before one is written, so a
+//! failed write hides no loss.
 
 use std::time::Duration;
 
@@ -26,8 +29,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.ended(looked)
     }
 
-    /// Returns the time until a poll is due. The first one is the keeper's first look, or a write that took numbers. If that look
-    /// has no answer, a poll is due at once, because nobody knows how old the coordinator is that answers next.
+    /// Returns the time until a poll is due. The first one is the keeper's first look, or a write
+    /// that took numbers. If that look has no answer, a poll is due at once, because nobody knows
+    /// how old the coordinator is that answers next.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
         match self.polled {
@@ -42,8 +46,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: true });
     }
 
-    /// Notes that the keys of the sources that took their numbers were compared. Those of a source that went on without asking
-    /// were not.
+    /// Notes that the keys of the sources that took their numbers were compared. Those of a source
+    /// that went on without asking were not.
     pub(super) fn note_taken(&mut self, at: BootMicros) {
         let is_answered = self.sources.iter().all(|held| held.is_claimed);
         self.polled = Some(Polled { at, is_answered });
@@ -59,7 +63,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.polled.is_some() { self.poll().map(drop) } else { Ok(()) }
     }
 
-    /// Reads all keys at once. Returns the sources whose keys must be written, each with the highest bound in them.
+    /// Reads all keys at once. Returns the sources whose keys must be written, each with the
+    /// highest bound in them.
     pub(super) fn poll(&mut self) -> Result<Vec<Bound>, Stop> {
         if self.polled.is_none_or(|last| !last.is_answered) {
             self.polled = Some(Polled { at: self.coordinator.as_mut().now(), is_answered: false });
@@ -105,8 +110,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(due)
     }
 
-    /// Writes the keys of a source with the bound that they have. The write has a new identity, unless an earlier one is
-    /// still being tried. No bound sinks.
+    /// Writes the keys of a source with the bound that they have. The write has a new identity,
+    /// unless an earlier one is still being tried. No bound sinks.
     fn write_again(&mut self, found: Bound) -> Result<(), Stop> {
         if self.sources[found.source].trying.is_none() {
             self.draw_write(found.source);

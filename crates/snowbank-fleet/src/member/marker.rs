@@ -1,8 +1,9 @@
-//! The fleet's marker: its ID spaces, and the floor below which nobody starts under a number that it does not hold.
+//! The fleet's marker: its ID spaces, and the floor below which nobody starts under a number that
+//! it does not hold.
 //!
-//! Every write of a number's key by a daemon compares the marker, and is done only if the writer knows
-//! its newest value. So once the floor is raised, no number changes hands below it, and once an ID
-//! space is replaced, no daemon starts in it.
+//! Every write of a number's key by a daemon compares the marker, and is done only if the writer
+//! knows its newest value. So once the floor is raised, no number changes hands below it, and once
+//! an ID space is replaced, no daemon starts in it.
 
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ pub(super) enum Noticed {
     OldAnswer,
 }
 
-/// Returns the instant at which the clock is past all IDs of a layout below a bound, whatever their worker IDs.
+/// Returns the instant at which the clock is past all IDs of a layout below a bound, whatever their
+/// worker IDs.
 pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
@@ -128,7 +130,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(place)
     }
 
-    /// Returns the place of the ID space of a source that is about to take numbers. Records its reach in the marker first.
+    /// Returns the place of the ID space of a source that is about to take numbers. Records its
+    /// reach in the marker first.
     pub(super) fn place_for(&mut self, want: Want<'_>) -> Result<usize, JoinError> {
         self.place_of(&want.space())?;
         let marker = &self.known_marker()?.marker;
@@ -149,11 +152,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&want.space())
     }
 
-    /// Records a reach in the marker, and waits until the other daemons have polled that: whoever raises the floor counts
-    /// with the longest one, also if a restored marker has forgotten it. So no write may be by a reach that is not recorded.
+    /// Records a reach in the marker, and waits until the other daemons have polled that: whoever
+    /// raises the floor counts with the longest one, also if a restored marker has forgotten it. So
+    /// no write may be by a reach that is not recorded.
     ///
-    /// What counts is whether this state has waited, whoever recorded it. `waits_later`: one that another daemon recorded has
-    /// a later pause, before anything is handed out.
+    /// What counts is whether this state has waited, whoever recorded it. `waits_later`: one that
+    /// another daemon recorded has a later pause, before anything is handed out.
     pub(super) fn record_reach(
         &mut self,
         horizon: Duration,
@@ -177,14 +181,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => self.know_marker(Some(marker.text()))?,
-                // Another daemon was faster, and may have recorded a longer one. Or it was done, and its answer was lost.
+                // Another daemon was faster, and may have recorded a longer one. Or it was done,
+                // and its answer was lost.
                 Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
             }
         }
         Err(JoinError::NoAnswer(marker_changes()))
     }
 
-    /// Learns the longest reach from the marker as a poll found it. What else changed is met by the next write.
+    /// Learns the longest reach from the marker as a poll found it. What else changed is met by the
+    /// next write.
     ///
     /// # Errors
     /// It is another fleet's marker.
@@ -200,9 +206,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor of a marker that is not the one by which the daemon has its numbers, and returns the reason to end. The
-    /// fleet was prepared again, or its coordinator was restored to before that, which nothing tells apart. In the other
-    /// history nobody knows what was granted in this one.
+    /// Raises the floor of a marker that is not the one by which the daemon has its numbers, and
+    /// returns the reason to end. The fleet was prepared again, or its coordinator was restored to
+    /// before that, which nothing tells apart. In the other history nobody knows what was granted
+    /// in this one.
     pub(super) fn meet_other_fleet(&mut self) -> Stop {
         let all = self.sources.iter();
         let grants = all.flat_map(|held| (0..held.numbers.len()).map(|at| Granted::of(held, at)));
@@ -218,8 +225,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Returns what to do where all endpoints lead to another cluster. It may be the same one, restored from a backup: to before
-    /// the fleet was prepared, or under another cluster ID. So its floor is raised, whatever its marker.
+    /// Returns what to do where all endpoints lead to another cluster. It may be the same one,
+    /// restored from a backup: to before the fleet was prepared, or under another cluster ID. So
+    /// its floor is raised, whatever its marker.
     pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
         let Stop::Foreign(reason) = stop else { return stop };
         self.coordinator.as_mut().leave_cluster();
@@ -278,8 +286,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&held.space).map(drop).map_err(lost)
     }
 
-    /// Returns the bounds of sources that have passed, so that their numbers count as abandoned. Those that were raised since
-    /// count until the pause after that is over.
+    /// Returns the bounds of sources that have passed, so that their numbers count as abandoned.
+    /// Those that were raised since count until the pause after that is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {
@@ -299,8 +307,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         passed.iter().filter(|passed| passed.source == source).try_for_each(|it| self.check_floor(*it))
     }
 
-    /// Checks that a bound that has passed is above the floor. If it is not, the coordinator went back, and others may have had
-    /// the number in the history that is gone. So the source must start above the floor, as with a number of another.
+    /// Checks that a bound that has passed is above the floor. If it is not, the coordinator went
+    /// back, and others may have had the number in the history that is gone. So the source must
+    /// start above the floor, as with a number of another.
     pub(super) fn check_floor(&self, passed: Bound) -> Result<(), Stop> {
         let floor =
             rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
@@ -312,11 +321,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the fleet's floor above all that a coordinator has forgotten that went back, unless the key has another value
-    /// than the old one by now. Without a key, the known marker itself is the old value.
+    /// Raises the fleet's floor above all that a coordinator has forgotten that went back, unless
+    /// the key has another value than the old one by now. Without a key, the known marker itself is
+    /// the old value.
     ///
-    /// Whoever notices does this before anything else: another daemon may be about to take a number whose holder was
-    /// granted more than its key shows.
+    /// Whoever notices does this before anything else: another daemon may be about to take a number
+    /// whose holder was granted more than its key shows.
     pub(super) fn raise_floor(&mut self, older: Option<Swap>, granted: Granted) -> Result<Noticed, Stop> {
         for _ in 0..TRIES_MAX {
             let Known { text, mut marker } = self.known_marker()?.clone();

@@ -1,5 +1,5 @@
-//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever it does there. The restore comes at
-//! every moment of each job.
+//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever it
+//! does there. The restore comes at every moment of each job.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -139,8 +139,8 @@ fn after(time: Duration) -> Clocks {
     clocks(WALL).at_boot(BootMicros(0).after(time))
 }
 
-/// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that the first raise is of that one
-/// alone.
+/// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that
+/// the first raise is of that one alone.
 fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
     (0..SOURCES).map(|index| (format!("source-{index}"), WorkerSet::single((SOURCES - 1 - index) as u64)))
 }
@@ -208,8 +208,8 @@ impl Holder {
         holder
     }
 
-    /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look has no answer.
-    /// The restore loses a write of the last source alone.
+    /// Kills the daemon, and starts it in an outage. It goes on without asking, and its first look
+    /// has no answer. The restore loses a write of the last source alone.
     fn start_in_outage(&mut self, later: Duration) {
         self.backup = self.world.0.lock().unwrap().keys.clone();
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
@@ -287,8 +287,9 @@ impl Job {
     }
 }
 
-/// Restores the coordinator at a moment after the beginning of a look, or after the end of an outage. A job follows. Returns the time until the floor
-/// is raised, and whether the job was done by the restore.
+/// Restores the coordinator at a moment after the beginning of a look, or after the end of an
+/// outage. A job follows. Returns the time until the floor is raised, and whether the job was done
+/// by the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
     let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);
@@ -390,7 +391,8 @@ fn a_start_compares_its_keys_after_its_pause_again() {
     }
 }
 
-/// Takes number 5, and stalls the coordinator for a while in the pause of that. Returns how long the pause lasted.
+/// Takes number 5, and stalls the coordinator for a while in the pause of that. Returns how long
+/// the pause lasted.
 fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: bool) -> Duration {
     let layout = Layout::resolve("twitter").unwrap();
     let world = world(pace);
@@ -405,7 +407,8 @@ fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: boo
     ended - began
 }
 
-/// A holder meets the stall too: its last answer before the restore may come at the end of the stall.
+/// A holder meets the stall too: its last answer before the restore may come at the end of the
+/// stall.
 #[test]
 fn a_pause_lasts_longer_if_answers_become_slow_in_it() {
     for pace in paces() {

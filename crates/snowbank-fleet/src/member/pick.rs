@@ -26,8 +26,8 @@ pub(super) struct Pick<'a> {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes this many free worker IDs of those that are allowed, first those that the state had. `lock` locks them on this machine, or returns `false` if
-    /// they are in use there.
+    /// Takes this many free worker IDs of those that are allowed, first those that the state had.
+    /// `lock` locks them on this machine, or returns `false` if they are in use there.
     ///
     /// # Errors
     /// There are too few, the coordinator did not answer, or they cannot be locked.
@@ -62,11 +62,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             .into())
     }
 
-    /// Returns free worker IDs with their keys, the best first: those that this state had and can use at once, then unused
-    /// ones, then those whose bound passed longest ago. After a lost race, each state searches unused ones from another
-    /// place: otherwise, of daemons that start together, all but one would lose each time.
+    /// Returns free worker IDs with their keys, the best first: those that this state had and can
+    /// use at once, then unused ones, then those whose bound passed longest ago. After a lost race,
+    /// each state searches unused ones from another place: otherwise, of daemons that start
+    /// together, all but one would lose each time.
     ///
-    /// No promise depends on what is read here: a number is written only if its key is still as it was found.
+    /// No promise depends on what is read here: a number is written only if its key is still as it
+    /// was found.
     pub(super) fn free(
         &mut self,
         pick: Pick<'_>,
@@ -108,8 +110,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(found.into_iter().map(|at| candidates[at]).collect())
     }
 
-    /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones, then those whose bound
-    /// passed longest ago. If they are fewer, returns those that are not free, too.
+    /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones,
+    /// then those whose bound passed longest ago. If they are fewer, returns those that are not
+    /// free, too.
     fn listed(
         &mut self,
         pick: Pick<'_>,
@@ -145,8 +148,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if tried == 0 { 0 } else { hasher.finish() % workers }
     }
 
-    /// Returns worker IDs that this state had, as many as are picked at most, if they are wanted and can be used at once. Most starts
-    /// need no others.
+    /// Returns worker IDs that this state had, as many as are picked at most, if they are wanted
+    /// and can be used at once. Most starts need no others.
     fn own_ready(
         &mut self,
         pick: Pick<'_>,
@@ -199,7 +202,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 /// Worker IDs that are not free, with their holders and the instants at which they may become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Returns the free worker IDs that others had, the one whose bound passed longest ago first, and those that are not free.
+/// Returns the free worker IDs that others had, the one whose bound passed longest ago first, and
+/// those that are not free.
 fn of_others(
     ids: &[u64],
     judge: impl Fn(u64) -> Result<Result<Taking, Busy>, JoinError>,

@@ -1,4 +1,5 @@
-//! The worker IDs that are left, for the operator. They are counted in steps of one read, so that a count delays no poll.
+//! The worker IDs that are left, for the operator. They are counted in steps of one read, so that a
+//! count delays no poll.
 
 use super::{Clocks, Member, NoAnswer};
 use crate::{Coordinator, NumberKey, SWAPS_MAX, rules};
@@ -32,7 +33,8 @@ pub struct Count {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Counts some more of a pool's numbers. Returns the result once all are counted. The next call then begins again.
+    /// Counts some more of a pool's numbers. Returns the result once all are counted. The next call
+    /// then begins again.
     ///
     /// # Errors
     /// The coordinator did not answer.

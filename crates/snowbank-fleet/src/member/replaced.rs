@@ -211,7 +211,8 @@ fn a_number_is_not_freed_beside_another_marker() {
     assert!(release(&store, 5, true).is_ok());
 }
 
-/// No daemon takes a number whose bound nobody can have been granted, so an operator must be able to free it.
+/// No daemon takes a number whose bound nobody can have been granted, so an operator must be able
+/// to free it.
 #[test]
 fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
     let store = store(&before());

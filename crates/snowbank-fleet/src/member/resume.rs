@@ -1,25 +1,31 @@
 //! Starts that go on without an answer of the coordinator, under the numbers that the state had.
 //!
-//! Such a start is safe for the same reason as a daemon that runs through an outage, or wakes up late: it hands out nothing
-//! above the ceiling that the coordinator has acknowledged, and every other daemon that takes the number starts at that
-//! ceiling or above. So nothing depends on what the key has become. The proof that the ceiling is this daemon's is local:
+//! Such a start is safe for the same reason as a daemon that runs through an outage, or wakes up
+//! late: it hands out nothing above the ceiling that the coordinator has acknowledged, and every
+//! other daemon that takes the number starts at that ceiling or above. So nothing depends on what
+//! the key has become. The proof that the ceiling is this daemon's is local:
 //!
-//! - The state is the newest of its copies, and no clean stop has returned the numbers ([`Proof::Held`]). Only such a release
-//!   lowers a key's bound. A stop marks the numbers as returned before it sends a release, and it sends one only once the
-//!   coordinator has confirmed the numbers ([`Member::confirm`]). So a stop in an outage returns nothing, and a release
-//!   whose answer was lost counts as done: another daemon may have the number at a lower bound than this state's. The machine was neither booted nor restored: [`Notes`](super::Notes) checks this. So all that was granted under the note is below the state's own ceiling.
-//! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)). A copy that was made
-//!   together with `lock_dir` is in another directory.
-//! - The difference of the clocks is the one that was noted with the ceiling. The state keeps it too, but a daemon that
-//!   notices a jump moves the state on before the coordinator has acknowledged a ceiling again.
+//! - The state is the newest of its copies, and no clean stop has returned the numbers
+//!   ([`Proof::Held`]). Only such a release lowers a key's bound. A stop marks the numbers as
+//!   returned before it sends a release, and it sends one only once the coordinator has confirmed
+//!   the numbers ([`Member::confirm`]). So a stop in an outage returns nothing, and a release whose
+//!   answer was lost counts as done: another daemon may have the number at a lower bound than this
+//!   state's. The machine was neither booted nor restored: [`Notes`](super::Notes) checks this. So
+//!   all that was granted under the note is below the state's own ceiling.
+//! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)).
+//!   A copy that was made together with `lock_dir` is in another directory.
+//! - The difference of the clocks is the one that was noted with the ceiling. The state keeps it
+//!   too, but a daemon that notices a jump moves the state on before the coordinator has
+//!   acknowledged a ceiling again.
 //! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was.
 //!
-//! The start writes no note. So a chain of starts that are killed has one proof and one ceiling, until a raise is
-//! acknowledged. When the ceiling is near, a start asks.
+//! The start writes no note. So a chain of starts that are killed has one proof and one ceiling,
+//! until a raise is acknowledged. When the ceiling is near, a start asks.
 //!
-//! The first call afterwards checks the marker, and writes the keys ([`Member::look`]). So if the proof failed, because
-//! nothing showed that the machine was restored from a snapshot, one of two copies ends at once. A daemon that has lost its
-//! number forgets its ceiling before it ends, so that its next start asks.
+//! The first call afterwards checks the marker, and writes the keys ([`Member::look`]). So if the
+//! proof failed, because nothing showed that the machine was restored from a snapshot, one of two
+//! copies ends at once. A daemon that has lost its number forgets its ceiling before it ends, so
+//! that its next start asks.
 
 use super::{Held, Member, Stop};
 use crate::Coordinator;
@@ -28,13 +34,14 @@ use crate::rules::{self, Proof};
 use snowbank_core::clock;
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 
-/// The part of the horizon that a start must have left to go on without asking. A daemon that runs has at least half of it.
-/// So its restart may take a quarter, and as much is left for the coordinator's first answer.
+/// The part of the horizon that a start must have left to go on without asking. A daemon that runs
+/// has at least half of it. So its restart may take a quarter, and as much is left for the
+/// coordinator's first answer.
 const LEFT_MIN: u32 = 4;
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Continues at once with the worker IDs that this state had, if their ceiling is far enough ahead. Otherwise the start
-    /// must ask the coordinator.
+    /// Continues at once with the worker IDs that this state had, if their ceiling is far enough
+    /// ahead. Otherwise the start must ask the coordinator.
     pub fn resume_at_once(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         let numbering = want.numbering(worker_ids).ok()?;
         let ceiling = numbering.position_from(self.known(want)?.covered);
@@ -42,8 +49,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if is_enough { self.resume_unseen(want, worker_ids) } else { None }
     }
 
-    /// Continues with the worker IDs that this state had, while the coordinator does not answer. Returns `None` if the
-    /// state had others, has no ceiling for them, or lacks the proof.
+    /// Continues with the worker IDs that this state had, while the coordinator does not answer.
+    /// Returns `None` if the state had others, has no ceiling for them, or lacks the proof.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: &WorkerSet) -> Option<Taken> {
         self.set_clocks(want.clocks);
         let note = self.known(want).filter(|note| want.proof == Proof::Held && note.covered > 0)?.clone();
@@ -71,15 +78,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Some(Taken { worker_ids, floor, unused_from: covered, covered, is_new: false, is_same_term: true })
     }
 
-    /// Returns whether the clocks have jumped against each other since the noted ceiling was asked for. The machine may have
-    /// been restored from a snapshot.
+    /// Returns whether the clocks have jumped against each other since the noted ceiling was asked
+    /// for. The machine may have been restored from a snapshot.
     pub fn has_jumped(&self, want: Want<'_>) -> bool {
         let note = self.known(want).filter(|note| note.covered > 0);
         note.is_some_and(|note| clock::has_jumped(want.clocks.wall_minus_boot_us, note.wall_minus_boot_us))
     }
 
-    /// Checks the marker for a source that went on without asking, as other starts do before they take a number. It is read
-    /// once: each write compares it.
+    /// Checks the marker for a source that went on without asking, as other starts do before they
+    /// take a number. It is read once: each write compares it.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let space = held.space.clone();
@@ -101,8 +108,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be written, that start goes
-    /// on below its ceiling, and ends as this one.
+    /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
+    /// written, that start goes on below its ceiling, and ends as this one.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;

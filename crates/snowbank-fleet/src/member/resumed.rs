@@ -110,7 +110,8 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
 }
 
-/// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed before it could ask.
+/// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed
+/// before it could ask.
 #[test]
 fn a_start_after_a_jump_of_the_clocks_asks() {
     let layout = twitter();

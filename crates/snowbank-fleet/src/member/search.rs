@@ -1,17 +1,18 @@
-//! An exhaustive search, breadth-first, through all that can happen to the smallest fleet: three machines, two numbers, and
-//! at most two faults. The shipped members and rules run over a coordinator whose faults are choices. Each clock reads one
-//! of a few times at any moment. A state that equals an earlier one but for names of writes is visited once.
+//! An exhaustive search, breadth-first, through all that can happen to the smallest fleet: three
+//! machines, two numbers, and at most two faults. The shipped members and rules run over a
+//! coordinator whose faults are choices. Each clock reads one of a few times at any moment. A state
+//! that equals an earlier one but for names of writes is visited once.
 //!
-//! [`world`] has all that can happen, [`machine`] a machine, [`operator`] the shipped commands, [`wire`] the coordinator, and
-//! [`canonical`] the sameness of states.
+//! [`world`] has all that can happen, [`machine`] a machine, [`operator`] the shipped commands,
+//! [`wire`] the coordinator, and [`canonical`] the sameness of states.
 //!
 //! The search leaves out daemons with several sources or numbers (`member/noticed.rs` tests some),
-//! shared counters, and starts that wait and try again, which the simulation has. Time does not pass
-//! within an event, so the pause of a start always lasts until a daemon that lost a write has asked;
-//! in the simulation it may be too short, and `member/noticed.rs` tests that daemons ask in time. The
-//! coordinator goes back only where the clocks differ by at most `max_ahead`. It never comes back as
-//! another cluster (`member/went_back.rs`), and no daemon with a longer reach restarts between the
-//! record of that and a restore.
+//! shared counters, and starts that wait and try again, which the simulation has. Time does not
+//! pass within an event, so the pause of a start always lasts until a daemon that lost a write has
+//! asked; in the simulation it may be too short, and `member/noticed.rs` tests that daemons ask in
+//! time. The coordinator goes back only where the clocks differ by at most `max_ahead`. It never
+//! comes back as another cluster (`member/went_back.rs`), and no daemon with a longer reach
+//! restarts between the record of that and a restore.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks: `tests/long` looks
 //! further.
@@ -28,8 +29,8 @@ use std::thread;
 use self::wire::Left;
 use self::world::{AllClocks, World};
 
-/// The most states that are visited. Those of the last layer are in memory in full, a kilobyte each; of the others only
-/// the hash is kept.
+/// The most states that are visited. Those of the last layer are in memory in full, a kilobyte
+/// each; of the others only the hash is kept.
 const STATES_MAX: usize = 20_000_000;
 /// The states that are taken together, so that what follows from them fits the memory.
 const CHUNK: usize = 20_000;
@@ -39,7 +40,8 @@ const CHUNK: usize = 20_000;
 struct Visited(HashMap<u128, Vec<Left>>);
 
 impl Visited {
-    /// Notes a state. Returns `false` if all that can follow from it follows from an earlier visit, too.
+    /// Notes a state. Returns `false` if all that can follow from it follows from an earlier visit,
+    /// too.
     fn is_new(&mut self, hash: u128, left: Left) -> bool {
         let visits = self.0.entry(hash).or_default();
         if visits.iter().any(|visit| visit.covers(left)) {
@@ -116,7 +118,8 @@ fn no_order_of_events_repeats_an_id() {
     search_and_count(5, 2, AllClocks::Differ);
 }
 
-/// A coordinator that is restored to an older state repeats nothing once one daemon that lost a write has asked it.
+/// A coordinator that is restored to an older state repeats nothing once one daemon that lost a
+/// write has asked it.
 #[test]
 fn no_restore_of_the_coordinator_repeats_an_id() {
     // A restore needs more events than other faults: taking numbers before and after it.
@@ -129,7 +132,8 @@ fn no_restore_repeats_an_id_where_clocks_differ() {
     search_and_count(5, 1, AllClocks::AreSkewed);
 }
 
-/// An operator replaces the ID space of two machines by that of the third one, and back. Both can make the same IDs.
+/// An operator replaces the ID space of two machines by that of the third one, and back. Both can
+/// make the same IDs.
 #[test]
 fn no_change_of_the_id_space_repeats_an_id() {
     let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
@@ -148,7 +152,8 @@ fn no_release_beside_a_restore_repeats_an_id() {
     }
 }
 
-/// A second restore, while the daemon that started at the first one's floor is cut off. The first restore is one fault more.
+/// A second restore, while the daemon that started at the first one's floor is cut off. The first
+/// restore is one fault more.
 #[test]
 fn no_second_restore_of_the_coordinator_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {

@@ -1,13 +1,15 @@
 //! The pause of a daemon that has taken a number which it did not hold.
 //!
-//! A coordinator that was restored to an older state shows numbers as free whose holders still run. Those that are connected
-//! poll their keys, so one of them soon sees that a write of its own is gone, and raises the floor. So a taker writes its key,
-//! waits until they have done that ([`noticed_within`]), and compares the marker and its keys again before it hands out
-//! anything. Answers may become slow meanwhile, so it keeps asking, and the slowest answer until that comparison counts. It
-//! polls too: from its write on it is a holder. A start that goes on with its own number does not wait.
+//! A coordinator that was restored to an older state shows numbers as free whose holders still run.
+//! Those that are connected poll their keys, so one of them soon sees that a write of its own is
+//! gone, and raises the floor. So a taker writes its key, waits until they have done that
+//! ([`noticed_within`]), and compares the marker and its keys again before it hands out anything.
+//! Answers may become slow meanwhile, so it keeps asking, and the slowest answer until that
+//! comparison counts. It polls too: from its write on it is a holder. A start that goes on with its
+//! own number does not wait.
 //!
-//! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others may have taken the number
-//! since, and the coordinator may have lost that.
+//! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others
+//! may have taken the number since, and the coordinator may have lost that.
 
 use std::time::Duration;
 
@@ -21,8 +23,9 @@ use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
 /// The tries to compare the marker and the keys, each after a change or without an answer.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. One of them meets whatever makes answers slow for longer than that: five
-/// times the rest of it is longer than the whole, unless that is a second or less, which [`noticed_within`] allows anyway.
+/// The time from one question to the next in a pause. One of them meets whatever makes answers slow
+/// for longer than that: five times the rest of it is longer than the whole, unless that is a
+/// second or less, which [`noticed_within`] allows anyway.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// A pause, as far as it has come.
@@ -42,7 +45,8 @@ impl Pause {
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Waits, if one of these sources did not hold its numbers before. Raises the start of those to the fleet's floor.
+    /// Waits, if one of these sources did not hold its numbers before. Raises the start of those to
+    /// the fleet's floor.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -65,8 +69,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Checks right before a start hands out anything that the numbers which it took are still its own. It may have waited for
-    /// peers, for storage, or for connections of its wait to end.
+    /// Checks right before a start hands out anything that the numbers which it took are still its
+    /// own. It may have waited for peers, for storage, or for connections of its wait to end.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -99,11 +103,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.sources.iter().map(|held| held.horizon).min().unwrap_or_default()
     }
 
-    /// Waits as long as other daemons need to notice what they have lost, by the slowest answer until the end, and then compares
-    /// the keys of these sources. Polls meanwhile, because the daemon is a holder too.
+    /// Waits as long as other daemons need to notice what they have lost, by the slowest answer
+    /// until the end, and then compares the keys of these sources. Polls meanwhile, because the
+    /// daemon is a holder too.
     pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
-        // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by then. What takes longer
-        // than an answer may is an outage.
+        // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by
+        // then. What takes longer than an answer may is an outage.
         let longest = (horizon * 2 / 3).min(noticed_within(self.poll_period(), ANSWER_TIMEOUT));
         let mut pause = Pause { passed: Duration::ZERO, slowest: Duration::ZERO, longest };
         loop {
@@ -131,7 +136,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
-            // It ends with a pause, and not with an answer: what is asked next is asked after the time of a notice.
+            // It ends with a pause, and not with an answer: what is asked next is asked after the
+            // time of a notice.
             let left = pause.length(self.poll_period()).saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
@@ -140,7 +146,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Asks the coordinator until it answers, which counts as one answer: daemons that lost a write have none meanwhile.
+    /// Asks the coordinator until it answers, which counts as one answer: daemons that lost a write
+    /// have none meanwhile.
     fn ask(
         &mut self,
         pause: &mut Pause,
@@ -175,8 +182,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Writes the marker with the text that it has. So what is compared next is newer than a floor that another daemon wrote
-    /// before: etcd answers a comparison without its log, where that floor may still wait for a disk that stalls.
+    /// Writes the marker with the text that it has. So what is compared next is newer than a floor
+    /// that another daemon wrote before: etcd answers a comparison without its log, where that
+    /// floor may still wait for a disk that stalls.
     fn follow_writes(&mut self) -> Result<(), Stop> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);
@@ -218,7 +226,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(floor)
     }
 
-    /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a source are its own.
+    /// Checks by a swap, which unlike a read never lags, that the marker is known and the keys of a
+    /// source are its own.
     pub(super) fn compare(&mut self, source: usize) -> Result<(), Stop> {
         let mut stop = Stop::NoAnswer(marker_changes());
         for _ in 0..TRIES_MAX {

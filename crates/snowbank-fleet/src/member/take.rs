@@ -50,8 +50,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.notes.of(want.source, &want.space())
     }
 
-    /// Returns what this state knows of its own writes. If it may be an older copy, its writes are only those of this process,
-    /// which has handed out nothing yet.
+    /// Returns what this state knows of its own writes. If it may be an older copy, its writes are
+    /// only those of this process, which has handed out nothing yet.
     pub(super) fn own_of(&self, want: Want<'_>) -> Own {
         let marker = self.marker.as_ref().map(|known| &known.marker);
         let floor = marker.map_or(UnixMicros(0), Marker::floor);
@@ -62,12 +62,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Own { writes, note: is_of_this_fleet.then(|| note.clone()), floor }
     }
 
-    /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had acknowledged to this state. An
-    /// older copy of the state does not know of a stop since, so it raises nothing.
+    /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
+    /// acknowledged to this state. An older copy of the state does not know of a stop since, so it
+    /// raises nothing.
     ///
-    /// A start that ends before it serves, while it takes the numbers of another source, may have lost writes that it does
-    /// not notice. Those granted nothing that was handed out. What earlier lives were granted counts as that of a daemon that
-    /// is stopped, until the next start notices it here.
+    /// A start that ends before it serves, while it takes the numbers of another source, may have
+    /// lost writes that it does not notice. Those granted nothing that was handed out. What earlier
+    /// lives were granted counts as that of a daemon that is stopped, until the next start notices
+    /// it here.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
@@ -89,7 +91,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the floor once for a state that holds numbers in another fleet: see [`Member::meet_other_fleet`].
+    /// Raises the floor once for a state that holds numbers in another fleet: see
+    /// [`Member::meet_other_fleet`].
     fn notice_other_fleet(&mut self, note: Note, want: Want<'_>) -> Result<(), JoinError> {
         while note.is_held && note.identity != self.known_marker()?.marker.identity {
             let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
@@ -120,15 +123,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if !is_same_term {
             held.term = (self.draw)();
         }
-        // Until this write is done, the key's last write may be an earlier one of this state, with another floor.
+        // Until this write is done, the key's last write may be an earlier one of this state, with
+        // another floor.
         held.floor = floor.max(noted_floor);
         // The writes before the one that was found cannot be done any more.
         for ((_, holding), found) in held.numbers.iter_mut().zip(&found) {
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
-        // In an outage the coordinator may have been restored. Then a release of this state may not be the last write that its
-        // number had.
+        // In an outage the coordinator may have been restored. Then a release of this state may not
+        // be the last write that its number had.
         let may_be_newer = self.tried.has_waited && !is_same_term;
         let is_new = is_new || may_be_newer || found.iter().any(|found| self.tried.wrote(found.readable()));
         self.tried.add(&write);
@@ -200,7 +204,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(bounds)
     }
 
-    /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since it was found.
+    /// Writes all keys of numbers. Returns `false` if one of them, or the marker, has changed since
+    /// it was found.
     fn swap_all(&mut self, held: &mut Held, found: &[Found], key: &NumberKey) -> Result<bool, JoinError> {
         let marker = self.known_marker()?.text.clone();
         let text = key.text();
@@ -218,8 +223,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(true)
     }
 
-    /// Returns a source's numbers before their first write. That write's identity is drawn, and counts among those that may
-    /// be the last.
+    /// Returns a source's numbers before their first write. That write's identity is drawn, and
+    /// counts among those that may be the last.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,

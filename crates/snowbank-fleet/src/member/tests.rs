@@ -26,7 +26,8 @@ pub(super) struct Keys {
     is_read_only: bool,
     /// True if its log stalls: it still answers reads and comparisons.
     is_stalled: bool,
-    /// True if the next write is sent twice: the first answer is lost with its connection, and the second try is refused.
+    /// True if the next write is sent twice: the first answer is lost with its connection, and the
+    /// second try is refused.
     pub(super) repeats: bool,
     pub(super) reads: usize,
     pub(super) has_paused: bool,
@@ -213,7 +214,8 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
     taken.unwrap()
 }
 
-/// Takes number 5 again and again, a second after each other, and returns how far ahead of the clock its bound gets.
+/// Takes number 5 again and again, a second after each other, and returns how far ahead of the
+/// clock its bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
     let layout = Layout::resolve("twitter").unwrap();
     let store = store(&layout);
@@ -299,8 +301,9 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
 }
 
-/// A daemon that was killed before it stored its start finds an old ceiling in its state. So nothing proves that its state is
-/// the newest. But no copy of the state can have made the write of this start.
+/// A daemon that was killed before it stored its start finds an old ceiling in its state. So
+/// nothing proves that its state is the newest. But no copy of the state can have made the write of
+/// this start.
 #[test]
 fn a_first_start_whose_write_was_repeated_has_its_number() {
     let layout = Layout::resolve("twitter").unwrap();

@@ -1,4 +1,5 @@
-//! The tries of a start to take numbers. A start that waits tries again and again, each time with another member.
+//! The tries of a start to take numbers. A start that waits tries again and again, each time with
+//! another member.
 
 use super::Member;
 use crate::{Notes, NumberKey};
@@ -9,8 +10,9 @@ const WRITES_MAX: usize = 100;
 /// The knowledge that the tries of a process leave to its next one.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
-    /// The identities of the writes by which it tried to take numbers. One whose answer was lost may have been done. Nothing
-    /// was handed out under it, so the process may take its number, though its state may be an older copy.
+    /// The identities of the writes by which it tried to take numbers. One whose answer was lost
+    /// may have been done. Nothing was handed out under it, so the process may take its number,
+    /// though its state may be an older copy.
     writes: Vec<String>,
     /// True if an earlier try had no number.
     pub(super) has_waited: bool,

@@ -1,33 +1,36 @@
-//! The search for unused worker IDs by a few reads, so that a start need not wait until all keys of a large fleet are
-//! listed. Pure: a function reads places in a list of candidates.
+//! The search for unused worker IDs by a few reads, so that a start need not wait until all keys of
+//! a large fleet are listed. Pure: a function reads places in a list of candidates.
 //!
-//! Numbers are taken in order, so the used ones are mostly the first candidates. Each read asks for the first candidates of
-//! a window, and for samples of the others. The next window begins after the last place that was read before the first
-//! unused sample.
+//! Numbers are taken in order, so the used ones are mostly the first candidates. Each read asks for
+//! the first candidates of a window, and for samples of the others. The next window begins after
+//! the last place that was read before the first unused sample.
 //!
-//! No promise depends on what is found: a number that is taken as unused is written only if it has no key then.
+//! No promise depends on what is found: a number that is taken as unused is written only if it has
+//! no key then.
 
 use std::ops::Range;
 
 /// The first candidates of a window, all of which are read. A small fleet needs one read.
 const FIRST: usize = 32;
-/// The samples of the others. With them one read is one transaction of etcd: at most [`SWAPS_MAX`](super::SWAPS_MAX) keys.
+/// The samples of the others. With them one read is one transaction of etcd: at most
+/// [`SWAPS_MAX`](super::SWAPS_MAX) keys.
 const SAMPLES: usize = 64;
 /// The most candidates that are read at once.
 const READ_MAX: usize = FIRST + SAMPLES;
 const _: () = assert!(READ_MAX <= super::SWAPS_MAX);
-/// The most reads. Of [`CANDIDATES_MAX`] candidates, each read leaves a 64th, so the third one reads all that is left. The
-/// fourth is for starts that want many numbers.
+/// The most reads. Of [`CANDIDATES_MAX`] candidates, each read leaves a 64th, so the third one
+/// reads all that is left. The fourth is for starts that want many numbers.
 const READS_MAX: usize = 4;
 /// The most that these reads find. A start that wants more lists all keys at once.
 const FOUND_MAX: usize = (READS_MAX - 1) * FIRST + READ_MAX;
-/// The most worker IDs that are looked through, so that a layout with millions of workers delays no start. Unused ones
-/// beyond them are found in the list of all keys.
+/// The most worker IDs that are looked through, so that a layout with millions of workers delays no
+/// start. Unused ones beyond them are found in the list of all keys.
 pub(super) const CANDIDATES_MAX: usize = 1 << 16;
 const _: () = assert!(CANDIDATES_MAX.div_ceil(SAMPLES).div_ceil(SAMPLES) + FIRST <= READ_MAX);
 
-/// Returns this many places of unused candidates, ascending, or fewer if the reads show no more. `are_unused` reads
-/// candidates. In a list whose used candidates are the first ones, the lowest unused ones are found.
+/// Returns this many places of unused candidates, ascending, or fewer if the reads show no more.
+/// `are_unused` reads candidates. In a list whose used candidates are the first ones, the lowest
+/// unused ones are found.
 ///
 /// # Errors
 /// The candidates could not be read.
@@ -45,8 +48,8 @@ pub(super) fn search<E>(
         let places = places(&window);
         let unused = are_unused(&places)?;
         let is_unused = |at: &usize| unused.get(*at) == Some(&true);
-        // These places follow each other without a gap. In a later window the first of them directly follows a place that
-        // was read before.
+        // These places follow each other without a gap. In a later window the first of them
+        // directly follows a place that was read before.
         let in_row = if places.len() == window.len() { places.len() } else { FIRST };
         found.extend((0..in_row).filter(is_unused).map(|at| places[at]));
         let sample = (in_row..places.len()).find(is_unused);
@@ -57,7 +60,8 @@ pub(super) fn search<E>(
     Ok(found)
 }
 
-/// Returns the places of a window to read: all if they are few, else the first ones, and samples up to the last one.
+/// Returns the places of a window to read: all if they are few, else the first ones, and samples up
+/// to the last one.
 fn places(window: &Range<usize>) -> Vec<usize> {
     if window.len() <= READ_MAX {
         return window.clone().collect();
@@ -72,7 +76,8 @@ fn places(window: &Range<usize>) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    /// Searches a list whose candidates are used as given. Returns what was found, and the number of reads.
+    /// Searches a list whose candidates are used as given. Returns what was found, and the number
+    /// of reads.
     fn searched(candidates: usize, count: usize, is_used: impl Fn(usize) -> bool) -> (Vec<usize>, usize) {
         let mut reads = 0;
         let read = |places: &[usize]| {

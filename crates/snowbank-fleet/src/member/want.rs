@@ -37,7 +37,8 @@ pub struct Taken {
     pub floor: u64,
     /// The bound of all IDs that were handed out before under the numbers.
     pub unused_from: u64,
-    /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before a raise.
+    /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before
+    /// a raise.
     pub covered: u64,
     /// True if the source did not hold them before: see [`Member::settle`](super::Member::settle).
     pub is_new: bool,
@@ -54,7 +55,8 @@ pub enum JoinError {
     /// Only an operator can change it.
     #[error("{0}")]
     Refused(String),
-    /// Other daemons hold the numbers now, or this state or a copy of it, and nothing shows that this one is the newest.
+    /// Other daemons hold the numbers now, or this state or a copy of it, and nothing shows that
+    /// this one is the newest.
     #[error("{0}")]
     Held(String),
     /// A value at the coordinator cannot be read, or cannot be true.
@@ -108,9 +110,9 @@ impl Want<'_> {
         rules::take(key.as_ref(), until, taker).map_err(Busy::Held)
     }
 
-    /// Returns the bound of the first write: a horizon above the source's start, and no lower than the keys' bounds.
-    /// Repeated starts do not push it up: it is never further ahead of the clock than `max_ahead` and a horizon, unless a
-    /// key is.
+    /// Returns the bound of the first write: a horizon above the source's start, and no lower than
+    /// the keys' bounds. Repeated starts do not push it up: it is never further ahead of the clock
+    /// than `max_ahead` and a horizon, unless a key is.
     pub(super) fn first_bound(&self, numbering: &Numbering, floor: u64, lowest: u64) -> u64 {
         let now = Now { wall: self.clocks.wall, boot: BootMicros(0), jumped: false };
         let from = rules::counts_from(now, rules::instant_of(numbering, floor), self.max_ahead);

@@ -1,4 +1,5 @@
-//! A coordinator that was restored to an older state, and daemons whose clocks differ by less than `max_ahead`.
+//! A coordinator that was restored to an older state, and daemons whose clocks differ by less than
+//! `max_ahead`.
 
 use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, clocks, member, names, store, take, want};
 use super::*;
@@ -51,7 +52,8 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let covered =
             take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
-        // It starts at the bound of the daemon before, so its first bound is further ahead than a keeper's.
+        // It starts at the bound of the daemon before, so its first bound is further ahead than a
+        // keeper's.
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(&layout, now, false), &five());
@@ -90,8 +92,8 @@ fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
     assert!(floor(&store) > later);
 }
 
-/// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the coordinator goes back to
-/// before that, and Y notices it.
+/// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the
+/// coordinator goes back to before that, and Y notices it.
 struct TakenByAnotherClock {
     store: Store,
     x: Member<Store>,
@@ -134,7 +136,8 @@ fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
 }
 
-/// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it handed out such IDs.
+/// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it
+/// handed out such IDs.
 #[test]
 fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let layout = twitter();
@@ -177,7 +180,8 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
 }
 
-/// A daemon with another `max_ahead` may be cut off, and the marker that the restore brings back does not know it.
+/// A daemon with another `max_ahead` may be cut off, and the marker that the restore brings back
+/// does not know it.
 #[test]
 fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
     let layout = twitter();
@@ -248,7 +252,8 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
     }
 }
 
-/// Its new connections are refused, because they lead to another cluster than the one that it belongs to.
+/// Its new connections are refused, because they lead to another cluster than the one that it
+/// belongs to.
 #[test]
 fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
     let (store, mut daemon, backup, wall) = prepared_again();
@@ -326,7 +331,8 @@ fn restores_in_a_row_do_not_push_the_floor_away() {
     }
 }
 
-/// The coordinator went away in the pause. Without a state, only the process knows which number it took.
+/// The coordinator went away in the pause. Without a state, only the process knows which number it
+/// took.
 #[test]
 fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
     let layout = twitter();

@@ -23,7 +23,8 @@ pub enum Begins {
 pub struct Preparing {
     /// `None`: the fleet must be there already.
     pub begins: Option<Begins>,
-    /// Adds the ID spaces that the marker does not have, and replaces others that can make the same IDs.
+    /// Adds the ID spaces that the marker does not have, and replaces others that can make the same
+    /// IDs.
     pub is_growing: bool,
     /// The horizon of this configuration's daemons. A new fleet polls by it.
     pub horizon: Duration,
@@ -55,12 +56,12 @@ struct Rivals<'a> {
 }
 
 impl Operator<'_> {
-    /// Writes the marker with the ID spaces of these layouts, and its floor. `draw` gives the identities: a new marker's, and
-    /// each write's.
+    /// Writes the marker with the ID spaces of these layouts, and its floor. `draw` gives the
+    /// identities: a new marker's, and each write's.
     ///
     /// # Errors
-    /// Another fleet has the name, nothing is known of earlier IDs, numbers of a colliding ID space are held, or the
-    /// coordinator did not answer.
+    /// Another fleet has the name, nothing is known of earlier IDs, numbers of a colliding ID space
+    /// are held, or the coordinator did not answer.
     pub fn init(
         &mut self,
         layouts: &[&Layout],
@@ -137,11 +138,12 @@ impl Operator<'_> {
         )
     }
 
-    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and the instants up to which IDs were
-    /// made in them, by the layouts that replace them.
+    /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and the
+    /// instants up to which IDs were made in them, by the layouts that replace them.
     ///
-    /// If none is held, writes the marker without them. From then on no daemon can start in those, because each compares the
-    /// marker with its write. So a second check sees all holders. If there are any, it restores the marker.
+    /// If none is held, writes the marker without them. From then on no daemon can start in those,
+    /// because each compares the marker with its write. So a second check sees all holders. If
+    /// there are any, it restores the marker.
     fn replace(
         &mut self,
         marker: &mut Marker,
@@ -168,8 +170,8 @@ impl Operator<'_> {
         }
     }
 
-    /// Returns for each ID space the instant that its layout reaches with the highest ID of its rivals. Refuses if one of
-    /// their numbers is held.
+    /// Returns for each ID space the instant that its layout reaches with the highest ID of its
+    /// rivals. Refuses if one of their numbers is held.
     fn floors_unless_held(
         &mut self,
         marker: &Marker,

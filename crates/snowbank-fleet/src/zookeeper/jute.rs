@@ -1,4 +1,5 @@
-//! The encoding of ZooKeeper's protocol: numbers with the highest byte first, and texts behind their lengths.
+//! The encoding of ZooKeeper's protocol: numbers with the highest byte first, and texts behind
+//! their lengths.
 
 /// A request's body, as it grows.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! A session with a ZooKeeper: requests and answers in their order. No node depends on a session, so a session may end at
-//! any time.
+//! A session with a ZooKeeper: requests and answers in their order. No node depends on a session,
+//! so a session may end at any time.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::jute::{Reader, Writer};
 use crate::endpoint::Endpoint;
 use crate::line::{self, ANSWER_BYTES_MAX, ANSWER_TIMEOUT, Access, Fault, Stream, in_time};
 
-/// The session's life without a request. The server lowers it if it allows less; a connection that it ended is made again.
+/// The session's life without a request. The server lowers it if it allows less; a connection that
+/// it ended is made again.
 const SESSION_MS: i32 = 30_000;
 
 /// The xid of a login's answer, and the login's operation.
@@ -20,7 +21,8 @@ const LOGIN: i32 = 100;
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const BAD_VERSION: i32 = -103;
 pub(super) const NODE_EXISTS: i32 = -110;
-/// Errors that only an operator can resolve: no permission, an invalid permission, a wrong login, a missing login.
+/// Errors that only an operator can resolve: no permission, an invalid permission, a wrong login, a
+/// missing login.
 const LASTING_ERRORS: [(i32, &str); 4] = [
     (-102, "NoAuth: this user may not use its keys"),
     (-114, "InvalidACL: it takes no permissions for this user"),
@@ -56,7 +58,8 @@ impl line::Session for Session {
         let stream = connected.map_err(Fault::Endpoint)?;
         let mut session =
             Session { stream, xid: 0, has_user: access.user.is_some(), patience: ANSWER_TIMEOUT };
-        // Protocol version, last transaction seen, life, session, its password, no read-only server.
+        // Protocol version, last transaction seen, life, session, its password, no read-only
+        // server.
         let hello = Writer::default().int(0).long(0).int(SESSION_MS).long(0).bytes(&[0; 16]).boolean(false);
         session.write_frame(&hello.0).await?;
         session.read_frame().await?;
@@ -104,8 +107,8 @@ impl Session {
         }
     }
 
-    /// Sends requests together, and returns their answers. An error is a fault if only an operator or another server can
-    /// resolve it.
+    /// Sends requests together, and returns their answers. An error is a fault if only an operator
+    /// or another server can resolve it.
     pub(super) async fn ask(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Fault> {
         let first = self.xid + 1;
         for (operation, body) in requests {

@@ -21,8 +21,8 @@ const KEY_LINE: &str = "a version from 1 to 65535, a blank, and 64 hexadecimal d
 
 /// The keys of aliases, each with its version.
 ///
-/// The key with the highest version writes aliases. Every key reads those of its version, so an old key stays in
-/// the file for as long as its aliases are in use. A key is never printed.
+/// The key with the highest version writes aliases. Every key reads those of its version, so an old
+/// key stays in the file for as long as its aliases are in use. A key is never printed.
 #[derive(Clone)]
 pub struct AliasKeys {
     /// Ascending by version, at least one.
@@ -36,12 +36,12 @@ struct Key {
 }
 
 impl AliasKeys {
-    /// Reads the lines of a key file: a version from 1 to 65535, blanks, and 64 hexadecimal digits. Empty lines
-    /// and lines that start with `#` do not count.
+    /// Reads the lines of a key file: a version from 1 to 65535, blanks, and 64 hexadecimal digits.
+    /// Empty lines and lines that start with `#` do not count.
     ///
     /// # Errors
-    /// Returns an error with the number of the line, and never with its key, if a line is not of that form, a
-    /// version is there twice, or no line has a key.
+    /// Returns an error with the number of the line, and never with its key, if a line is not of
+    /// that form, a version is there twice, or no line has a key.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys: Vec<Key> = Vec::new();
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {

@@ -26,8 +26,8 @@ const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEM
 
 /// A positional notation with 2 to 94 distinct characters as digits.
 ///
-/// If the characters are in the order of ASCII, all strings have the width of [`LARGEST_ID`], so that they sort
-/// as IDs do. Otherwise a string is as short as possible.
+/// If the characters are in the order of ASCII, all strings have the width of [`LARGEST_ID`], so
+/// that they sort as IDs do. Otherwise a string is as short as possible.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Base {
     /// The name of the format; with a user's dictionary only its prefix, [`DICTIONARY`].
@@ -43,7 +43,8 @@ impl Base {
     /// Creates a base over a dictionary: its characters from digit 0 on.
     ///
     /// # Errors
-    /// Returns an error unless there are 2 to 94 distinct printable characters of ASCII, without the space.
+    /// Returns an error unless there are 2 to 94 distinct printable characters of ASCII, without
+    /// the space.
     pub fn of(characters: &str) -> Result<Self, FormatError> {
         let dictionary = excerpt(characters);
         if let Some(found) = characters.chars().find(|c| !c.is_ascii_graphic()) {

@@ -23,8 +23,8 @@ pub(super) fn write(id: u64, check: bool, text: &mut String) {
     }
 }
 
-/// Reads an ID. Case does not matter, `I` and `L` are 1, `O` is 0, hyphens do not count, and leading zeros may
-/// be missing.
+/// Reads an ID. Case does not matter, `I` and `L` are 1, `O` is 0, hyphens do not count, and
+/// leading zeros may be missing.
 pub(super) fn read(text: &str, check: bool) -> Result<u64, FormatError> {
     let format = if check { "base32-crockford-check" } else { "base32-crockford" };
     let symbols: String = text.chars().filter(|&symbol| symbol != '-').collect();

@@ -6,7 +6,8 @@ use crate::layout::LayoutError;
 /// The most characters of a text that a message repeats. Any text of a format fits.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// The reason why a format, a text or an ID is refused: one line with what was found, what is allowed, and what to do.
+/// The reason why a format, a text or an ID is refused: one line with what was found, what is
+/// allowed, and what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FormatError(String);
@@ -37,7 +38,8 @@ impl FormatError {
         FormatError(format!("{:?} is not of format {format}: allowed is {allowed}", excerpt(text)))
     }
 
-    /// Returns the error of a text of the right shape that another program made, or that is of another source or layout.
+    /// Returns the error of a text of the right shape that another program made, or that is of
+    /// another source or layout.
     pub(super) fn other_maker(text: &str, format: &str, found: &str) -> Self {
         FormatError(format!("{:?} is not an ID in {format}: {found}", excerpt(text)))
     }

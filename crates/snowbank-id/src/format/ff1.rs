@@ -1,8 +1,9 @@
-//! A keyed permutation of the numbers of 63 bits: FF1 of NIST SP 800-38G with AES-256, without a tweak.
+//! A keyed permutation of the numbers of 63 bits: FF1 of NIST SP 800-38G with AES-256, without a
+//! tweak.
 //!
-//! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so its big integers are left out.
-//! Radix 2 and 63 digits hold exactly the numbers that can be IDs, so that every ID has an alias, and every alias an
-//! ID.
+//! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so its big
+//! integers are left out. Radix 2 and 63 digits hold exactly the numbers that can be IDs, so that
+//! every ID has an alias, and every alias an ID.
 
 use aes::Aes256;
 use fpe::ff1::{FF1, NumeralString, Operations};
@@ -102,7 +103,8 @@ impl Operations for Half {
 }
 
 impl Half {
-    /// Returns a half with another number, which is below the modulus of its digits and so fits 64 bits.
+    /// Returns a half with another number, which is below the modulus of its digits and so fits 64
+    /// bits.
     fn with(self, number: u128, digits: usize) -> Half {
         Half { number: number as u64, digits }
     }

@@ -1,7 +1,7 @@
 //! Formats: an ID as a string, and back.
 //!
-//! A [`Format`] is chosen by its name. A [`Codec`] is a format for the IDs of one source: it writes an ID as a
-//! string, and reads the same ID back. Nothing here does I/O or reads a clock.
+//! A [`Format`] is chosen by its name. A [`Codec`] is a format for the IDs of one source: it writes
+//! an ID as a string, and reads the same ID back. Nothing here does I/O or reads a clock.
 //!
 //! ```
 //! use snowbank_id::format::{Context, Format};
@@ -56,7 +56,8 @@ pub const LARGEST_ID: u64 = i64::MAX as u64;
 pub enum Format {
     /// `decimal`: decimal digits, as IDs are printed everywhere.
     Decimal,
-    /// `hex`, `base62`, `base62-shuffled`, or `dictionary:` and its characters: the digits of a base.
+    /// `hex`, `base62`, `base62-shuffled`, or `dictionary:` and its characters: the digits of a
+    /// base.
     Base(Base),
     /// `base32-crockford`, or `base32-crockford-check` with the check symbol.
     Crockford {
@@ -84,8 +85,8 @@ const NAMES: &str = if cfg!(feature = "alias") {
 };
 
 impl Format {
-    /// Returns whether the strings, compared byte by byte, sort as their IDs do. `decimal` sorts only as a
-    /// number.
+    /// Returns whether the strings, compared byte by byte, sort as their IDs do. `decimal` sorts
+    /// only as a number.
     #[must_use]
     pub fn sorts(&self) -> bool {
         match self {
@@ -97,7 +98,8 @@ impl Format {
         }
     }
 
-    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs its layout.
+    /// Returns whether the strings contain the instant of the ID, so that a [`Codec`] needs its
+    /// layout.
     #[must_use]
     pub fn needs_layout(&self) -> bool {
         matches!(self, Format::ObjectId | Format::UuidV7)
@@ -237,8 +239,8 @@ impl Codec {
     /// Appends the text of an ID.
     ///
     /// # Errors
-    /// Returns an error, and appends nothing, if the ID is above [`LARGEST_ID`] or the layout's last, or if its
-    /// instant does not fit the format.
+    /// Returns an error, and appends nothing, if the ID is above [`LARGEST_ID`] or the layout's
+    /// last, or if its instant does not fit the format.
     pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         if id > LARGEST_ID {
             return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LARGEST_ID}")));

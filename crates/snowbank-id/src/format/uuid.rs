@@ -105,8 +105,8 @@ impl Version {
     }
 
     fn uuid(&self, id: u64) -> Result<u128, FormatError> {
-        // The ID and the digest as one number of 74 or 122 bits. The variant divides it, and in version 8 the
-        // version too.
+        // The ID and the digest as one number of 74 or 122 bits. The variant divides it, and in
+        // version 8 the version too.
         let tail = u128::from(id) << self.digest_bits() | self.digest;
         let head = match &self.layout {
             Some(layout) => unix_ms(layout, id)? << 12 | tail >> LOW_BITS,

@@ -12,15 +12,16 @@ pub(super) const ID_LIMIT: u64 = 1 << 63;
 /// The limit of IDs of 19 decimal digits, before they are cut at [`ID_LIMIT`].
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
-/// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a day stay
-/// far from overflow.
+/// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a
+/// day stay far from overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
 /// An average year, 365.25 days.
 const YEAR_MS: u128 = 31_557_600_000;
 
 impl Layout {
-    /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in Unix ms.
+    /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in
+    /// Unix ms.
     ///
     /// # Errors
     /// Returns an error if the layout could ever make a wrong ID: the first fault found.
@@ -41,7 +42,8 @@ impl Layout {
         let whole_ticks = time.values.min(ID_LIMIT / tick_weight);
         // The tick cut by the limit exists if its lowest ID does.
         let cut_tick = whole_ticks < time.values && ID_LIMIT % tick_weight > constants;
-        // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the epoch.
+        // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the
+        // epoch.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
         let values_of = |role| fields.iter().filter(move |field| field.role() == role).map(Field::values);
         Ok(Layout {
@@ -194,8 +196,8 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     } else if digits.len() == specs.len() {
         (format!("{} digits", sum(&digits)), "19")
     } else {
-        // The number of fields has no limit, so their product may exceed any integer. The result is rounded
-        // up, and at least a step above the room, because a float cannot hold 2^63 + 1.
+        // The number of fields has no limit, so their product may exceed any integer. The result is
+        // rounded up, and at least a step above the room, because a float cannot hold 2^63 + 1.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }

@@ -1,9 +1,11 @@
-//! Random fields with a value that the caller chooses, such as the table suffix of a clearing house's IDs.
+//! Random fields with a value that the caller chooses, such as the table suffix of a clearing
+//! house's IDs.
 
 use super::decode::too_large;
 use super::{Field, Layout, LayoutError, Role};
 
-/// A value for a random field of a layout. A random field carries no uniqueness, so an application may choose it.
+/// A value for a random field of a layout. A random field carries no uniqueness, so an application
+/// may choose it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChosenField {
     value: u64,
@@ -32,7 +34,8 @@ impl Layout {
     /// Chooses the value of a random field.
     ///
     /// # Errors
-    /// Returns an error if there is no such field, if it carries uniqueness, or if the value is too large for it.
+    /// Returns an error if there is no such field, if it carries uniqueness, or if the value is too
+    /// large for it.
     pub fn choose(&self, name: &str, value: u64) -> Result<ChosenField, LayoutError> {
         let random: Vec<&str> =
             self.fields().iter().filter(|field| field.role() == Role::Random).map(Field::name).collect();

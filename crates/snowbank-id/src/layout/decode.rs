@@ -61,8 +61,8 @@ impl Layout {
     /// Splits an ID into its fields.
     ///
     /// # Errors
-    /// Returns an error if the ID is above [`last_id`](Layout::last_id), or does not have the layout's
-    /// constants.
+    /// Returns an error if the ID is above [`last_id`](Layout::last_id), or does not have the
+    /// layout's constants.
     pub fn decode(&self, id: u64) -> Result<Decoded<'_>, LayoutError> {
         if id > self.last_id() {
             return Err(too_large(id, self.last_id()));
@@ -90,7 +90,8 @@ impl Layout {
         Ok(Decoded { tick, instant: self.start_of(tick), worker, sequence, fields })
     }
 
-    /// Returns the start of the tick of an ID. Only [`decode`](Layout::decode) looks at the constants.
+    /// Returns the start of the tick of an ID. Only [`decode`](Layout::decode) looks at the
+    /// constants.
     ///
     /// # Errors
     /// Returns an error if the ID is above [`last_id`](Layout::last_id).
@@ -101,11 +102,11 @@ impl Layout {
         Ok(self.start_of(Tick(id / self.tick_weight())))
     }
 
-    /// Returns the lowest and the highest ID of the instants from `from` to `to`, inclusive, for a query such
-    /// as `WHERE id BETWEEN`.
+    /// Returns the lowest and the highest ID of the instants from `from` to `to`, inclusive, for a
+    /// query such as `WHERE id BETWEEN`.
     ///
-    /// They cover all workers and random parts. An instant within a tick means the whole tick. The range is
-    /// cut at the first and the last tick.
+    /// They cover all workers and random parts. An instant within a tick means the whole tick. The
+    /// range is cut at the first and the last tick.
     ///
     /// # Errors
     /// Returns an error if `from` is after `to`, or no tick is within the range.

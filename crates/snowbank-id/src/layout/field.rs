@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The longest name of a field, in bytes. Any word fits, and the command line can still show it in its
-/// picture of a layout.
+/// The longest name of a field, in bytes. Any word fits, and the command line can still show it in
+/// its picture of a layout.
 pub const MAX_FIELD_NAME_LEN: usize = 32;
 
 /// The size of a field, in the unit in which it was given.
@@ -67,8 +67,8 @@ pub struct FieldSpec {
 }
 
 impl FieldSpec {
-    /// Returns the role of a field without a suffix. `time` and `sequence` have their own. Other names are
-    /// node fields.
+    /// Returns the role of a field without a suffix. `time` and `sequence` have their own. Other
+    /// names are node fields.
     pub fn role_of(name: &str) -> Role {
         match name {
             "time" => Role::Time,
@@ -114,14 +114,16 @@ impl Field {
         self.spec.role
     }
 
-    /// Returns the number of values, at least 2. A decimal time field may be cut; see [`Layout::last`].
+    /// Returns the number of values, at least 2. A decimal time field may be cut; see
+    /// [`Layout::last`].
     ///
     /// [`Layout::last`]: super::Layout::last
     pub fn values(&self) -> u64 {
         self.values
     }
 
-    /// Returns the difference that one step of the field makes in an ID: the product of the sizes below it.
+    /// Returns the difference that one step of the field makes in an ID: the product of the sizes
+    /// below it.
     pub fn weight(&self) -> u64 {
         self.weight
     }

@@ -8,8 +8,8 @@ use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
 /// Any text as each of the inputs that this module reads.
 ///
-/// A refusal is one line. A value that was read prints as a text that reads as the same value. A layout's
-/// positions convert to IDs and back, at both ends of its life too, and increase together.
+/// A refusal is one line. A value that was read prints as a text that reads as the same value. A
+/// layout's positions convert to IDs and back, at both ends of its life too, and increase together.
 pub fn layout_text(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -86,8 +86,8 @@ fn check_id(layout: &Layout, id: u64) {
     }
 }
 
-/// The ID of a position leads back to it, decodes to its tick and to one of the workers, and lies above the
-/// ID before it.
+/// The ID of a position leads back to it, decodes to its tick and to one of the workers, and lies
+/// above the ID before it.
 fn check_position(numbering: &Numbering, position: Position) {
     let id = numbering.id_at(position);
     if position >= numbering.end() {

@@ -13,14 +13,15 @@ use super::LayoutError;
 pub(super) const MIN_UNIX_MS: i64 = -62_167_219_200_000;
 
 /// The last whole second that jiff can write in every time zone, 9999-12-30T22:00:00Z, in Unix
-/// milliseconds. It is [`Timestamp::MAX`] without its fraction, so every instant up to here can be formatted.
+/// milliseconds. It is [`Timestamp::MAX`] without its fraction, so every instant up to here can be
+/// formatted.
 pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 
 /// Microseconds since the Unix epoch, UTC.
 ///
-/// Parses from RFC 3339 (`2026-01-31T12:00:00Z`), from a date (`2026-01-31`, its first instant in UTC), or
-/// from Unix milliseconds (`1769860800000`), from the year 0000 to 9999-12-30T22:00:00Z. `Display` writes RFC
-/// 3339 in UTC with as many decimals as needed.
+/// Parses from RFC 3339 (`2026-01-31T12:00:00Z`), from a date (`2026-01-31`, its first instant in
+/// UTC), or from Unix milliseconds (`1769860800000`), from the year 0000 to 9999-12-30T22:00:00Z.
+/// `Display` writes RFC 3339 in UTC with as many decimals as needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnixMicros(pub i64);
 
@@ -35,8 +36,8 @@ impl UnixMicros {
         self.0.div_euclid(1000)
     }
 
-    /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The rest is cut
-    /// off.
+    /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The
+    /// rest is cut off.
     ///
     /// An instant before 0000-01-01, which RFC 3339 cannot write, or a second or more after
     /// 9999-12-30T22:00:00Z, which jiff cannot, is written in microseconds.
@@ -61,8 +62,8 @@ impl UnixMicros {
     }
 
     fn from_timestamp(timestamp: Timestamp) -> Self {
-        // Rounds down, as ticks do. `Timestamp::as_microsecond` rounds toward zero. A Timestamp is within the
-        // years -9999 to 9999, so its microseconds fit 59 bits.
+        // Rounds down, as ticks do. `Timestamp::as_microsecond` rounds toward zero. A Timestamp is
+        // within the years -9999 to 9999, so its microseconds fit 59 bits.
         UnixMicros(i64::try_from(timestamp.as_nanosecond().div_euclid(1000)).unwrap_or(i64::MAX))
     }
 }

@@ -1,13 +1,14 @@
 //! Layouts: how an ID is divided into fields.
 //!
-//! A layout is a mixed-radix number. Each field takes a number of values, 2^12, 10^3 or any other, and its
-//! *weight* is the product of the sizes below it:
+//! A layout is a mixed-radix number. Each field takes a number of values, 2^12, 10^3 or any other,
+//! and its *weight* is the product of the sizes below it:
 //!
 //! ```text
 //!   ID = time × W₀ + field₁ × W₁ + … + fieldₙ × 1        Wᵢ = sizeᵢ₊₁ × … × sizeₙ
 //! ```
 //!
-//! So bits and decimal digits use the same arithmetic. An application takes IDs apart with a [`Layout`]:
+//! So bits and decimal digits use the same arithmetic. An application takes IDs apart with a
+//! [`Layout`]:
 //!
 //! ```
 //! use snowbank_id::layout::Layout;
@@ -63,8 +64,9 @@ use build::ID_LIMIT;
 /// [`Layout::new`]. `Display` writes the text form.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
-    /// Invariant: `time` is first, there is exactly one `sequence`, and random fields are below all node
-    /// fields and the sequence. The sizes multiply to at most 2^63, or 10^19 with a decimal time field.
+    /// Invariant: `time` is first, there is exactly one `sequence`, and random fields are below all
+    /// node fields and the sequence. The sizes multiply to at most 2^63, or 10^19 with a decimal
+    /// time field.
     fields: Vec<Field>,
     /// Invariant: 1 to `MAX_TICK_MS`.
     tick_ms: u64,
@@ -74,7 +76,8 @@ pub struct Layout {
     constants: u64,
     /// The number of ticks in which all IDs exist. IDs are made only in these.
     whole_ticks: u64,
-    /// The number of ticks with an ID: the whole ones, and one more if the limit of 2^63 − 1 is within it.
+    /// The number of ticks with an ID: the whole ones, and one more if the limit of 2^63 − 1 is
+    /// within it.
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,
@@ -119,16 +122,16 @@ impl Layout {
         self.start_of(Tick(0))
     }
 
-    /// Returns the start of the last tick in which an ID exists. The limit of 2^63 − 1 may cut off some of
-    /// its IDs.
+    /// Returns the start of the last tick in which an ID exists. The limit of 2^63 − 1 may cut off
+    /// some of its IDs.
     ///
     /// No layout outlasts the year 9999, because RFC 3339 cannot write later instants.
     pub fn last(&self) -> UnixMicros {
         self.start_of(Tick(self.ticks - 1))
     }
 
-    /// Returns the end of the layout's life: the first instant for which no ID can be made. A last tick that
-    /// is cut off makes none.
+    /// Returns the end of the layout's life: the first instant for which no ID can be made. A last
+    /// tick that is cut off makes none.
     pub fn end(&self) -> UnixMicros {
         self.start_of(Tick(self.whole_ticks))
     }
@@ -150,8 +153,8 @@ impl Layout {
         UnixMicros::from_unix_ms(self.epoch_unix_ms.saturating_add(since_epoch_ms))
     }
 
-    /// Returns how many decimals of a second write the start of every tick exactly: 0 if ticks start at whole
-    /// seconds, else 3.
+    /// Returns how many decimals of a second write the start of every tick exactly: 0 if ticks
+    /// start at whole seconds, else 3.
     pub fn decimals(&self) -> u8 {
         let whole_seconds = self.tick_ms.is_multiple_of(1000) && self.epoch_unix_ms % 1000 == 0;
         if whole_seconds { 0 } else { 3 }

@@ -1,8 +1,8 @@
 //! Positions to IDs and back, for a layout and the worker IDs of a daemon.
 //!
-//! Within a tick, IDs are ordered by the node fields above the sequence, then by the sequence, then by the
-//! node fields below it. The workers that agree above the sequence form a *group*. A group's positions are
-//! rows and columns:
+//! Within a tick, IDs are ordered by the node fields above the sequence, then by the sequence, then
+//! by the node fields below it. The workers that agree above the sequence form a *group*. A group's
+//! positions are rows and columns:
 //!
 //! ```text
 //!   tick ┬ group 0 (upper part 0) ┬ row: sequence 0 │ column: worker a │ worker b │ …
@@ -10,10 +10,10 @@
 //!        └ group 1 (upper part 1) ┴ …
 //! ```
 //!
-//! Twitter's layout has groups of one column. A layout with the machine at the bottom has one group of
-//! several columns. A layout with the sequence between node fields has both. With one worker, or with
-//! neighbours whose IDs continue each other, a whole tick is one arithmetic progression. That is the common
-//! case and the fast path.
+//! Twitter's layout has groups of one column. A layout with the machine at the bottom has one group
+//! of several columns. A layout with the sequence between node fields has both. With one worker, or
+//! with neighbours whose IDs continue each other, a whole tick is one arithmetic progression. That
+//! is the common case and the fast path.
 
 use std::sync::Arc;
 
@@ -22,7 +22,8 @@ use super::{Field, Layout, LayoutError, Position, Role, Run, Tick, UnixMicros, W
 
 /// Converts positions to IDs and back, for a layout and a worker set. Cloning is cheap.
 ///
-/// Every position below [`end`](Numbering::end) has an ID, and IDs strictly increase with positions.
+/// Every position below [`end`](Numbering::end) has an ID, and IDs strictly increase with
+/// positions.
 #[derive(Clone, Debug)]
 pub struct Numbering {
     tables: Arc<Tables>,
@@ -148,13 +149,14 @@ impl Numbering {
         Position(tick.0.saturating_mul(self.ids_per_tick())).min(self.end())
     }
 
-    /// Returns the first position without an ID. A last tick with an ID above 2^63 − 1 does not count.
+    /// Returns the first position without an ID. A last tick with an ID above 2^63 − 1 does not
+    /// count.
     pub fn end(&self) -> Position {
         self.tables.end
     }
 
-    /// Returns the tick of an instant: 0 before the epoch, the tick of [`end`](Numbering::end) after the last
-    /// tick.
+    /// Returns the tick of an instant: 0 before the epoch, the tick of [`end`](Numbering::end)
+    /// after the last tick.
     pub fn tick_at(&self, now: UnixMicros) -> Tick {
         let layout = &self.tables.layout;
         Tick(layout.tick_since_epoch(now).unwrap_or(0).min(layout.whole_ticks))
@@ -165,11 +167,11 @@ impl Numbering {
         self.tables.layout.start_of(tick)
     }
 
-    /// Returns the longest run from `from` on that is one arithmetic progression within one tick. It has at
-    /// least one and at most `max` IDs.
+    /// Returns the longest run from `from` on that is one arithmetic progression within one tick.
+    /// It has at least one and at most `max` IDs.
     ///
-    /// `from` must be below [`end`](Numbering::end). Otherwise the run is one number above 2^63 − 1, which is
-    /// not an ID.
+    /// `from` must be below [`end`](Numbering::end). Otherwise the run is one number above 2^63 −
+    /// 1, which is not an ID.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
         let tables = &*self.tables;
@@ -188,15 +190,15 @@ impl Numbering {
         }
     }
 
-    /// Returns the ID of a position. From [`end`](Numbering::end) on it is a number above 2^63 − 1, which is
-    /// not an ID.
+    /// Returns the ID of a position. From [`end`](Numbering::end) on it is a number above 2^63 − 1,
+    /// which is not an ID.
     #[inline]
     pub fn id_at(&self, position: Position) -> u64 {
         self.run_at(position, 1).first
     }
 
-    /// Returns the position of an ID, whatever its random fields hold. Returns `None` for an ID of another
-    /// worker or layout, or beyond the end.
+    /// Returns the position of an ID, whatever its random fields hold. Returns `None` for an ID of
+    /// another worker or layout, or beyond the end.
     pub fn position_of(&self, id: u64) -> Option<Position> {
         let tables = &*self.tables;
         let mut upper = 0;
@@ -221,14 +223,14 @@ impl Numbering {
         (tick < tables.layout.whole_ticks).then(|| Position(tick * self.ids_per_tick() + index))
     }
 
-    /// Returns the size and weight of each random field. A run's IDs have 0 there. The encoder adds `draw ×
-    /// weight` to each ID, with a draw below the size.
+    /// Returns the size and weight of each random field. A run's IDs have 0 there. The encoder adds
+    /// `draw × weight` to each ID, with a draw below the size.
     pub fn random_parts(&self) -> &[(u64, u64)] {
         &self.tables.random_parts
     }
 
-    /// Returns whether replies must list single IDs, because there are random fields or a stride exceeds a
-    /// u32.
+    /// Returns whether replies must list single IDs, because there are random fields or a stride
+    /// exceeds a u32.
     pub fn needs_list(&self) -> bool {
         self.tables.needs_list
     }
@@ -263,8 +265,8 @@ impl Tables {
     }
 }
 
-/// Returns the distance to the next ID, and the number of such steps in a row within the tick. `left`
-/// positions of the group follow.
+/// Returns the distance to the next ID, and the number of such steps in a row within the tick.
+/// `left` positions of the group follow.
 fn progression(group: &Group, column: &Column, left: u64) -> (u64, u64) {
     if left == 0 && group.steps_out > 0 {
         (group.stride_out, group.steps_out)
@@ -303,8 +305,8 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
     let row_weight = row_weight(layout);
     let nodes = || layout.fields().iter().filter(|field| field.role() == Role::Node);
     let lower_size: u64 = nodes().filter(|node| node.weight() < row_weight).map(Field::values).product();
-    // The part of an ID that a worker ID makes. Its least significant digit belongs to the lowest node
-    // field.
+    // The part of an ID that a worker ID makes. Its least significant digit belongs to the lowest
+    // node field.
     let offset_of = |worker: u64| {
         let mut rest = worker;
         nodes().rev().fold(0, |offset, node| {
@@ -377,8 +379,8 @@ fn measure_groups(groups: &mut [Group], columns: &[Column], rows: u64, row_weigh
     }
 }
 
-/// A divisor that shifts if it is a power of two, as most sizes are. Measured on a chain of `run_at`: 2.6 ns
-/// a run with the shift, 5.2 ns with the division.
+/// A divisor that shifts if it is a power of two, as most sizes are. Measured on a chain of
+/// `run_at`: 2.6 ns a run with the shift, 5.2 ns with the division.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     value: u64,

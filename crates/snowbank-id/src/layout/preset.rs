@@ -31,7 +31,8 @@ pub const PRESETS: &[Preset] = &[
         about: "A clearing house's trade IDs: decimal digits, so that people can read them",
     },
     Preset {
-        // The code divides Unix time by 10 before it adds the offset, so the time has 12 digits instead of
+        // The code divides Unix time by 10 before it adds the offset, so the time has 12 digits
+        // instead of
         // 13. The epoch is that offset in ms: -136040000000 × 10.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
@@ -48,8 +49,8 @@ pub const PRESETS: &[Preset] = &[
         about: "That house's binary layout: 43 bits of time, 278 years",
     },
     Preset {
-        // The epoch is recent, because every year between it and the first ID shortens the layout's life. It
-        // is the start of a year, because people remember that.
+        // The epoch is recent, because every year between it and the first ID shortens the layout's
+        // life. It is the start of a year, because people remember that.
         name: "game",
         spec: "time:37,server:20,sequence:6;tick=20ms;epoch=1735689600000",
         about: "Game servers that are merged later: a million servers, ticks of 20 ms",
@@ -107,7 +108,8 @@ pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a preset with that many values of time and of workers, as advice for a layout that does not fit.
+/// Returns a preset with that many values of time and of workers, as advice for a layout that does
+/// not fit.
 pub(super) fn like(time_values: u64, workers: u128) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| {
         preset.layout().is_ok_and(|layout| {

@@ -11,7 +11,8 @@ pub struct Run {
     pub first: u64,
     /// The number of IDs, at least 1.
     pub count: u32,
-    /// The distance between neighbours, at least 1. For a single ID, the distance to a possible next one.
+    /// The distance between neighbours, at least 1. For a single ID, the distance to a possible
+    /// next one.
     pub stride: u64,
 }
 
@@ -28,7 +29,8 @@ impl Run {
         (0..count).map(move |step| first.saturating_add(u64::from(step).saturating_mul(stride)))
     }
 
-    /// Appends `next` if it continues this run at the same stride and the count fits. Returns whether it did.
+    /// Appends `next` if it continues this run at the same stride and the count fits. Returns
+    /// whether it did.
     pub fn try_append(&mut self, next: Run) -> bool {
         let goes_on = next.stride == self.stride && self.last().checked_add(self.stride) == Some(next.first);
         match self.count.checked_add(next.count) {

@@ -1,4 +1,5 @@
-//! ID spaces: which layouts and worker IDs make the same IDs, whatever the names and sizes of their fields.
+//! ID spaces: which layouts and worker IDs make the same IDs, whatever the names and sizes of their
+//! fields.
 //!
 //! An ID is `tick × W + part`, with W the weight of the time field and the part below it:
 //!
@@ -7,17 +8,17 @@
 //!                                          ranging: sequence and random fields, every value in every tick
 //! ```
 //!
-//! An ID contains neither the epoch nor the length of a tick. They only decide when it is made. So two
-//! sources can make the same ID, at any two times, if their parts are equal modulo the greatest common
-//! divisor of W₁ and W₂ ([`collision`]).
+//! An ID contains neither the epoch nor the length of a tick. They only decide when it is made. So
+//! two sources can make the same ID, at any two times, if their parts are equal modulo the greatest
+//! common divisor of W₁ and W₂ ([`collision`]).
 //!
-//! This matters only for layouts that *keep pace*: their IDs grow by the same amount in the same time,
-//! because W ÷ tick is equal. IDs of other layouts are independent. For example, trade IDs in decimal digits
-//! and row IDs in bits grow at different speeds, so that they meet now and then.
+//! This matters only for layouts that *keep pace*: their IDs grow by the same amount in the same
+//! time, because W ÷ tick is equal. IDs of other layouts are independent. For example, trade IDs in
+//! decimal digits and row IDs in bits grow at different speeds, so that they meet now and then.
 //!
 //! Two layouts that keep pace from about the same epoch on are one supply of IDs in two spellings
-//! ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs that are years
-//! apart. They are supplies of their own, and the daemon only warns of a collision.
+//! ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs that are
+//! years apart. They are supplies of their own, and the daemon only warns of a collision.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,21 +26,21 @@ use std::str::FromStr;
 
 use super::{Layout, Role, WorkerSet};
 
-/// Epochs closer than this count as equal. It exceeds the error of any clock, any tick, and any source's
-/// lead.
+/// Epochs closer than this count as equal. It exceeds the error of any clock, any tick, and any
+/// source's lead.
 const YEAR_MS: u64 = 365 * 86_400_000;
 
-/// The identity of an ID space, without the names of its fields. Two daemons with equal spaces and a common
-/// [number](Layout::number_in_space) hand out the same IDs at the same time.
+/// The identity of an ID space, without the names of its fields. Two daemons with equal spaces and
+/// a common [number](Layout::number_in_space) hand out the same IDs at the same time.
 ///
-/// Sizes are counts. Constants are node fields that hold one value. Neighbours of one kind are merged. The
-/// size of the time field is left out, because it only decides when the space ends. The text form is the same
-/// in every release, because locks are named after it:
+/// Sizes are counts. Constants are node fields that hold one value. Neighbours of one kind are
+/// merged. The size of the time field is left out, because it only decides when the space ends. The
+/// text form is the same in every release, because locks are named after it:
 /// `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Space {
-    /// The parts, most significant first. Invariant: neighbours differ in kind, and sizes multiply to at most
-    /// 2^63.
+    /// The parts, most significant first. Invariant: neighbours differ in kind, and sizes multiply
+    /// to at most 2^63.
     parts: Vec<Part>,
     tick_ms: u64,
     epoch_unix_ms: i64,
@@ -78,8 +79,8 @@ impl Layout {
         Space { parts: merged(parts), tick_ms: self.tick_ms, epoch_unix_ms: self.epoch_unix_ms }
     }
 
-    /// Returns a worker ID's number in the layout's [`space`](Layout::space): the node fields and constants
-    /// together, most significant first. Without constants it is the worker ID.
+    /// Returns a worker ID's number in the layout's [`space`](Layout::space): the node fields and
+    /// constants together, most significant first. Without constants it is the worker ID.
     pub fn number_in_space(&self, worker: u64) -> u64 {
         let mut rest = worker;
         let mut number = 0;
@@ -107,11 +108,11 @@ impl Layout {
     }
 }
 
-/// Returns a worker ID of each of two sources that can hand out the same ID, at any two times. Returns `None`
-/// if there are none, or if the layouts do not keep pace.
+/// Returns a worker ID of each of two sources that can hand out the same ID, at any two times.
+/// Returns `None` if there are none, or if the layouts do not keep pace.
 ///
-/// It can err on the safe side, and name two that never collide, if the layouts' sizes do not divide each
-/// other.
+/// It can err on the safe side, and name two that never collide, if the layouts' sizes do not
+/// divide each other.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     let numbers = |(layout, workers): (&Layout, &WorkerSet)| layout.numbers_in_space(workers);
     let (one, other) = left.0.space().collision(&numbers(left), &right.0.space(), &numbers(right))?;
@@ -141,8 +142,8 @@ impl Space {
         nodes.map(|part| part.values).product()
     }
 
-    /// Returns the indices of a number of this space and one of the other that can make the same ID, at any
-    /// two times. Returns `None` if there are none, or if the spaces do not keep pace.
+    /// Returns the indices of a number of this space and one of the other that can make the same
+    /// ID, at any two times. Returns `None` if there are none, or if the spaces do not keep pace.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
         if !self.keeps_pace_with(other) {
             return None;
@@ -162,8 +163,9 @@ impl Space {
         }
     }
 
-    /// Finds a collision if each cut divides the next. Then a part is a row of digits, each fixed by the
-    /// worker or free. Two workers can make the same ID exactly if they agree in the digits that both fix.
+    /// Finds a collision if each cut divides the next. Then a part is a row of digits, each fixed
+    /// by the worker or free. Two workers can make the same ID exactly if they agree in the digits
+    /// that both fix.
     fn same_digits(
         &self,
         numbers: &[u64],
@@ -187,9 +189,9 @@ impl Space {
         })
     }
 
-    /// Finds a possible collision if the cuts do not divide each other. It assumes that each worker makes
-    /// every step of the finest ranging field, from the lowest part to the highest. That is more than it
-    /// makes, never less.
+    /// Finds a possible collision if the cuts do not divide each other. It assumes that each worker
+    /// makes every step of the finest ranging field, from the lowest part to the highest. That is
+    /// more than it makes, never less.
     fn may_meet(
         &self,
         numbers: &[u64],
@@ -218,8 +220,8 @@ impl Space {
         })
     }
 
-    /// Returns whether both come to an ID that they share at about the same time: they keep pace, and their
-    /// epochs are less than a year apart.
+    /// Returns whether both come to an ID that they share at about the same time: they keep pace,
+    /// and their epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
     }

@@ -1,7 +1,8 @@
 //! The text form: `time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657`.
 //!
-//! First come the fields, most significant first: `name:size`, `name:size:random` or `name:size:constant(N)`.
-//! Then come the settings, each once and in any order. Spaces around a piece do not matter.
+//! First come the fields, most significant first: `name:size`, `name:size:random` or
+//! `name:size:constant(N)`. Then come the settings, each once and in any order. Spaces around a
+//! piece do not matter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -130,8 +131,8 @@ pub(super) fn parse_epoch(text: &str) -> Result<i64, LayoutError> {
     Ok(epoch.unix_ms())
 }
 
-/// Writes the canonical text form: sizes as they were given, and always tick and epoch. It parses to an equal
-/// layout.
+/// Writes the canonical text form: sizes as they were given, and always tick and epoch. It parses
+/// to an equal layout.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, field) in self.fields.iter().enumerate() {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{Field, Layout, LayoutError, Role};
 
-/// The most worker IDs of one daemon. Each costs some memory and a number key at the coordinator. Twitter's layout has
-/// 1,024 in all.
+/// The most worker IDs of one daemon. Each costs some memory and a number key at the coordinator.
+/// Twitter's layout has 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
 /// The most characters of a number that a message repeats.
@@ -16,8 +16,8 @@ const EXCERPT_CHARS_MAX: usize = 80;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
-/// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) has another one. [`Numbering::new`](super::Numbering::new) checks that the layout has them
-/// all.
+/// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) has another one.
+/// [`Numbering::new`](super::Numbering::new) checks that the layout has them all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
     ids: Arc<[u64]>,
@@ -49,12 +49,13 @@ impl WorkerSet {
         Ok(WorkerSet { ids: ids.into() })
     }
 
-    /// Reads worker IDs by the node fields of a layout, each with its numbers: `datacenter=1,worker=0-3` are 32 to 35 of
-    /// Twitter's layout. Several numbers of several fields mean every combination.
+    /// Reads worker IDs by the node fields of a layout, each with its numbers:
+    /// `datacenter=1,worker=0-3` are 32 to 35 of Twitter's layout. Several numbers of several
+    /// fields mean every combination.
     ///
     /// # Errors
-    /// Returns an error that names the field if its number is beyond its limit, or if it is missing, unknown or given
-    /// twice; or an error of [`from_list`](Self::from_list).
+    /// Returns an error that names the field if its number is beyond its limit, or if it is
+    /// missing, unknown or given twice; or an error of [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];

@@ -9,8 +9,9 @@ pub const LAST_ID: u64 = i64::MAX as u64;
 
 /// The counter of a ticket source.
 ///
-/// Counters of one name count the same things: two of them can hand out the same ID unless increment and offset keep them
-/// apart. Counters of two names are independent, as two tables are. The maximum is no part of a counter's identity.
+/// Counters of one name count the same things: two of them can hand out the same ID unless
+/// increment and offset keep them apart. Counters of two names are independent, as two tables are.
+/// The maximum is no part of a counter's identity.
 #[derive(Clone, Debug)]
 pub struct TicketCounter {
     name: String,

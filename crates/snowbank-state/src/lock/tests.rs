@@ -29,8 +29,8 @@ fn a_removed_or_replaced_lock_is_noticed() {
     assert!(lost.to_string().contains("was replaced"), "{lost}");
 }
 
-/// A lock file that every user can write is removed under its lock. So a thread may lock a removed file whose name
-/// another thread's new file already has.
+/// A lock file that every user can write is removed under its lock. So a thread may lock a removed
+/// file whose name another thread's new file already has.
 #[test]
 fn an_open_lock_file_is_made_again_and_held_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -146,7 +146,8 @@ fn a_held_lock_names_its_holder() {
     assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
 }
 
-/// A daemon with the other increment may have counted up to the same bound before the counter was moved away.
+/// A daemon with the other increment may have counted up to the same bound before the counter was
+/// moved away.
 #[test]
 fn a_counter_that_was_moved_away_is_back_once_it_has_counted() {
     let directory = tempfile::tempdir().unwrap();

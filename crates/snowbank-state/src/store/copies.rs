@@ -1,4 +1,5 @@
-//! The text of the state file: two copies of one JSON document. Each copy shows whether it is whole.
+//! The text of the state file: two copies of one JSON document. Each copy shows whether it is
+//! whole.
 //!
 //! ```text
 //! snowbank ceilings: format 1, number 42, length 613, sha256 6b1f…
@@ -7,11 +8,13 @@
 //! ]}
 //! ```
 //!
-//! A copy begins its slot, which is half of the file; blanks fill the rest. The checksum covers the header line up to
-//! itself and the document. A write replaces one copy, syncs it, and replaces the other. So one copy is whole at every
-//! moment, and after a write both are the same. Of two whole copies the one with the higher number counts.
+//! A copy begins its slot, which is half of the file; blanks fill the rest. The checksum covers the
+//! header line up to itself and the document. A write replaces one copy, syncs it, and replaces the
+//! other. So one copy is whole at every moment, and after a write both are the same. Of two whole
+//! copies the one with the higher number counts.
 //!
-//! Every later format keeps this header line, so that an older program can distinguish a newer file from a damaged one.
+//! Every later format keeps this header line, so that an older program can distinguish a newer file
+//! from a damaged one.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +61,8 @@ impl Stored {
     }
 }
 
-/// Returns the document of these records, ordered by their keys. Of two with one key the last counts.
+/// Returns the document of these records, ordered by their keys. Of two with one key the last
+/// counts.
 pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> serde_json::Result<String> {
     let by_key: BTreeMap<String, &Record> =
         records.into_iter().map(|record| (record.key(), record)).collect();

@@ -20,7 +20,8 @@ use crate::{Cause, StateError, TakenOver};
 const DIRECTORY_MODE: u32 = 0o700;
 /// The end of messages about a directory that cannot be used.
 const OR_DO_WITHOUT: &str = "(--state-dir DIR), or do without (--state-dir none)";
-/// The file whose lock is the directory's. The state file cannot serve, because a new one may replace it.
+/// The file whose lock is the directory's. The state file cannot serve, because a new one may
+/// replace it.
 const LOCK_NAME: &str = "lock";
 
 /// A state directory that this process alone uses until this is dropped.
@@ -63,7 +64,8 @@ impl StateDir {
                 StateError::of_system(&error, reason)
             }
         })?;
-        // Started after the lock: the process that held it before may have been killed between a rename and its sync.
+        // Started after the lock: the process that held it before may have been killed between a
+        // rename and its sync.
         let synced = path.to_owned();
         let names = thread::Builder::new()
             .name(String::from("names"))
@@ -72,8 +74,9 @@ impl StateDir {
         Ok(StateDir { path: path.to_owned(), lock: locked, names: Mutex::new(Some(names)) })
     }
 
-    /// Waits until the names of the directory and of its files are durable. Before that, nothing stored in it counts: a
-    /// power failure may remove it, or restore an older file. The syncs run while the first copies are written.
+    /// Waits until the names of the directory and of its files are durable. Before that, nothing
+    /// stored in it counts: a power failure may remove it, or restore an older file. The syncs run
+    /// while the first copies are written.
     ///
     /// # Errors
     /// The names may not be durable.
@@ -109,8 +112,9 @@ impl StateDir {
 
 /// Returns the records of a directory, locked or not; none if there is no state file.
 ///
-/// A daemon may be writing the file. One of its copies is whole at every moment, but a reading takes longer than a moment,
-/// and may find neither whole. Therefore a file without a whole copy is read again.
+/// A daemon may be writing the file. One of its copies is whole at every moment, but a reading
+/// takes longer than a moment, and may find neither whole. Therefore a file without a whole copy is
+/// read again.
 ///
 /// # Errors
 /// The file cannot be read or trusted.
@@ -150,8 +154,9 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and those above it that are missing, and makes the names of those above it durable. It also makes the
-/// name of the lowest existing one durable: an interrupted start may have made it without a sync.
+/// Makes the directory and those above it that are missing, and makes the names of those above it
+/// durable. It also makes the name of the lowest existing one durable: an interrupted start may
+/// have made it without a sync.
 fn make(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -171,7 +176,8 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the users who may write the files of a state directory. Root exports and imports other users' state.
+/// Returns the users who may write the files of a state directory. Root exports and imports other
+/// users' state.
 fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let shown = path.display();
     Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
@@ -212,8 +218,9 @@ fn parent(path: &Path) -> Option<&Path> {
 fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match parent(path).map_or(Ok(()), file::sync_directory) {
-        // This user may not open the parent, or its file system cannot sync directories. Then the file system of the
-        // directory itself is synced, which includes the name unless the directory is a mount point.
+        // This user may not open the parent, or its file system cannot sync directories. Then the
+        // file system of the directory itself is synced, which includes the name unless the
+        // directory is a mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }

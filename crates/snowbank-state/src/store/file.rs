@@ -1,9 +1,11 @@
-//! The state file: overwritten in place, copy after copy, and replaced by a new one after a failure.
+//! The state file: overwritten in place, copy after copy, and replaced by a new one after a
+//! failure.
 //!
-//! A write overwrites blocks that the file has had since it was made, so it needs no free block where the file system
-//! overwrites in place. A new file is made only if no suitable one exists, or after a write or sync has failed. A failed
-//! sync may leave pages that the system takes for written but that never reached the disk, and a later sync does not report
-//! them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
+//! A write overwrites blocks that the file has had since it was made, so it needs no free block
+//! where the file system overwrites in place. A new file is made only if no suitable one exists, or
+//! after a write or sync has failed. A failed sync may leave pages that the system takes for
+//! written but that never reached the disk, and a later sync does not report them. Therefore every
+//! write replaces whole slots, and no failed sync is ever just repeated.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -24,19 +26,21 @@ const UNFINISHED_NAME: &str = "ceilings.new";
 const FILE_MODE: u32 = 0o600;
 /// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger than this, so is the
-/// slot.
+/// The smallest slot. A slot holds whole pages, so that copies share no page. If pages are larger
+/// than this, so is the slot.
 const SLOT_BYTES_MIN: usize = 16 * 1024;
 
 /// The state file of a locked directory. The first write opens or makes it.
 #[derive(Debug)]
 pub(super) struct StateFile {
     directory: PathBuf,
-    /// The file that has the name; `None` before the first write. It stays open, so that no other file gets its inode.
+    /// The file that has the name; `None` before the first write. It stays open, so that no other
+    /// file gets its inode.
     slots: Option<SlotFile>,
     /// True if every write and sync of it has succeeded and its name is durable.
     is_sound: bool,
-    /// True if its name is durable. After a failed sync only a new file sets it again, never a repeated sync.
+    /// True if its name is durable. After a failed sync only a new file sets it again, never a
+    /// repeated sync.
     is_named: bool,
 }
 
@@ -45,7 +49,8 @@ impl StateFile {
         StateFile { directory: directory.to_owned(), slots: None, is_sound: false, is_named: false }
     }
 
-    /// Replaces all records, durably: in place if the file is sound and has room, else with a new file.
+    /// Replaces all records, durably: in place if the file is sound and has room, else with a new
+    /// file.
     ///
     /// # Errors
     /// It is not known which records the file holds now: the earlier ones, or these.
@@ -64,7 +69,8 @@ impl StateFile {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
-        // Without room for a new file, every page of the old one is written again. Then its failed syncs do not matter.
+        // Without room for a new file, every page of the old one is written again. Then its failed
+        // syncs do not matter.
         if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
@@ -86,8 +92,8 @@ impl StateFile {
         self.is_sound
     }
 
-    /// Makes a new file, which is durable before it gets the name, and makes the name durable. An error comes with true if
-    /// the disk is full.
+    /// Makes a new file, which is durable before it gets the name, and makes the name durable. An
+    /// error comes with true if the disk is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StateError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
         let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
@@ -113,8 +119,8 @@ impl StateFile {
         Ok(())
     }
 
-    /// Checks that the name still leads to this file, and that both copies are those written last. If the system does not
-    /// answer, the file counts as untouched.
+    /// Checks that the name still leads to this file, and that both copies are those written last.
+    /// If the system does not answer, the file counts as untouched.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         let Some(slots) = &self.slots else { return Ok(()) };
         let path = path(&self.directory);
@@ -148,7 +154,8 @@ struct Slot {
 }
 
 impl SlotFile {
-    /// Opens the file that has the name, if it can be written in place: both slots are there, and one copy is whole.
+    /// Opens the file that has the name, if it can be written in place: both slots are there, and
+    /// one copy is whole.
     fn open(directory: &Path) -> Option<SlotFile> {
         // A start that was killed may have left an unfinished file.
         remove(&directory.join(UNFINISHED_NAME)).ok()?;
@@ -243,8 +250,9 @@ impl Disk for File {
     }
 }
 
-/// Overwrites both slots, the second when the first is durable. After an error, `first` is the slot at which it happened:
-/// the copy in the other one is whole, and the next write has to leave it so until this one is durable.
+/// Overwrites both slots, the second when the first is durable. After an error, `first` is the slot
+/// at which it happened: the copy in the other one is whole, and the next write has to leave it so
+/// until this one is durable.
 pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
     for index in [*first, 1 - *first] {
         *first = index;

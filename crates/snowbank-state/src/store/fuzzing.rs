@@ -14,10 +14,12 @@ use snowbank_id::numbering::Numbering;
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 const SLOT_BYTES: usize = 16 * 1024;
 
-/// Any bytes as a file, or damage to one copy of a real file. Each copy of that file may be from before the last write.
+/// Any bytes as a file, or damage to one copy of a real file. Each copy of that file may be from
+/// before the last write.
 ///
-/// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one of two that are the
-/// same, is without effect; damage to the newer one leaves the records of the older.
+/// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one
+/// of two that are the same, is without effect; damage to the newer one leaves the records of the
+/// older.
 pub fn state_file(data: &[u8]) {
     let mut choices = Choices::new(data);
     if choices.bool() {
@@ -80,8 +82,8 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
 
 /// Two texts as exports, the second imported after the first.
 ///
-/// A refusal is one line. A text that is read is written back unchanged. After an import no stored record is lost, and no
-/// source starts below the bound of its record or of the import.
+/// A refusal is one line. A text that is read is written back unchanged. After an import no stored
+/// record is lost, and no source starts below the bound of its record or of the import.
 pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

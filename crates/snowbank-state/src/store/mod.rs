@@ -30,7 +30,8 @@ use super::{Left, StateError, TakenOver};
 use snowbank_id::layout::Position;
 use snowbank_id::numbering::Numbering;
 
-/// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
+/// Returns the record of another machine, if there is one among these. A machine without an
+/// identity finds none.
 pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
     let is_foreign = |record: &&Record| matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here);
     records.iter().find(is_foreign)
@@ -45,8 +46,8 @@ pub struct DiskStore {
     sources: Vec<Record>,
     /// Records that no source of this daemon has. Their bounds stay.
     retired: Vec<Record>,
-    /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is written as long as its source's
-    /// own record is lower.
+    /// Records of worker IDs that are the fleet's again. They keep the order of IDs: each is
+    /// written as long as its source's own record is lower.
     let_go: Vec<Record>,
     host: HostIdentity,
 }
@@ -67,8 +68,8 @@ pub struct FirstRecord<'a> {
 }
 
 impl DiskStore {
-    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet: the first
-    /// [`raise`](DiskStore::raise) makes all first ceilings durable together.
+    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet:
+    /// the first [`raise`](DiskStore::raise) makes all first ceilings durable together.
     pub fn new<'a>(
         directory: StateDir,
         starts: impl IntoIterator<Item = FirstRecord<'a>>,
@@ -96,7 +97,8 @@ impl DiskStore {
         }
     }
 
-    /// Sets the records to drop once their sources' own are as high. The fleet's coordinator holds their bounds.
+    /// Sets the records to drop once their sources' own are as high. The fleet's coordinator holds
+    /// their bounds.
     #[must_use]
     pub fn letting_go(self, records: Vec<Record>) -> Self {
         let let_go = records.into_iter().map(|record| Record { retired: true, ..record }).collect();
@@ -108,7 +110,8 @@ impl DiskStore {
         self.directory.path()
     }
 
-    /// Waits until the names of the directory and of the state file are durable. Nothing that is stored counts before.
+    /// Waits until the names of the directory and of the state file are durable. Nothing that is
+    /// stored counts before.
     ///
     /// # Errors
     /// They may not be durable.
@@ -116,8 +119,9 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes the records of all sources durable, with these changes. All records of this boot get the wall − boot that is
-    /// believed now: a start must not find an older value in a record that did not change otherwise.
+    /// Makes the records of all sources durable, with these changes. All records of this boot get
+    /// the wall − boot that is believed now: a start must not find an older value in a record that
+    /// did not change otherwise.
     fn store(
         &mut self,
         changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
@@ -140,11 +144,12 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Makes the ceilings durable for the sources of these indices, all in one write. On success, and only then, positions
-    /// below them may be used. A ceiling below the stored one changes nothing.
+    /// Makes the ceilings durable for the sources of these indices, all in one write. On success,
+    /// and only then, positions below them may be used. A ceiling below the stored one changes
+    /// nothing.
     ///
-    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a start in the same boot
-    /// recognises by it that the wall clock stepped meanwhile.
+    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a
+    /// start in the same boot recognises by it that the wall clock stepped meanwhile.
     ///
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
@@ -160,22 +165,25 @@ impl DiskStore {
         self.store(raises.iter().map(raised), wall_minus_boot_us)
     }
 
-    /// Makes later writes record the most that ID time − boot may be until the next one, in microseconds.
+    /// Makes later writes record the most that ID time − boot may be until the next one, in
+    /// microseconds.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {
             source.id_minus_boot_us = Some(id_minus_boot_us);
         }
     }
 
-    /// Makes every later write record that the state does not know the counters of these sources: a start refuses them.
+    /// Makes every later write record that the state does not know the counters of these sources: a
+    /// start refuses them.
     pub fn note_unknown(&mut self, indices: &[usize]) {
         for &index in indices {
             self.sources[index].restored = true;
         }
     }
 
-    /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may be claimed after this call,
-    /// even if it fails. `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
+    /// Lowers the ceilings to the first IDs that were not handed out, at a clean stop. Nothing may
+    /// be claimed after this call, even if it fails. `wall_minus_boot_us` is as for
+    /// [`raise`](DiskStore::raise).
     ///
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
@@ -191,7 +199,8 @@ impl DiskStore {
         self.store(trims.iter().map(trimmed), wall_minus_boot_us)
     }
 
-    /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.
+    /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second,
+    /// and around each write.
     ///
     /// # Errors
     /// Another process could have taken them over.

@@ -1,4 +1,5 @@
-//! Moving ceilings to another machine: an export releases them first, and an import never lowers any.
+//! Moving ceilings to another machine: an export releases them first, and an import never lowers
+//! any.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +8,9 @@ use super::record::Record;
 use super::{StateDir, StateError};
 use crate::{Cause, HostIdentity, Owner};
 
-/// The version of an export; raised when an older program would misread it. It is not the state file's: an export also
-/// takes a worker to an older program, so it is written in the oldest format that fits.
+/// The version of an export; raised when an older program would misread it. It is not the state
+/// file's: an export also takes a worker to an older program, so it is written in the oldest format
+/// that fits.
 const FORMAT: u32 = 1;
 
 /// The records that an export carries.
@@ -54,8 +56,8 @@ impl Export {
     }
 }
 
-/// Marks all records as released, durably, and returns the export for another machine. A second export of the same records
-/// returns the same.
+/// Marks all records as released, durably, and returns the export for another machine. A second
+/// export of the same records returns the same.
 ///
 /// # Errors
 /// The release could not be made durable: nothing was exported.
@@ -66,7 +68,8 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stat
     Ok(Export { snowbank_state_format: FORMAT, records })
 }
 
-/// Returns the records of a directory after an import. No record that is stored here may be ahead of the import.
+/// Returns the records of a directory after an import. No record that is stored here may be ahead
+/// of the import.
 ///
 /// # Errors
 /// IDs that the import would hand out again were granted here since.
@@ -79,7 +82,8 @@ pub fn merge(
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
-    // The wall − boot of another machine or an earlier boot is useless here, and would look like a step of the clock.
+    // The wall − boot of another machine or an earlier boot is useless here, and would look like a
+    // step of the clock.
     let in_this_boot = |record: &&Record| here.boot.is_some() && record.boot == here.boot;
     let known_here = stored.iter().chain(&export.records).filter(in_this_boot);
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
@@ -97,8 +101,8 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        // A record of another name stays too: a source of that name starts above it, whichever was imported first. A
-        // released record gives way.
+        // A record of another name stays too: a source of that name starts above it, whichever was
+        // imported first. A released record gives way.
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
         let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
@@ -117,9 +121,9 @@ pub fn merge(
     Ok(merged)
 }
 
-/// Returns an error if an export is lower for a worker ID that both have. The furthest of the export's records with that
-/// worker ID counts, because an export may have older ones beside it. Worker IDs that were assigned have gone on elsewhere, and
-/// the fleet knows how far.
+/// Returns an error if an export is lower for a worker ID that both have. The furthest of the
+/// export's records with that worker ID counts, because an export may have older ones beside it.
+/// Worker IDs that were assigned have gone on elsewhere, and the fleet knows how far.
 fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
     let in_space =
         export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
@@ -176,7 +180,8 @@ mod tests {
             .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
     }
 
-    /// Returns where these records let each of these sources start, if it is the only one. `None`: the start is refused.
+    /// Returns where these records let each of these sources start, if it is the only one. `None`:
+    /// the start is refused.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
@@ -206,8 +211,8 @@ mod tests {
         merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
-    /// An older program must be able to read it, whatever the format of its state. Programs older than this
-    /// test know only format 1.
+    /// An older program must be able to read it, whatever the format of its state. Programs older
+    /// than this test know only format 1.
     #[test]
     fn an_export_is_of_the_first_format() {
         let directory = tempfile::tempdir().unwrap();
@@ -279,8 +284,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// After an import, bounds are as high as all earlier ones and all imported ones. A second import changes nothing.
-        /// If two exports can be imported in either order, every start is the same afterwards.
+        /// After an import, bounds are as high as all earlier ones and all imported ones. A second
+        /// import changes nothing. If two exports can be imported in either order, every start is
+        /// the same afterwards.
         #[test]
         fn imports_are_the_same_in_any_order_and_never_lower(
             stored in prop::collection::vec(any_record(), 0..3),

@@ -21,7 +21,8 @@ pub struct Claimant<'a> {
     pub max_ahead: Duration,
     /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
     pub catch_up: Duration,
-    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its counter.
+    /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its
+    /// counter.
     pub in_fleet: bool,
     /// The state directory. Refusals name it.
     pub state_dir: Option<&'a Path>,
@@ -37,7 +38,8 @@ impl Claimant<'_> {
     fn set_command(&self) -> String {
         let (increment, offset) = self.numbering.ticket().map_or((1, 1), |it| (it.increment(), it.offset()));
         let mut command = format!("`snowbank ticket set {} VALUE", self.name);
-        // If a daemon of this machine counts the same name with another offset, the command needs both.
+        // If a daemon of this machine counts the same name with another offset, the command needs
+        // both.
         if (increment, offset) != (1, 1) {
             command += &format!(" --increment {increment} --offset {offset}");
         }
@@ -53,8 +55,8 @@ impl Claimant<'_> {
 pub struct Plan {
     /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
-    /// By claimant: the furthest record of other worker IDs below which the claimant starts, because a catch-up cannot
-    /// reach that record.
+    /// By claimant: the furthest record of other worker IDs below which the claimant starts,
+    /// because a catch-up cannot reach that record.
     pub passed_over: Vec<Option<Record>>,
     /// The other records, which stay unchanged.
     pub retired: Vec<Record>,
@@ -83,8 +85,8 @@ impl StateError {
         StateError::new(Cause::Setting, reason)
     }
 
-    /// Returns the refusal of a counter of which another copy of the machine, or another daemon that shared it, may have
-    /// handed out numbers.
+    /// Returns the refusal of a counter of which another copy of the machine, or another daemon
+    /// that shared it, may have handed out numbers.
     fn restored(claimant: &Claimant<'_>) -> StateError {
         let name = claimant.name;
         let command = claimant.set_command();
@@ -101,26 +103,30 @@ impl StateError {
 /// Decides where every claimant starts.
 ///
 /// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
-/// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record binds in this way
-/// may be a source that was renamed and changed at once. It is bound by all records that bind no other claimant and were
-/// not released. The start is the first position whose ID is at or above all bounds.
+/// ([`concurrent_collision`](snowbank_id::layout::concurrent_collision)). A claimant that no record
+/// binds in this way may be a source that was renamed and changed at once. It is bound by all
+/// records that bind no other claimant and were not released. The start is the first position whose
+/// ID is at or above all bounds.
 ///
-/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the order of IDs, and only as
-/// far as a catch-up can follow it: a worker ID that was never used starts at the clock, however far ahead another one
-/// was. Nor does such a record bind anything above the ID clock of its worker IDs, whatever was granted
-/// ([`Record::order_ceiling`]).
+/// A record of the same ID space and other worker IDs is not needed for uniqueness. It binds the
+/// order of IDs, and only as far as a catch-up can follow it: a worker ID that was never used
+/// starts at the clock, however far ahead another one was. Nor does such a record bind anything
+/// above the ID clock of its worker IDs, whatever was granted ([`Record::order_ceiling`]).
 ///
-/// Worker IDs that a fleet assigns belong to the fleet once their source has others. Their record is dropped once another
-/// record of the source is above all IDs that they handed out. That record has their bound as its `assigned_bound`. So without
-/// the fleet, a record with such a bound binds its source, whatever worker IDs the source has now. In the fleet the
-/// coordinator knows the bound of each number, also of exported ones.
+/// Worker IDs that a fleet assigns belong to the fleet once their source has others. Their record
+/// is dropped once another record of the source is above all IDs that they handed out. That record
+/// has their bound as its `assigned_bound`. So without the fleet, a record with such a bound binds
+/// its source, whatever worker IDs the source has now. In the fleet the coordinator knows the bound
+/// of each number, also of exported ones.
 ///
-/// A ticket counter is bound by the record of its name, whatever its stored increment and offset. It does not start
-/// without such a record, because no clock shows where it may continue. It does not start either after the machine was
-/// restored from a snapshot, or after a fleet's coordinator had its counter.
+/// A ticket counter is bound by the record of its name, whatever its stored increment and offset.
+/// It does not start without such a record, because no clock shows where it may continue. It does
+/// not start either after the machine was restored from a snapshot, or after a fleet's coordinator
+/// had its counter.
 ///
-/// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until the
-/// clock has caught up. It is an error if the space was changed, because waiting does not resolve that.
+/// A start far ahead of the wall clock is no error while the ID space stays the same: the source
+/// then refuses until the clock has caught up. It is an error if the space was changed, because
+/// waiting does not resolve that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -134,7 +140,8 @@ pub fn plan<'a>(
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
         if claimant.is_shared_counter() {
-            // The coordinator says where it goes on. The records only show whether the coordinator went back.
+            // The coordinator says where it goes on. The records only show whether the coordinator
+            // went back.
             starts.push(Some(above_records(records, claimant.numbering)));
             passed_over.push(None);
             continue;
@@ -164,14 +171,15 @@ pub fn plan<'a>(
     Ok(Plan { starts, passed_over, retired })
 }
 
-/// Returns the first position above all records that can make the same IDs. No source with this numbering starts below it,
-/// whatever the source's name.
+/// Returns the first position above all records that can make the same IDs. No source with this
+/// numbering starts below it, whatever the source's name.
 pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
     let sharing = records.iter().filter(|record| is_bound(record, numbering));
     sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
 }
 
-/// Returns the records that bind a claimant, by its name or its IDs. If there are none, those that bind no claimant.
+/// Returns the records that bind a claimant, by its name or its IDs. If there are none, those that
+/// bind no claimant.
 fn binding<'a>(
     records: &'a [Record],
     claimants: &[Claimant<'_>],
@@ -192,8 +200,8 @@ fn highest(records: Vec<Record>) -> Option<Record> {
     records.into_iter().max_by_key(|record| record.id_bound)
 }
 
-/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs unique, and without the
-/// fleet at least the bound of all that was assigned.
+/// Returns a record with the ceiling that binds a claimant: the record's own if that keeps IDs
+/// unique, and without the fleet at least the bound of all that was assigned.
 fn as_it_binds(record: &Record, claimant: &Claimant<'_>, at: Moment<'_>) -> Record {
     if keeps_unique(record, claimant) {
         let assigned = record.assigned_bound.filter(|_| !claimant.in_fleet);
@@ -209,15 +217,16 @@ fn keeps_unique(record: &Record, claimant: &Claimant<'_>) -> bool {
         || record.assigned_bound.is_some() && !claimant.in_fleet
 }
 
-/// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead than a catch-up can
-/// follow.
+/// Returns true unless a record binds only the order of the claimant's IDs, and is further ahead
+/// than a catch-up can follow.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
     let start = numbering.position_from(record.id_bound);
     keeps_unique(record, claimant) || works_from(numbering, start, claimant.catch_up) <= wall
 }
 
-/// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a position.
+/// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a
+/// position.
 fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
     let reached = numbering.start_of(numbering.tick_of(position));
     UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
@@ -274,15 +283,16 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
     is_same_kind && record.name == claimant.name || shares_ids(record, claimant)
 }
 
-/// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's, because a record of the
-/// same IDs binds the claimant.
+/// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's,
+/// because a record of the same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     let is_free = !record.released || is_fleets(record, claimant) || claimant.is_shared_counter();
     is_free && record.numbering.is_part_of(numbering)
 }
 
-/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go on.
+/// Returns whether the coordinator of the claimant's fleet says where the record's worker IDs go
+/// on.
 fn is_fleets(record: &Record, claimant: &Claimant<'_>) -> bool {
     record.assigned && claimant.in_fleet
 }

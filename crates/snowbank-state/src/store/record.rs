@@ -11,11 +11,12 @@ use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-/// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
+/// The ceiling of one source and what it means: all IDs that were ever handed out under it are
+/// below `id_bound`.
 ///
-/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader checks it. The bound may
-/// lie between the IDs of two positions, if a clean stop kept the bound of other worker IDs, or if `snowbank ticket set`
-/// stored it.
+/// Invariant: `ceiling` is the first position whose ID is at least `id_bound`; the file's reader
+/// checks it. The bound may lie between the IDs of two positions, if a clean stop kept the bound of
+/// other worker IDs, or if `snowbank ticket set` stored it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Line", into = "Line")]
 pub struct Record {
@@ -29,30 +30,34 @@ pub struct Record {
     pub id_bound: u64,
     /// The process that raised it last.
     pub owner: Owner,
-    /// The boot in which that was. `None` if the kernel does not report it, and after an import in a boot that had not
-    /// recorded the time yet.
+    /// The boot in which that was. `None` if the kernel does not report it, and after an import in
+    /// a boot that had not recorded the time yet.
     pub boot: Option<String>,
     /// The machine on which that was.
     pub machine: Option<String>,
-    /// The wall − boot that was believed at the last write in that boot, in microseconds. Meaningless without `boot`.
+    /// The wall − boot that was believed at the last write in that boot, in microseconds.
+    /// Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
-    /// An upper bound of ID time − boot until the next write in that boot, in microseconds. `None`: unknown.
+    /// An upper bound of ID time − boot until the next write in that boot, in microseconds. `None`:
+    /// unknown.
     pub id_minus_boot_us: Option<i64>,
     /// True after a clean stop: nothing was claimed from the ceiling on.
     pub clean: bool,
-    /// True after a clean stop that kept the ceiling of a crash, or of a first start, because nothing was claimed since:
-    /// the last claim below it is unknown.
+    /// True after a clean stop that kept the ceiling of a crash, or of a first start, because
+    /// nothing was claimed since: the last claim below it is unknown.
     pub untouched: bool,
     /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
-    /// True if numbers of this counter may have been handed out that are not stored here: the machine was restored from a
-    /// snapshot, or the counter was shared in a fleet. `snowbank ticket set` makes another record.
+    /// True if numbers of this counter may have been handed out that are not stored here: the
+    /// machine was restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket
+    /// set` makes another record.
     pub restored: bool,
-    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet their keys there say where the next holder starts,
-    /// and this record binds the order of IDs alone.
+    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet their keys there say
+    /// where the next holder starts, and this record binds the order of IDs alone.
     pub assigned: bool,
-    /// An ID bound above all that was granted under worker IDs that a fleet assigned to its source before. Their records may be
-    /// gone. Without the fleet it binds its source under any worker IDs. `None`: a fleet never assigned it any.
+    /// An ID bound above all that was granted under worker IDs that a fleet assigned to its source
+    /// before. Their records may be gone. Without the fleet it binds its source under any worker
+    /// IDs. `None`: a fleet never assigned it any.
     pub assigned_bound: Option<u64>,
     /// True if no source of the last daemon had these worker IDs.
     pub retired: bool,
@@ -74,8 +79,8 @@ impl From<UnixMicros> for Moment<'_> {
     }
 }
 
-/// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers end at
-/// 2^53.
+/// A record as the state file has it. Positions and IDs are strings, because JavaScript's numbers
+/// end at 2^53.
 #[derive(Serialize, Deserialize)]
 struct Line {
     name: String,
@@ -228,7 +233,8 @@ impl Record {
         Record { ceiling, id_bound, ..self.clone() }
     }
 
-    /// Returns the bound of IDs that were made under worker IDs that a fleet assigned. `None`: it knows of none.
+    /// Returns the bound of IDs that were made under worker IDs that a fleet assigned. `None`: it
+    /// knows of none.
     pub fn bound_of_assigned(&self) -> Option<u64> {
         self.assigned_bound.max(self.assigned.then_some(self.id_bound))
     }
@@ -238,21 +244,22 @@ impl Record {
         Record { ceiling: self.numbering.position_from(id_bound), id_bound, ..self.clone() }
     }
 
-    /// Returns its key in the file: there is one record for each name, layout and set of worker IDs, and one for each name of
-    /// a ticket counter.
+    /// Returns its key in the file: there is one record for each name, layout and set of worker
+    /// IDs, and one for each name of a ticket counter.
     pub fn key(&self) -> String {
         kind_of(&self.numbering).record_key(&self.name)
     }
 
-    /// Returns the instant of the ceiling: the start of its tick. `None` for a ticket counter, which has no time.
+    /// Returns the instant of the ceiling: the start of its tick. `None` for a ticket counter,
+    /// which has no time.
     pub fn instant(&self) -> Option<UnixMicros> {
         let numbering = &self.numbering;
         numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
     }
 
-    /// Returns the first position above all IDs that were handed out until this moment, as far as clocks show it. After a
-    /// kill that is below the ceiling. Only the order of IDs may depend on it, because a clock that stepped forward and
-    /// back right before the kill leaves no trace.
+    /// Returns the first position above all IDs that were handed out until this moment, as far as
+    /// clocks show it. After a kill that is below the ceiling. Only the order of IDs may depend on
+    /// it, because a clock that stepped forward and back right before the kill leaves no trace.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
         let (Some((boot, now)), Some(id_minus_boot_us)) = (at.boot, self.id_minus_boot_us) else {
             return self.ceiling;
@@ -274,18 +281,20 @@ impl Record {
         self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
-    /// Returns whether no source needs it once the clock is past its IDs. No clock tells that of a ticket counter, and what was
-    /// moved away is refused for as long as it is stored.
+    /// Returns whether no source needs it once the clock is past its IDs. No clock tells that of a
+    /// ticket counter, and what was moved away is refused for as long as it is stored.
     pub fn is_forgettable(&self) -> bool {
         self.retired && !self.released && !self.numbering.is_ticket()
     }
 
-    /// Returns whether it is forgettable and the clock is past its IDs: no start from now on can reach them.
+    /// Returns whether it is forgettable and the clock is past its IDs: no start from now on can
+    /// reach them.
     pub fn may_be_forgotten(&self, now: UnixMicros) -> bool {
         self.is_forgettable() && self.instant().is_some_and(|until| until <= now)
     }
 
-    /// Returns whether a source that starts above this record also starts above the IDs of the other, of the same name.
+    /// Returns whether a source that starts above this record also starts above the IDs of the
+    /// other, of the same name.
     pub fn keeps_order_of(&self, other: &Record) -> bool {
         self.name == other.name
             && self.numbering.is_of_space(&other.numbering)

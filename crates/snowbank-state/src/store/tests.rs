@@ -100,7 +100,8 @@ fn what_others_do_to_the_file_is_noticed() {
     fs::write(&path, &after).unwrap();
     assert_eq!(store.still_ours(), Ok(()));
 
-    // Somebody changes one copy alone. The daemon notices that before its next write, if not sooner.
+    // Somebody changes one copy alone. The daemon notices that before its next write, if not
+    // sooner.
     let half = after.len() / 2;
     fs::write(&path, [&after[..half], &before[half..]].concat()).unwrap();
     assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
@@ -202,7 +203,8 @@ pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, p
 
 pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
-    // Three spellings of one ID space, one that differs by a little, one of longer ticks, and one with the node below.
+    // Three spellings of one ID space, one that differs by a little, one of longer ticks, and one
+    // with the node below.
     let layouts = prop::sample::select(vec![
         "twitter",
         "time:41,machine:10,sequence:12;epoch=1288834974657",
@@ -218,7 +220,8 @@ pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     })
 }
 
-/// One run of the daemon: what it is configured as, by how much the clock changed before it, and how far it gets.
+/// One run of the daemon: what it is configured as, by how much the clock changed before it, and
+/// how far it gets.
 fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
     (prop::collection::vec(any_source(), 1..4), -20_000_i64..20_000, 0_i64..5_000, any::<bool>())
 }
@@ -226,8 +229,8 @@ fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Calls the body of the fuzz target, with its first choice fixed to damage of a real file: random bytes alone
-    /// rarely contain a whole copy.
+    /// Calls the body of the fuzz target, with its first choice fixed to damage of a real file:
+    /// random bytes alone rarely contain a whole copy.
     #[test]
     fn damage_to_a_copy_is_noticed_or_without_effect(input: Vec<u8>) {
         super::fuzzing::state_file(&[&[0], &input[..]].concat());
@@ -235,8 +238,9 @@ proptest! {
 }
 
 proptest! {
-    /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below an ID that was ever
-    /// granted to a source that can make the same IDs, or under its name just before.
+    /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below
+    /// an ID that was ever granted to a source that can make the same IDs, or under its name just
+    /// before.
     #[test]
     fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
         let mut wall = WALL;

@@ -140,7 +140,8 @@ impl Proxy {
         self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
-    /// Returns whether it drops answers: since a write, after [`Proxy::swallow_answers_from_write`].
+    /// Returns whether it drops answers: since a write, after
+    /// [`Proxy::swallow_answers_from_write`].
     pub fn is_swallowing(&self) -> bool {
         self.mode.load(Ordering::SeqCst) == SWALLOW
     }

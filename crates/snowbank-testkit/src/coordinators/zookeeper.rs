@@ -38,7 +38,8 @@ impl ZooKeeper {
         Some(zookeeper)
     }
 
-    /// Returns the configuration of a TLS listener. Its key stores are PEM files, recognized by their extensions.
+    /// Returns the configuration of a TLS listener. Its key stores are PEM files, recognized by
+    /// their extensions.
     fn tls_listener(&self, Tls { ca, certificate, key }: &Tls) -> String {
         let own = self.server.path("own.pem");
         let trusted = self.server.path("ca.pem");
@@ -154,7 +155,8 @@ impl Coordinator for ZooKeeper {
         assert_eq!(error, 0, "{key}");
     }
 
-    /// A user's nodes belong to that user alone, so the fleet's password is the one that it was prepared with.
+    /// A user's nodes belong to that user alone, so the fleet's password is the one that it was
+    /// prepared with.
     fn require_password(&self, _password: &str) -> &'static str {
         "snowbank"
     }

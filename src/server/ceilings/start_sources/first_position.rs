@@ -11,12 +11,13 @@ use crate::numbering::Numbering;
 use crate::source::OnStepBack;
 use snowbank_client::layout::{Position, Tick};
 
-/// Returns the lowest start of worker IDs of which the state has no record: the next tick, because an earlier process,
-/// perhaps on another machine, may have used the current one. It is 0 if the state has records of all of them.
+/// Returns the lowest start of worker IDs of which the state has no record: the next tick, because
+/// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the
+/// state has records of all of them.
 ///
-/// Records of other worker IDs do not count: they only bind the order of IDs, and do not show which IDs the source's own
-/// worker IDs have handed out. A ticket counter without a record does not start at all, unless the fleet's coordinator
-/// has it.
+/// Records of other worker IDs do not count: they only bind the order of IDs, and do not show which
+/// IDs the source's own worker IDs have handed out. A ticket counter without a record does not
+/// start at all, unless the fleet's coordinator has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
     if numbering.is_ticket() {
         return Position(0);
@@ -34,18 +35,21 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Posi
 pub(super) struct FirstPosition {
     /// Nothing below it is claimed.
     pub(super) position: Position,
-    /// The bound of earlier IDs that led to the position. A clean stop leaves it if nothing was claimed until then.
+    /// The bound of earlier IDs that led to the position. A clean stop leaves it if nothing was
+    /// claimed until then.
     pub(super) id_bound: u64,
-    /// True if a clean stop left this position: IDs were handed out up to it. After a crash, IDs were handed out up to an
-    /// unknown position below it.
+    /// True if a clean stop left this position: IDs were handed out up to it. After a crash, IDs
+    /// were handed out up to an unknown position below it.
     pub(super) is_clean: bool,
 }
 
 impl FirstPosition {
-    /// Returns the first position of a source, with the facts about it in the state's records and the marks.
+    /// Returns the first position of a source, with the facts about it in the state's records and
+    /// the marks.
     ///
-    /// The bound of other worker IDs mostly lies below the position's own ID. A stop that stored that ID would raise the
-    /// bound with each change of the worker IDs, though no ID was handed out.
+    /// The bound of other worker IDs mostly lies below the position's own ID. A stop that stored
+    /// that ID would raise the bound with each change of the worker IDs, though no ID was handed
+    /// out.
     pub(super) fn of(position: Position, numbering: &Numbering, records: &[Record], marks: &[Mark]) -> Self {
         let leads_here = |id_bound: &u64| numbering.position_from(*id_bound) == position;
         let mut ends_here = records.iter().filter(|record| leads_here(&record.id_bound)).peekable();
@@ -72,9 +76,9 @@ impl FirstPosition {
 
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
-    /// With `on_step_back = "wait"` it is the distance that a crash leaves a ceiling ahead of a clock that never stepped:
-    /// the horizon, and two ticks for a second crash. It is zero after a clean stop, because a clock that is then behind
-    /// its IDs has gone back.
+    /// With `on_step_back = "wait"` it is the distance that a crash leaves a ceiling ahead of a
+    /// clock that never stepped: the horizon, and two ticks for a second crash. It is zero after a
+    /// clean stop, because a clock that is then behind its IDs has gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,

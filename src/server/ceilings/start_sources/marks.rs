@@ -1,4 +1,5 @@
-//! The comparison of a start with the machine's marks, which show how far any state was granted the worker IDs.
+//! The comparison of a start with the machine's marks, which show how far any state was granted the
+//! worker IDs.
 
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
 impl Found {
-    /// Raises a start above the marks of its worker IDs. Returns it with a note, if the operator should know of it.
+    /// Raises a start above the marks of its worker IDs. Returns it with a note, if the operator
+    /// should know of it.
     ///
-    /// The state may have dropped its record of worker IDs that a fleet assigns, so a mark of its own does not make it an
-    /// older copy. The mark bounds all that this machine granted; the coordinator's key bounds the rest.
+    /// The state may have dropped its record of worker IDs that a fleet assigns, so a mark of its
+    /// own does not make it an older copy. The mark bounds all that this machine granted; the
+    /// coordinator's key bounds the rest.
     ///
     /// # Errors
     /// The state is an older copy of the one that was granted them.
@@ -41,8 +44,8 @@ impl Found {
         }
     }
 
-    /// Allows a start from a state that is an older copy of the one that was granted IDs until `end`, if the operator adopts
-    /// it and the clock is past them.
+    /// Allows a start from a state that is an older copy of the one that was granted IDs until
+    /// `end`, if the operator adopts it and the clock is past them.
     fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         let until = ceiling::instant_of(numbering, end);
@@ -78,7 +81,8 @@ impl Found {
     }
 }
 
-/// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as others that were.
+/// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as others
+/// that were.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
     if numbering.is_ticket() || locks.own_marks().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
@@ -90,8 +94,8 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
     ))
 }
 
-/// Returns the refusal of a mark that lies further ahead than a daemon with this clock and layout can have been granted
-/// IDs.
+/// Returns the refusal of a mark that lies further ahead than a daemon with this clock and layout
+/// can have been granted IDs.
 pub(super) fn too_far(
     claimant: &Claimant<'_>,
     end: Position,

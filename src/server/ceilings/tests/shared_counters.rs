@@ -1,5 +1,6 @@
-//! Daemons that share a ticket counter: the shipped rules, keeper and source over a coordinator that loses answers, answers
-//! with old values and does writes late; crashes, and snapshots of memory that are resumed twice.
+//! Daemons that share a ticket counter: the shipped rules, keeper and source over a coordinator
+//! that loses answers, answers with old values and does writes late; crashes, and snapshots of
+//! memory that are resumed twice.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

@@ -186,7 +186,8 @@ fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
     assert!(thread.turn.borrow().waiters.is_empty());
 }
 
-/// Returns the code of the refusal of a request with this wait. It has lost its IDs when `meanwhile` is called.
+/// Returns the code of the refusal of a request with this wait. It has lost its IDs when
+/// `meanwhile` is called.
 fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
     let ((thread, source), mut session) = (thread(), session());
     let mut drawn = pin!(allocate(&thread, &mut session, Protocol::Resp, ask(wait)));

@@ -178,8 +178,9 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the reply to a request that was parked. Returns the request if it waits again. More requests may have
-    /// arrived meanwhile, so the reply never says that it is the last one before a stop.
+    /// Encodes the reply to a request that was parked. Returns the request if it waits again. More
+    /// requests may have arrived meanwhile, so the reply never says that it is the last one before
+    /// a stop.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
         let request = parked.request();
@@ -307,7 +308,8 @@ impl<F: FrontEnd> Exchange<F> {
     }
 }
 
-/// Logs the reason why a message closes the connection, if it is an error of the peer. Returns the end of the last turn.
+/// Logs the reason why a message closes the connection, if it is an error of the peer. Returns the
+/// end of the last turn.
 #[cold]
 fn close<F: FrontEnd>(
     turn: &Turn<'_>,

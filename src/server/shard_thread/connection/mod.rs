@@ -70,8 +70,8 @@ enum TurnEnd<F: FrontEnd> {
 }
 
 impl<F: FrontEnd> Connection<F> {
-    /// Makes a connection, perhaps with a place among the pending connections. If the client owes a token and there is no place yet, `serve` waits
-    /// for one.
+    /// Makes a connection, perhaps with a place among the pending connections. If the client owes a
+    /// token and there is no place yet, `serve` waits for one.
     pub(super) fn new(
         stream: SocketStream,
         front: F,
@@ -98,15 +98,15 @@ impl<F: FrontEnd> Connection<F> {
             // Boxed, so that its timer is freed once the client is authorized.
             Box::pin(self.authorize()).await
         };
-        // The peer or its network caused an error. The connection is gone, so the peer cannot be notified, and a log line for
-        // each would help no operator.
+        // The peer or its network caused an error. The connection is gone, so the peer cannot be
+        // notified, and a log line for each would help no operator.
         if let Ok(turn) = authorized {
             let _ = self.run(turn).await;
         }
     }
 
-    /// Serves the connection after a turn with this outcome. Returns after the turn in which it is no longer pending, or at
-    /// its end.
+    /// Serves the connection after a turn with this outcome. Returns after the turn in which it is
+    /// no longer pending, or at its end.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
             // Replies that fit the socket's buffer are sent before anything is awaited.
@@ -119,7 +119,8 @@ impl<F: FrontEnd> Connection<F> {
             // After a wait, the requests that were read before come first.
             let read = match turn {
                 TurnEnd::Done => true,
-                // Other connections of this shard have their turn before a client that receives a long reply.
+                // Other connections of this shard have their turn before a client that receives a
+                // long reply.
                 TurnEnd::Again => {
                     poll_fn(|cx| self.poll_permit(cx)).await;
                     false
@@ -155,8 +156,8 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Waits for the IDs of a request and encodes its reply. Then waits for a permit if more requests
-    /// were read behind it than a short turn takes.
+    /// Waits for the IDs of a request and encodes its reply. Then waits for a permit if more
+    /// requests were read behind it than a short turn takes.
     ///
     /// When a source has IDs again, all connections that waited for them come at the same time.
     ///

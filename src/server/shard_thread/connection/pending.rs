@@ -10,8 +10,8 @@ use crate::frontends::FrontEnd;
 use crate::server::net::pending::AUTHORIZED_WITHIN;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
-/// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size, or 64 common ones. Turns
-/// of pending connections and turns without a permit are short.
+/// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size,
+/// or 64 common ones. Turns of pending connections and turns without a permit are short.
 pub(super) const SHORT_READ_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
 impl<F: FrontEnd> Connection<F> {

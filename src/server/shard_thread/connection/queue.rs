@@ -38,8 +38,8 @@ fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
     (limits.max_queued_bytes.saturating_sub(used) / SHARE).max(KEPT_FREELY)
 }
 
-/// The most bytes of replies queued for one client; then nothing more is read from it. Four whole reply frames: two on their
-/// way to the socket, two being filled.
+/// The most bytes of replies queued for one client; then nothing more is read from it. Four whole
+/// reply frames: two on their way to the socket, two being filled.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
 /// The bytes of replies above which a turn without a permit encodes no further one.

@@ -14,8 +14,8 @@ use super::Connection;
 use crate::frontends::FrontEnd;
 
 impl<F: FrontEnd> Connection<F> {
-    /// Writes the replies that the turn has encoded. Returns the number of bytes that the socket has
-    /// taken.
+    /// Writes the replies that the turn has encoded. Returns the number of bytes that the socket
+    /// has taken.
     pub(super) fn write_now(&mut self, state: &TurnState, cx: &mut Context<'_>) -> usize {
         if state.output.is_empty() {
             return 0;
@@ -41,7 +41,8 @@ impl<F: FrontEnd> Connection<F> {
     /// Writes everything that is queued.
     ///
     /// # Errors
-    /// Closes the connection of a slow reader: returns an error if the client takes nothing for `stall_timeout`.
+    /// Closes the connection of a slow reader: returns an error if the client takes nothing for
+    /// `stall_timeout`.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;

@@ -86,8 +86,8 @@ fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() 
     assert!(raised <= 3, "{raised} raises in five minutes");
 }
 
-/// The daemon is paused while its write is in flight. The coordinator did the write long ago, and the next holder may have
-/// taken the number since.
+/// The daemon is paused while its write is in flight. The coordinator did the write long ago, and
+/// the next holder may have taken the number since.
 #[test]
 fn an_answer_that_is_read_late_grants_no_more_than_was_written() {
     let (managed, covered) = covered();

@@ -71,7 +71,8 @@ fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anyb
                 assert_eq!(flows_since, None, "{takes_ms} ms a write: refused at {ms}");
                 continue;
             }
-            // A jump takes the grant away until a ceiling is written. The clock stands for longer than that.
+            // A jump takes the grant away until a ceiling is written. The clock stands for longer
+            // than that.
             assert_eq!(window.bound, Bound::Clock, "{takes_ms} ms a write: IDs wait for a ceiling at {ms}");
             let &mut (since_ms, before) = flows_since.get_or_insert((ms, world.handed_out.len()));
             raises = world.handed_out.len() - before;
@@ -85,8 +86,9 @@ fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anyb
     }
 }
 
-/// After kill -9 another worker ID starts above what is stored of the ID clock. The source starts at the clock, or above it
-/// as after a crash. Then the wall clock goes back, and is slewed until it is right again.
+/// After kill -9 another worker ID starts above what is stored of the ID clock. The source starts
+/// at the clock, or above it as after a crash. Then the wall clock goes back, and is slewed until
+/// it is right again.
 #[test]
 fn the_id_clock_stays_below_what_is_stored_of_it() {
     for ahead_us in [0, 2 * SECOND_US] {

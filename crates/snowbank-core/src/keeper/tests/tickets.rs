@@ -55,7 +55,8 @@ fn a_reservation_is_raised_when_half_of_it_is_used_and_not_before() {
     assert_eq!(world.marked.last(), Some(&(0, world.granted().0 + 1)), "the bound of its numbers");
 }
 
-/// One request a second leaves the counter above the half for minutes: the keeper has no cause to hurry.
+/// One request a second leaves the counter above the half for minutes: the keeper has no cause to
+/// hurry.
 #[test]
 fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
     let mut world = world();
@@ -71,7 +72,8 @@ fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
     }
 }
 
-/// The clocks say nothing about numbers, but a machine that was restored from a snapshot may have an older state.
+/// The clocks say nothing about numbers, but a machine that was restored from a snapshot may have
+/// an older state.
 #[test]
 fn after_a_jump_of_the_clocks_nothing_is_claimed_until_the_ceiling_is_written_again() {
     let mut world = world();

@@ -1,9 +1,10 @@
-//! Tests of bursts: a busy daemon answers a burst at once if the burst is no larger than seven eighths of the
-//! burst window.
+//! Tests of bursts: a busy daemon answers a burst at once if the burst is no larger than seven
+//! eighths of the burst window.
 
 use super::*;
 
-/// Layouts by the length of their runs: whole ticks, rows of four IDs, groups of two rows, few IDs in a tick.
+/// Layouts by the length of their runs: whole ticks, rows of four IDs, groups of two rows, few IDs
+/// in a tick.
 const LAYOUTS: [(&str, &str); 5] = [
     (TWITTER, "0-3"),
     ("time:41,sequence:12,worker:10", "0-3"),

@@ -11,7 +11,8 @@ impl Signals for Deaf {
     fn ceiling_reached(&self) {}
 }
 
-/// A shard that has taken some IDs for a request, and the outcome of the wait for the others. `lose` is called in between.
+/// A shard that has taken some IDs for a request, and the outcome of the wait for the others.
+/// `lose` is called in between.
 fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Finished) {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);

@@ -1,4 +1,5 @@
-//! Loom models: every interleaving of threads that draw while the source moves from one range to the next.
+//! Loom models: every interleaving of threads that draw while the source moves from one range to
+//! the next.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
 
@@ -34,8 +35,8 @@ fn source() -> Arc<Source> {
     Arc::new(source)
 }
 
-/// Draws consecutive numbers, as the wait queue does: from the present range, or else from the next one. Returns the first
-/// and the generation to which they belong.
+/// Draws consecutive numbers, as the wait queue does: from the present range, or else from the next
+/// one. Returns the first and the generation to which they belong.
 fn draw(source: &Source, count: u64) -> Option<(u64, u64)> {
     let claim = || {
         let (window, generation) = source.window_and_generation(NOW);
@@ -45,7 +46,8 @@ fn draw(source: &Source, count: u64) -> Option<(u64, u64)> {
     claim().or_else(|| source.use_next_range(count).then(claim)?)
 }
 
-/// Starts a thread that draws so many numbers by each request. Its result has all numbers, each with its generation.
+/// Starts a thread that draws so many numbers by each request. Its result has all numbers, each
+/// with its generation.
 fn drawer(source: &Arc<Source>, requests: &'static [u64]) -> thread::JoinHandle<Vec<(u64, u64)>> {
     let source = Arc::clone(source);
     let numbers = |&count: &u64, source: &Source| {

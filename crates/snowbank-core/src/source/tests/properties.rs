@@ -27,8 +27,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID clock's window. Each claim
-    /// lies above those before it. In the end no admitted ID is left in the count.
+    /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID
+    /// clock's window. Each claim lies above those before it. In the end no admitted ID is left in
+    /// the count.
     #[test]
     fn claims_keep_the_promises(
         steps in steps(),
@@ -110,8 +111,8 @@ proptest! {
 }
 
 proptest! {
-    /// Whatever the wall clock did: IDs flow as soon as it is at most `max_ahead` behind them, and from then on the lead
-    /// over it shrinks at half speed.
+    /// Whatever the wall clock did: IDs flow as soon as it is at most `max_ahead` behind them, and
+    /// from then on the lead over it shrinks at half speed.
     #[test]
     fn after_any_steps_the_lead_shrinks_at_half_speed(
         steps in proptest::collection::vec((-20 * SECOND_US..20 * SECOND_US, 0_u64..20_000, any::<bool>()), 1..12),

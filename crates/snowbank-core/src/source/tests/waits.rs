@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Advances the wait queue at each millisecond until no request waits or time is over. Returns what finished when.
+/// Advances the wait queue at each millisecond until no request waits or time is over. Returns what
+/// finished when.
 fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, WaitId, u64, Option<Refusal>)> {
     let mut finished = Vec::new();
     let mut rng = rng();
@@ -27,8 +28,8 @@ fn more_than_the_window_holds_comes_in_ticks_and_evenly() {
         source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("available in 90 ticks");
     let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available beside it");
     let finished = run_queue(&source, 0, 200);
-    // 101 ticks are wanted and 11 are at hand, so an even share is more than the second request wants. The last 256 IDs of
-    // each tick are left for others until the next tick.
+    // 101 ticks are wanted and 11 are at hand, so an even share is more than the second request
+    // wants. The last 256 IDs of each tick are left for others until the next tick.
     assert_eq!(finished, [(0, next, 4_096, None), (91, big, 100 * 4_096, None)]);
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
@@ -176,7 +177,8 @@ fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
     assert_eq!(ended, [(exact, None), (hog, None)]);
 }
 
-/// A request that is promised nothing more does not keep the rest of a long tick from single IDs until its deadline.
+/// A request that is promised nothing more does not keep the rest of a long tick from single IDs
+/// until its deadline.
 #[test]
 fn a_partial_request_leaves_single_ids_of_a_long_tick() {
     let rules = Rules { burst_window: Duration::from_secs(2), ..RULES };

@@ -1,5 +1,5 @@
-//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if every request
-//! admitted before it still gets its own in time.
+//! Admission to the wait queue: a request is admitted if its positions are available by its
+//! deadline, and if every request admitted before it still gets its own in time.
 
 use std::time::Duration;
 
@@ -23,11 +23,12 @@ pub(super) struct Supply {
 }
 
 impl Source {
-    /// Admits a request to the wait queue. The caller must advance the queue at once: a request that waits only because
-    /// others wait can perhaps be served at once.
+    /// Admits a request to the wait queue. The caller must advance the queue at once: a request
+    /// that waits only because others wait can perhaps be served at once.
     ///
     /// # Errors
-    /// Refuses at once if the positions are not available by the deadline, after all requests admitted before.
+    /// Refuses at once if the positions are not available by the deadline, after all requests
+    /// admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -44,8 +45,9 @@ impl Source {
         }
         let mut queue = self.wait_queue.lock();
         self.forget_lost_claims(self.grant.generation(), &mut queue);
-        // Counted before the cursor is read, so that direct claims that begin later queue up. A claim that checked just
-        // before may still take promised positions. Then the request is refused at its deadline.
+        // Counted before the cursor is read, so that direct claims that begin later queue up. A
+        // claim that checked just before may still take promised positions. Then the request is
+        // refused at its deadline.
         self.wait_queue.count(request.count);
         let limit_by_due = self.promise(window, &request, &mut queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
@@ -64,8 +66,8 @@ impl Source {
         Ok(id)
     }
 
-    /// Returns the most IDs that a request with this wait could have without other requests. A ticket source sets no
-    /// bound.
+    /// Returns the most IDs that a request with this wait could have without other requests. A
+    /// ticket source sets no bound.
     pub fn most_within(&self, wait: Duration) -> u64 {
         if !self.kind.follows_the_clock() {
             return u64::MAX;
@@ -76,7 +78,8 @@ impl Source {
         ticks.saturating_mul(self.numbering.ids_per_tick())
     }
 
-    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new one.
+    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new
+    /// one.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {
@@ -87,8 +90,8 @@ impl Source {
         self.let_pass(waiting, left.min(spare));
     }
 
-    /// Returns the position that the ID clock will have reached by the deadline of a request that can be promised its
-    /// positions; `None` while the clock is unknown, and for a ticket source.
+    /// Returns the position that the ID clock will have reached by the deadline of a request that
+    /// can be promised its positions; `None` while the clock is unknown, and for a ticket source.
     fn promise(
         &self,
         window: &Window,
@@ -96,7 +99,8 @@ impl Source {
         queue: &mut Queue,
     ) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
-            // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
+            // The ID clock is unknown until the keeper has looked. It looks as soon as a request
+            // waits.
             return Ok(None);
         }
         if !self.kind.follows_the_clock() {
@@ -112,7 +116,8 @@ impl Source {
         if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        // A request with the same wait gets them once its deadline lies in the tick of the last position.
+        // A request with the same wait gets them once its deadline lies in the tick of the last
+        // position.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
@@ -122,9 +127,10 @@ impl Source {
 
     /// Returns how many positions the supply lacks for this many more.
     ///
-    /// A request is promised no more than an even share of the supply: each request that waits is assumed to get as much,
-    /// or all that it wants. A request for more than a share of a tick leaves a sixteenth of the supply to smaller ones.
-    /// So large requests are never promised what others need.
+    /// A request is promised no more than an even share of the supply: each request that waits is
+    /// assumed to get as much, or all that it wants. A request for more than a share of a tick
+    /// leaves a sixteenth of the supply to smaller ones. So large requests are never promised what
+    /// others need.
     fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &mut Queue) -> u64 {
         let others = queue.waiting.len();
         let is_large = count > self.wait_queue.share_of_tick(others + 1);
@@ -171,7 +177,8 @@ mod tests {
     const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
 
     proptest! {
-        /// `retry_after` is the time that is left: a request that waits as long is admitted then, and not a moment before.
+        /// `retry_after` is the time that is left: a request that waits as long is admitted then,
+        /// and not a moment before.
         #[test]
         fn a_refused_request_is_admitted_after_the_time_that_is_left(
             layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),

@@ -1,18 +1,20 @@
 //! The wait queue: requests for more positions than a source's window holds.
 //!
-//! A request is admitted if it can have its positions by its deadline, and every request before it can still have its own.
-//! Otherwise it is refused at once. So an admission is a promise. While requests wait, each tick's positions are shared out
-//! evenly among them (`share`), but a request that would otherwise miss its deadline comes first. A connection has at most
-//! one request here, so each connection gets the same share, however much it wants.
+//! A request is admitted if it can have its positions by its deadline, and every request before it
+//! can still have its own. Otherwise it is refused at once. So an admission is a promise. While
+//! requests wait, each tick's positions are shared out evenly among them (`share`), but a request
+//! that would otherwise miss its deadline comes first. A connection has at most one request here,
+//! so each connection gets the same share, however much it wants.
 //!
-//! Any shard may advance the queue, and then claims for every request in it, so no shard waits for another's thread. The
-//! lock is taken only by requests that must wait and by the wake-up of a tick. A request that is served at once only reads
-//! atomics here.
+//! Any shard may advance the queue, and then claims for every request in it, so no shard waits for
+//! another's thread. The lock is taken only by requests that must wait and by the wake-up of a
+//! tick. A request that is served at once only reads atomics here.
 //!
-//! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick, unless the burst window is
-//! too short for it. Such a request passes those that wait if it wants no more than a share of a tick, and no promise needs
-//! the positions. So a client that asks for single IDs mostly does not wait. What no request takes is shared out with the
-//! next tick, so nothing is lost.
+//! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick,
+//! unless the burst window is too short for it. Such a request passes those that wait if it wants
+//! no more than a share of a tick, and no promise needs the positions. So a client that asks for
+//! single IDs mostly does not wait. What no request takes is shared out with the next tick, so
+//! nothing is lost.
 
 mod admission;
 mod queue;
@@ -33,11 +35,12 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use queue::{Entry, Queue};
 use snowbank_id::layout::Position;
 
-/// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the next tick.
+/// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the
+/// next tick.
 const PASSING_SHARE: u64 = 16;
 
-/// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
-/// IDs can be claimed for a burst window after its end.
+/// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get
+/// the processor. A tick's IDs can be claimed for a burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
 /// The permission of a request to be served before those that wait.
@@ -45,7 +48,8 @@ const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 pub(super) enum Bypass {
     /// No request waits.
     Free,
-    /// It may pass those that wait. It is counted against the IDs that they leave until the next look.
+    /// It may pass those that wait. It is counted against the IDs that they leave until the next
+    /// look.
     Counted(Look),
     /// It must queue.
     Closed,
@@ -101,7 +105,8 @@ impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         // The rest of a tick is claimed with the next wake-up, if that is not too late for it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
-        // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only those are promised.
+        // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only
+        // those are promised.
         let is_reached = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
         WaitQueue {
             queue: Mutex::new(Queue::default()),
@@ -135,7 +140,8 @@ impl WaitQueue {
         }
     }
 
-    /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they leave too little.
+    /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they
+    /// leave too little.
     #[cold]
     fn count_bypass(&self, count: u64) -> Option<Look> {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
@@ -145,7 +151,8 @@ impl WaitQueue {
         self.change_passing(counted).map(|before| before.look)
     }
 
-    /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was looked at since.
+    /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was
+    /// looked at since.
     pub(super) fn uncount_bypass(&self, look: Look, count: u64) {
         let is_same = |left: &PassingLeft| left.look == look;
         self.change_passing(|left| Some(PassingLeft { ids: left.ids + count, ..left }).filter(is_same));
@@ -186,8 +193,8 @@ impl WaitQueue {
 }
 
 impl Source {
-    /// Claims for waiting requests, and ends waits that are over. Returns after how long it must be called
-    /// again, or `None` if no request waits.
+    /// Claims for waiting requests, and ends waits that are over. Returns after how long it must be
+    /// called again, or `None` if no request waits.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
         // The claims below carry the window's generation, however long it takes to get the lock.
         let (mut window, generation) = self.window_and_generation(now);
@@ -221,7 +228,8 @@ impl Source {
         next
     }
 
-    /// Skips positions that were claimed under a grant that was lost. As many others will be claimed.
+    /// Skips positions that were claimed under a grant that was lost. As many others will be
+    /// claimed.
     fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
         if queue.waiting.is_empty() || queue.generations == (generation, generation) {
             return;
@@ -235,7 +243,8 @@ impl Source {
         (queue.generations, queue.is_summary_stale) = ((generation, generation), true);
     }
 
-    /// Claims the window's positions, except for the part that is left to requests that pass, and shares them out.
+    /// Claims the window's positions, except for the part that is left to requests that pass, and
+    /// shares them out.
     fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left_for_passing = self.wait_queue.left_for_passing;
         self.learn_limits(window, queue);
@@ -255,9 +264,10 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. After a step forward it computes all limits again: by the old ones, requests
-    /// that have time would seem to be due, and nothing would be left to others. After a step back it keeps the old ones: by
-    /// new ones, requests whose promise can no longer be kept would take all that others could have.
+    /// Computes limits that are not known yet. After a step forward it computes all limits again:
+    /// by the old ones, requests that have time would seem to be due, and nothing would be left to
+    /// others. After a step back it keeps the old ones: by new ones, requests whose promise can no
+    /// longer be kept would take all that others could have.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
@@ -288,7 +298,8 @@ impl Source {
         queue.finished.extend(served.map(|entry| entry.finish(None)));
     }
 
-    /// Lets requests pass until the next look: each for at most a share of a tick, and this many IDs in all.
+    /// Lets requests pass until the next look: each for at most a share of a tick, and this many
+    /// IDs in all.
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
@@ -327,8 +338,8 @@ impl Source {
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
-    /// Takes the finished requests of one shard. Each must end with [`Lane::end_wait`](crate::shard::Lane::end_wait), because
-    /// the grant may be lost by now.
+    /// Takes the finished requests of one shard. Each must end with
+    /// [`Lane::end_wait`](crate::shard::Lane::end_wait), because the grant may be lost by now.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
         let mut queue = self.wait_queue.lock();
         let (mine, others) =
@@ -349,7 +360,8 @@ impl Source {
         }
     }
 
-    /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped. Returns their number.
+    /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped.
+    /// Returns their number.
     pub fn cancel(&self, id: WaitId) -> u64 {
         let mut queue = self.wait_queue.lock();
         let spans = if let Some(entry) = queue.remove(id) {

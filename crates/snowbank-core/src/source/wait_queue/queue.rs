@@ -6,9 +6,11 @@ use super::summary::{Summary, Want};
 use crate::clock::Now;
 use crate::source::Span;
 
-/// The smallest step of the wall clock, in microseconds: a tick of most layouts. Less changes a limit by one tick at most.
+/// The smallest step of the wall clock, in microseconds: a tick of most layouts. Less changes a
+/// limit by one tick at most.
 const STEP_US: i64 = 1_000;
-/// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most: chrony slews by a twelfth.
+/// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most:
+/// chrony slews by a twelfth.
 const SLEWING_SHARE: i64 = 8;
 
 /// A request that waits.
@@ -19,8 +21,8 @@ pub(super) struct Entry {
     pub(super) spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
     pub(super) generation: u64,
-    /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown, and for a ticket
-    /// source.
+    /// The position that the ID clock will have reached by the deadline. `None` while the clock is
+    /// unknown, and for a ticket source.
     pub(super) limit_by_due: Option<u64>,
     /// Its place in the rotation of leftover positions.
     pub(super) turn: u64,
@@ -69,7 +71,8 @@ pub(super) struct Queue {
     pub(super) waiting: Vec<Box<Entry>>,
     /// The sums over `waiting`.
     summary: Summary,
-    /// True if `waiting` has changed otherwise than by an admission or a cancellation since the summary was made.
+    /// True if `waiting` has changed otherwise than by an admission or a cancellation since the
+    /// summary was made.
     pub(super) is_summary_stale: bool,
     /// True if some of `waiting` have no `limit_by_due`.
     pub(super) lacks_limits: bool,
@@ -94,8 +97,8 @@ impl Queue {
         &self.summary
     }
 
-    /// Notes a look at the limits. Returns true if the wall clock has stepped forward since the last one. A reading from before
-    /// that look tells nothing.
+    /// Notes a look at the limits. Returns true if the wall clock has stepped forward since the
+    /// last one. A reading from before that look tells nothing.
     pub(super) fn has_stepped_forward(&mut self, now: Now) -> bool {
         match self.last_look {
             Some(last) if now.boot < last.boot => false,

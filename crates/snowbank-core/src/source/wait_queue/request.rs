@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::clock::BootMicros;
 use crate::source::Span;
 
-/// The identity of a request in one source's wait queue. Identities sort as the queue does: by deadline, then by admission.
+/// The identity of a request in one source's wait queue. Identities sort as the queue does: by
+/// deadline, then by admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitId {
     pub(super) due: BootMicros,
@@ -35,11 +36,13 @@ impl WaitRequest {
 /// The reason why a request gets no IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The positions are not available by the deadline. `Some`: retry after this long. `None`: never at this size.
+    /// The positions are not available by the deadline. `Some`: retry after this long. `None`:
+    /// never at this size.
     Exhausted(Option<Duration>),
     /// The wall clock is too far behind. IDs are available again after this long.
     ClockBehind(Duration),
-    /// The source has no stored state, and the wall clock has not reached its first tick. It reaches it after this long.
+    /// The source has no stored state, and the wall clock has not reached its first tick. It
+    /// reaches it after this long.
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
@@ -58,8 +61,8 @@ pub enum Refusal {
 pub struct Finished {
     /// The request's identity.
     pub id: WaitId,
-    /// The positions claimed for it, increasing. Skipped for ever if the request was refused, or if the grant has had
-    /// another `generation` since.
+    /// The positions claimed for it, increasing. Skipped for ever if the request was refused, or if
+    /// the grant has had another `generation` since.
     pub spans: Vec<Span>,
     /// `None` if it got all positions, or if it is partial and got some.
     pub refusal: Option<Refusal>,

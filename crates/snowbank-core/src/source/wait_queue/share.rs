@@ -1,8 +1,9 @@
 //! Shares out positions among requests that wait: first what deadlines demand, then evenly.
 //!
-//! Even means *max-min fair*: no request gets more than another that still wants some, and positions that a small request
-//! does not need go to the others. Positions are whole, so some requests get one more than others. They take turns, as in
-//! deficit round robin (M. Shreedhar and G. Varghese, 1996), with a quantum of one position.
+//! Even means *max-min fair*: no request gets more than another that still wants some, and
+//! positions that a small request does not need go to the others. Positions are whole, so some
+//! requests get one more than others. They take turns, as in deficit round robin (M. Shreedhar and
+//! G. Varghese, 1996), with a quantum of one position.
 
 /// The demand of one request, and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,8 @@ pub(super) struct Share {
     pub(super) given: u64,
 }
 
-/// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets more than it wants.
+/// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets
+/// more than it wants.
 ///
 /// `next_turn` is the turn after all others; those that get a leftover position go behind it.
 pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_turn: &mut u64) {
@@ -37,7 +39,8 @@ pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_tur
     give_odd_ones(shares, left, next_turn);
 }
 
-/// Returns the largest number of positions that every request can get, or as many as it wants if these are fewer.
+/// Returns the largest number of positions that every request can get, or as many as it wants if
+/// these are fewer.
 fn level(shares: &[Share], positions: u64) -> u64 {
     let mut level = 0;
     loop {
@@ -135,8 +138,8 @@ mod tests {
     }
 
     proptest! {
-        /// All positions are given away if they are wanted, and no request gets more than it wants. No request has over
-        /// one position more than another that still wants some.
+        /// All positions are given away if they are wanted, and no request gets more than it wants.
+        /// No request has over one position more than another that still wants some.
         #[test]
         fn shares_are_max_min_fair(
             wanted in prop::collection::vec(prop_oneof![1_u64..5, 1_u64..5_000, 1_u64..2_000_000], 1..80),
@@ -154,7 +157,8 @@ mod tests {
             }
         }
 
-        /// Requests whose promises fit the positions to come keep them, whatever is shared out evenly meanwhile.
+        /// Requests whose promises fit the positions to come keep them, whatever is shared out
+        /// evenly meanwhile.
         #[test]
         fn promises_that_fit_are_kept(
             requests in prop::collection::vec((1_u64..400, 1_u64..40), 1..30),

@@ -1,12 +1,14 @@
-//! A summary of the requests that wait: the positions promised by each deadline, and the positions that all
-//! of them want.
+//! A summary of the requests that wait: the positions promised by each deadline, and the positions
+//! that all of them want.
 //!
-//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests looks at some hundred sums
-//! instead of each request. Sharing out a tick changes all requests, so the summary is then made again.
+//! Requests are summed up in groups of neighbours. So an admission behind ten thousand requests
+//! looks at some hundred sums instead of each request. Sharing out a tick changes all requests, so
+//! the summary is then made again.
 
 use crate::clock::BootMicros;
 
-/// The most requests of a group. Behind 10,000 requests a look then takes about as many steps over groups as within one.
+/// The most requests of a group. Behind 10,000 requests a look then takes about as many steps over
+/// groups as within one.
 const GROUP_REQUESTS_MAX: usize = 128;
 
 /// The wants of one request.
@@ -38,11 +40,11 @@ struct Group {
     most_wanted: u64,
     /// The least of their limits.
     first_limit: u64,
-    /// The least difference between the limit of a request that is promised something and the positions that the group
-    /// promises up to there.
+    /// The least difference between the limit of a request that is promised something and the
+    /// positions that the group promises up to there.
     laxity: i128,
-    /// The largest `promised − limit × (1 − 1 / LEFT_OUT)` of its requests, with `promised` as the positions promised up to
-    /// the request. Multiplied by [`LEFT_OUT`], so that it is an integer.
+    /// The largest `promised − limit × (1 − 1 / LEFT_OUT)` of its requests, with `promised` as the
+    /// positions promised up to the request. Multiplied by [`LEFT_OUT`], so that it is an integer.
     pressure: i128,
 }
 
@@ -97,7 +99,8 @@ impl Group {
         }
     }
 
-    /// Returns the largest result of `missing`, which is called for each request with the positions promised up to it.
+    /// Returns the largest result of `missing`, which is called for each request with the positions
+    /// promised up to it.
     fn most_missing(&self, before: u64, missing: impl Fn(u64, &Want) -> u64) -> u64 {
         let mut promised = before;
         let each = self.wants.iter().map(|want| {
@@ -171,10 +174,12 @@ impl Summary {
         of_groups.fold(0, u64::saturating_add)
     }
 
-    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, a promise would need all
-    /// positions up to its deadline, and other requests would get none until then.
+    /// Returns how many positions must go to promises now, in order of deadlines. With fewer, a
+    /// promise would need all positions up to its deadline, and other requests would get none until
+    /// then.
     ///
-    /// `next` is the first position that is not available yet. One in [`LEFT_OUT`] of the positions to come is left out.
+    /// `next` is the first position that is not available yet. One in [`LEFT_OUT`] of the positions
+    /// to come is left out.
     pub(super) fn due_now(&self, next: u64) -> u64 {
         self.most_missing(0, |group, before| {
             if group.first_limit < next {
@@ -211,8 +216,8 @@ impl Summary {
         self.groups.iter().take_while(begins).map(of_group).fold(0, u64::saturating_add)
     }
 
-    /// Returns the most positions that any promise to a later request would lack, if this many positions from `next` on are
-    /// promised with this deadline.
+    /// Returns the most positions that any promise to a later request would lack, if this many
+    /// positions from `next` on are promised with this deadline.
     pub(super) fn short_of_later(&self, count: u64, due: BootMicros, next: u64) -> u64 {
         self.most_missing(count, |group, before| {
             if group.wants.last().is_none_or(|last| last.due <= due) {
@@ -229,7 +234,8 @@ impl Summary {
         })
     }
 
-    /// Returns the largest result of `missing`, which is called for each group with the positions promised before it.
+    /// Returns the largest result of `missing`, which is called for each group with the positions
+    /// promised before it.
     fn most_missing(&self, before: u64, missing: impl Fn(&Group, u64) -> u64) -> u64 {
         let mut promised = before;
         let each = self.groups.iter().map(|group| {

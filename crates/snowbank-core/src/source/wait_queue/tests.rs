@@ -66,7 +66,8 @@ impl Client {
         match source.admit(&window, request(self.count, now, self.wait_ms, self.partial)) {
             Ok(id) => {
                 self.waits = Some(id);
-                // At once, as the daemon's ticker does: at the next tick the oldest one is out of reach.
+                // At once, as the daemon's ticker does: at the next tick the oldest one is out of
+                // reach.
                 source.advance(now, &mut rng(), &Heard::default());
             }
             Err(_) => self.answer(None, ms),
@@ -87,7 +88,8 @@ impl Client {
     }
 }
 
-/// Lets clients ask for this long, with a wake-up at each millisecond. Demands that every promise is kept.
+/// Lets clients ask for this long, with a wake-up at each millisecond. Demands that every promise
+/// is kept.
 fn run(source: &Source, clients: &mut [Client], to_ms: u64) {
     for ms in 0..to_ms {
         source.advance(after_ms(ms), &mut rng(), &Heard::default());
@@ -247,7 +249,8 @@ fn any_client() -> impl Strategy<Value = (u64, u64, bool, u64, u64)> {
 }
 
 proptest! {
-    /// For any requests of clients, each admitted request has its IDs by its deadline. Nothing stays counted.
+    /// For any requests of clients, each admitted request has its IDs by its deadline. Nothing
+    /// stays counted.
     #[test]
     fn promises_are_kept(
         layout in prop::sample::select(vec![TWITTER, FEW_IDS, TWO_IDS, LONG_TICKS]),

@@ -1,15 +1,17 @@
-//! The waiting requests of a ticket counter. A higher ceiling makes numbers available, time does not.
+//! The waiting requests of a ticket counter. A higher ceiling makes numbers available, time does
+//! not.
 //!
-//! Each request gets its numbers by one claim, so they are consecutive. A later request passes one that waits only if it
-//! fits below the ceiling and the waiting one does not: while storage fails, reserved numbers are still handed out.
+//! Each request gets its numbers by one claim, so they are consecutive. A later request passes one
+//! that waits only if it fits below the ceiling and the waiting one does not: while storage fails,
+//! reserved numbers are still handed out.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
 
 impl Source {
-    /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines. If none of those that are
-    /// left fits, a shared counter goes on with its next range. After its last range, what fits nowhere is refused. Returns
-    /// the last window.
+    /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines.
+    /// If none of those that are left fits, a shared counter goes on with its next range. After its
+    /// last range, what fits nowhere is refused. Returns the last window.
     ///
     /// All claims of one call are of one generation, because a range of another is never used.
     pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
@@ -47,8 +49,8 @@ impl Source {
         self.let_pass(queue.waiting.len(), 0);
     }
 
-    /// Returns the fewest numbers that end the wait of a request. Once no more numbers come, a partial request gains
-    /// nothing by waiting.
+    /// Returns the fewest numbers that end the wait of a request. Once no more numbers come, a
+    /// partial request gains nothing by waiting.
     fn least_of(&self, request: &WaitRequest, bound: Bound) -> u64 {
         let no_more_come = bound == Bound::Ended || self.has_last_range();
         if no_more_come { request.promised() } else { request.count }
@@ -64,7 +66,8 @@ impl Source {
         }));
     }
 
-    /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is over.
+    /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is
+    /// over.
     pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
         if !self.kind.follows_the_clock()
             && entry.request.partial
@@ -74,7 +77,8 @@ impl Source {
         }
     }
 
-    /// Checks that the counter has numbers left for a request: after all admitted before, or in one of its last ranges.
+    /// Checks that the counter has numbers left for a request: after all admitted before, or in one
+    /// of its last ranges.
     pub(super) fn promise_whole(&self, request: &WaitRequest) -> Result<(), Refusal> {
         let has_numbers = if self.has_last_range() {
             request.promised() <= self.in_ranges().largest()
@@ -146,7 +150,8 @@ mod tests {
         assert_eq!(source.wait_queue().admitted_ids(), 0);
     }
 
-    /// Five numbers are left in the range, and six in the next one. Other daemons have those between.
+    /// Five numbers are left in the range, and six in the next one. Other daemons have those
+    /// between.
     fn counter_in_its_last_ranges() -> Source {
         let source = counter(0).with_shared_counter();
         for (from, to) in [(10, 15), (20, 26)] {
@@ -199,8 +204,8 @@ mod tests {
     }
 
     proptest! {
-        /// In any order of events, each request gets consecutive numbers of its own or a refusal, and no number between
-        /// them is skipped.
+        /// In any order of events, each request gets consecutive numbers of its own or a refusal,
+        /// and no number between them is skipped.
         #[test]
         fn no_number_is_repeated_or_skipped(
             steps in prop::collection::vec((1_u64..200, 0_u64..3, any::<bool>(), 0_u64..300), 1..60),

@@ -3,7 +3,8 @@ use super::*;
 use crate::{Notes, Paths};
 use snowbank_id::layout::Layout;
 
-/// Picks this many numbers below a limit. Returns them, the reads of their keys and the lists, and the notes.
+/// Picks this many numbers below a limit. Returns them, the reads of their keys and the lists, and
+/// the notes.
 fn picked(
     store: &Store,
     notes: Notes,

@@ -1,7 +1,9 @@
-//! The sameness of states: names of writes, terms, states and boots are replaced by the order in which they are met.
+//! The sameness of states: names of writes, terms, states and boots are replaced by the order in
+//! which they are met.
 //!
-//! The patterns name every field of a machine and its daemon, so that a new one does not compile until it is added, or left
-//! out for a reason. Left out is the value that all states share, what only people read, and a copy of another field.
+//! The patterns name every field of a machine and its daemon, so that a new one does not compile
+//! until it is added, or left out for a reason. Left out is the value that all states share, what
+//! only people read, and a copy of another field.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -11,7 +13,8 @@ use super::world::World;
 use crate::member::{Held, Member};
 use crate::{Note, Swap};
 
-/// Returns a hash of all that can matter for what follows, apart from the faults that may still happen.
+/// Returns a hash of all that can matter for what follows, apart from the faults that may still
+/// happen.
 pub(super) fn hash(world: &World) -> u128 {
     hash_in_order(world, [0, 1, 2]).min(hash_in_order(world, [1, 0, 2]))
 }
@@ -58,7 +61,8 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// The next name is new, whatever it is. [`Visited`](super::Visited) compares `left`, the faults that may still happen.
+    /// The next name is new, whatever it is. [`Visited`](super::Visited) compares `left`, the
+    /// faults that may still happen.
     fn server(&mut self, server: &'a Server) {
         let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
         self.keys(keys);
@@ -88,7 +92,8 @@ impl<'a> Form<'a> {
         self.words.push(hasher.finish());
     }
 
-    /// A value: its write and term, its bound, and whether it was released. The marker has spaces and a floor.
+    /// A value: its write and term, its bound, and whether it was released. The marker has spaces
+    /// and a floor.
     fn text(&mut self, text: &'a str) {
         self.write(field(text, "\"write\""));
         self.write(field(text, "\"term\""));

@@ -17,10 +17,11 @@ pub(super) const FLEET: &str = "f";
 pub(super) const HORIZONS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
-/// The instants that clocks read, in any order. At the second one the ceilings of the first are past.
+/// The instants that clocks read, in any order. At the second one the ceilings of the first are
+/// past.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks read which differ by `MAX_AHEAD`. By the third one a ceiling of the first is near, and by the
-/// second it is not.
+/// The instants that clocks read which differ by `MAX_AHEAD`. By the third one a ceiling of the
+/// first is near, and by the second it is not.
 pub(super) const SKEWED_WALLS: [UnixMicros; 3] =
     [UnixMicros(0), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 /// The number that each machine is given. `None`: the coordinator picks one.
@@ -229,9 +230,9 @@ impl Machine {
             Some(taken) if taken.is_new => {
                 self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
-            // A number that this state had released starts at once, so that a clean restart needs no pause. If another
-            // daemon has had it since, and the coordinator has lost that, that one must have asked before. So this start
-            // does not happen.
+            // A number that this state had released starts at once, so that a clean restart needs
+            // no pause. If another daemon has had it since, and the coordinator has lost that, that
+            // one must have asked before. So this start does not happen.
             Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
                 let (machine, keys) = before;
                 *self = machine;
@@ -271,7 +272,8 @@ impl Machine {
         self.starting.as_ref().is_some_and(|starting| starting.is_settled)
     }
 
-    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if the state is an older copy.
+    /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if
+    /// the state is an older copy.
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
         let number = taken.worker_ids.highest() as usize;
         let space = self.space;
@@ -340,7 +342,8 @@ impl Machine {
         self.starting.iter_mut().for_each(|starting| starting.is_revoked = true);
     }
 
-    /// Returns what the coordinator had acknowledged for a number, as far as this machine or its daemon knows.
+    /// Returns what the coordinator had acknowledged for a number, as far as this machine or its
+    /// daemon knows.
     pub(super) fn acknowledged(&self, number: usize) -> u64 {
         let note = self
             .notes

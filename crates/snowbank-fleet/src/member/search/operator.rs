@@ -6,7 +6,8 @@ use super::world::World;
 use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
 use snowbank_core::clock::BootMicros;
 
-/// The calls of `fleet init --add` from its first write on: it writes, lists the numbers again, and writes.
+/// The calls of `fleet init --add` from its first write on: it writes, lists the numbers again, and
+/// writes.
 pub(super) const WRITES: [u8; 3] = [2, 3, 4];
 
 /// A machine that goes on before this call of a command.

@@ -143,7 +143,8 @@ pub(super) struct Scene {
 
 thread_local!(static SCENE: RefCell<Option<Scene>> = const { RefCell::new(None) });
 
-/// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices that were made.
+/// Plays an event on this coordinator with these choices. Returns the coordinator, and the choices
+/// that were made.
 pub(super) fn play<T>(
     server: Server,
     script: &[u8],

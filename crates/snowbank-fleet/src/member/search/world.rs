@@ -48,8 +48,9 @@ struct Past {
     before: Option<Arc<Past>>,
 }
 
-/// Something that happens. A raise hands out all IDs that it may, and a start those of one tick or all. Handing out fewer
-/// is not tried, because an ID that is not handed out is never repeated. The numbers in events are those of machines.
+/// Something that happens. A raise hands out all IDs that it may, and a start those of one tick or
+/// all. Handing out fewer is not tried, because an ID that is not handed out is never repeated. The
+/// numbers in events are those of machines.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
@@ -74,12 +75,14 @@ enum Event {
     CopyBeside(usize, usize),
     /// A memory snapshot of the first is resumed on both.
     Snapshot(usize, usize),
-    /// The same, and the kernel does not report it. The clocks of both jump, and both daemons notice that.
+    /// The same, and the kernel does not report it. The clocks of both jump, and both daemons
+    /// notice that.
     Jump(usize, usize),
     /// A write that was on its way is done.
     Late(usize),
     LoseData,
-    /// An operator prepares a coordinator that has lost its data, above all IDs that were handed out. No daemon runs.
+    /// An operator prepares a coordinator that has lost its data, above all IDs that were handed
+    /// out. No daemon runs.
     Prepare,
     /// An operator changes the fleet to the other ID space.
     Add(Space, Option<Meanwhile>),
@@ -96,8 +99,9 @@ enum Amount {
 }
 
 impl World {
-    /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The coordinator may be restored to an
-    /// older state only where clocks differ by at most `MAX_AHEAD`: the floor that is then raised is above all their grants.
+    /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The
+    /// coordinator may be restored to an older state only where clocks differ by at most
+    /// `MAX_AHEAD`: the floor that is then raised is above all their grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let left = Left::new(2, faults);
         let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
@@ -157,8 +161,9 @@ impl World {
         restart.into_iter().fold(self.with_a_daemon(), |world, event| world.after(event, &[]).0)
     }
 
-    /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is far ahead. The second
-    /// machine's daemon has taken a released number there, and may hand out nothing yet. The third one's then went on.
+    /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is
+    /// far ahead. The second machine's daemon has taken a released number there, and may hand out
+    /// nothing yet. The third one's then went on.
     pub(super) fn with_a_start_at_a_far_floor(self) -> World {
         let early = self.walls()[0];
         let late = self.walls()[self.walls().len() - 1];
@@ -269,7 +274,8 @@ impl World {
         events
     }
 
-    /// Returns the commands that change something. Another event may come between the reads and the writes of one.
+    /// Returns the commands that change something. Another event may come between the reads and the
+    /// writes of one.
     fn events_of_an_operator(&self) -> Vec<Event> {
         let mut events = Vec::new();
         let Some(marker) = marker(&self.server.keys) else { return events };
@@ -294,8 +300,8 @@ impl World {
         events
     }
 
-    /// Returns what a daemon may do. A look after the first can only end it, and a raise would end it as well, unless the
-    /// coordinator has lost writes.
+    /// Returns what a daemon may do. A look after the first can only end it, and a raise would end
+    /// it as well, unless the coordinator has lost writes.
     fn events_of(&self, daemon: &Daemon, at: usize) -> Vec<Event> {
         let mut events = vec![Event::Stop(at)];
         let is_unclaimed = daemon.member.sources.iter().any(|held| !held.is_claimed);

@@ -47,8 +47,8 @@ fn field() -> impl Strategy<Value = (FieldSize, Role)> {
 }
 
 prop_compose! {
-    /// Any layout with up to three fields above the sequence, up to three below it, and up to two random
-    /// ones.
+    /// Any layout with up to three fields above the sequence, up to three below it, and up to two
+    /// random ones.
     fn any_layout()(
         time in time_size(),
         above in vec(field(), 0..=3),

@@ -1,4 +1,5 @@
-//! Positions ↔ IDs, against a model that knows nothing of groups and columns: all IDs of a tick, sorted.
+//! Positions ↔ IDs, against a model that knows nothing of groups and columns: all IDs of a tick,
+//! sorted.
 
 use super::*;
 

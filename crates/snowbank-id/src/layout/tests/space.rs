@@ -55,7 +55,8 @@ fn spaces_are_equal_if_ids_are() {
     assert_eq!(spaces.len(), count);
 }
 
-/// Locks are named after this text: a daemon of one release must see the lock of a daemon of the next.
+/// Locks are named after this text: a daemon of one release must see the lock of a daemon of the
+/// next.
 #[test]
 fn the_text_of_a_space_reads_back_and_nothing_else_does() {
     for preset in PRESETS {
@@ -189,8 +190,8 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Layouts that keep pace, with any epochs: two workers that have an ID in common are found. If the sizes
-    /// divide each other and the ticks are equal, no others are.
+    /// Layouts that keep pace, with any epochs: two workers that have an ID in common are found. If
+    /// the sizes divide each other and the ticks are equal, no others are.
     #[test]
     fn workers_with_a_common_id_are_found(
         (left, right, times) in small_factors(),

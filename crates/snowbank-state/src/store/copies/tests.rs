@@ -62,7 +62,8 @@ fn of_two_whole_copies_the_higher_number_counts() {
     }
 }
 
-/// Gives each damaged file to `check`: every byte of each copy changed, and every sector lost, filled with noise, or older.
+/// Gives each damaged file to `check`: every byte of each copy changed, and every sector lost,
+/// filled with noise, or older.
 fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {
     let document_end = whole.windows(3).position(|end| end == b"]}\n").unwrap() + SECTOR_BYTES;
     for copy in [0, SLOT_BYTES] {
@@ -105,8 +106,8 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
     }
 }
 
-/// A write that was cut short leaves at most one copy torn. If the other one is damaged too, the file is refused, or what
-/// remains is as high as all that was granted.
+/// A write that was cut short leaves at most one copy torn. If the other one is damaged too, the
+/// file is refused, or what remains is as high as all that was granted.
 #[test]
 fn damage_amid_a_write_never_brings_back_a_lower_ceiling() {
     let older = slot_at(6, 600).repeat(2);

@@ -48,9 +48,9 @@ fn lose_power(disk: &mut [u8], acts: &[Act], mut reaches_disk: impl FnMut() -> b
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// However many processes die at any point of a write, and whichever sectors reached the disk: the file is as high as
-    /// all that was granted. That still holds if one copy is damaged or has lost its last write. Only if a write was cut
-    /// short, the file may be refused then.
+    /// However many processes die at any point of a write, and whichever sectors reached the disk:
+    /// the file is as high as all that was granted. That still holds if one copy is damaged or has
+    /// lost its last write. Only if a write was cut short, the file may be refused then.
     #[test]
     fn a_power_failure_at_any_point_leaves_what_was_granted(
         lives in prop::collection::vec((0_usize..3, 0_usize..5, any::<u64>()), 1..8),
