@@ -95,6 +95,13 @@ fn files_and_functions_are_short() {
 }
 
 #[test]
+fn comments_are_narrow() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let found = size::too_wide(&repository.files);
+    assert!(found.is_empty(), "comments wider than 100 columns:\n{}", found.join("\n"));
+}
+
+#[test]
 fn parameters_have_names() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
     let found = signatures::tuple_parameters(&repository.files);

@@ -1,4 +1,5 @@
-//! The size of files and functions. Longer ones must be divided by subject.
+//! The size of files and functions, which must be divided by subject if they are longer, and the
+//! width of comments.
 
 use super::File;
 
@@ -7,6 +8,29 @@ const FILE_LINES_MAX: usize = 600;
 
 /// The most lines of a function. Tests do not count.
 const FUNCTION_LINES_MAX: usize = 60;
+
+/// The most columns of a comment, which has no formatter.
+const COMMENT_COLUMNS_MAX: usize = 100;
+
+/// Returns a line for each comment that is too wide. Tables and drawings may be.
+pub(super) fn too_wide(files: &[File]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
+        let mut is_drawing = false;
+        for (at, line) in file.text.lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            let comment = comment.trim_start_matches(['/', '!', ' ']);
+            if comment.starts_with("```") {
+                is_drawing = !is_drawing;
+            }
+            let is_wide = line.chars().count() > COMMENT_COLUMNS_MAX;
+            if is_wide && !is_drawing && !comment.starts_with('|') {
+                found.push(format!("{}:{}", file.path, at + 1));
+            }
+        }
+    }
+    found
+}
 
 /// Returns a line for each file and function that is too long.
 pub(super) fn too_long(files: &[File]) -> Vec<String> {
