@@ -240,8 +240,8 @@ impl Operator<'_> {
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
         let refused = |text: String| OperatorError::Refused(format!("worker ID {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
-        let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next();
+        let stored = found.flatten().ok_or_else(|| refused(String::from("nobody holds it")))?;
         let parsed = NumberKey::parse(&stored);
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
@@ -272,9 +272,8 @@ impl Operator<'_> {
         let mut released =
             NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
         if id_bound == held.id_bound {
-            // A term of its own begins here. So a holder that was acknowledged more notices that
-            // the coordinator has lost it. Only a bound that is lowered on purpose stays in the
-            // holder's term.
+            // A new term begins here, so a holder that was acknowledged more notices the loss. Only
+            // a bound that is lowered on purpose stays in the holder's term.
             (released.term, released.from) = (freeing.write.to_owned(), id_bound);
         }
         let swaps = [

@@ -261,23 +261,7 @@ impl Found {
         // These keep only the order of IDs. The sources' own records hold the bound of what was
         // granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
-        let mut managed = Vec::with_capacity(sources.len());
-        for (index, (Locked { settings, numbering, .. }, &start)) in
-            sources.iter().zip(&positions).enumerate()
-        {
-            let mut rule = rule_of(settings, numbering);
-            if settings.is_shared_counter() {
-                rule.horizon = in_fleet.horizon;
-            }
-            let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
-            let mut source = new_source(settings, numbering.clone(), start, now);
-            if self.directory.is_none() && fleet.is_none() {
-                // Another start in this tick would catch up from the same position.
-                source = source.begins_with_the_clock();
-            }
-            let source = ManagedSource::new(Arc::new(source), rule, start.position, now);
-            managed.push(source.following(start.id_bound, start.is_clean).under_fleet(fleet));
-        }
+        let managed = self.managed(&sources, &positions, &in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             managed.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
@@ -310,6 +294,33 @@ impl Found {
         let sources = managed;
         let ranges = in_fleet.ranges.to_vec();
         Ok(Granted { durable: Durable { sources, locks, first_ceilings, store, ranges }, notes })
+    }
+
+    /// Makes the sources that start at these positions.
+    fn managed(
+        &self,
+        sources: &[Locked<'_>],
+        positions: &[FirstPosition],
+        in_fleet: &FromFleet<'_>,
+        now: Now,
+    ) -> Vec<ManagedSource> {
+        let mut managed = Vec::with_capacity(sources.len());
+        for (index, (Locked { settings, numbering, .. }, &start)) in sources.iter().zip(positions).enumerate()
+        {
+            let mut rule = rule_of(settings, numbering);
+            if settings.is_shared_counter() {
+                rule.horizon = in_fleet.horizon;
+            }
+            let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
+            let mut source = new_source(settings, numbering.clone(), start, now);
+            if self.directory.is_none() && fleet.is_none() {
+                // Another start in this tick would catch up from the same position.
+                source = source.begins_with_the_clock();
+            }
+            let source = ManagedSource::new(Arc::new(source), rule, start.position, now);
+            managed.push(source.following(start.id_bound, start.is_clean).under_fleet(fleet));
+        }
+        managed
     }
 
     fn moment(&self, now: Now) -> Moment<'_> {

@@ -35,7 +35,7 @@ pub(crate) struct Begin {
     pub(crate) start: Position,
     /// The coordinator's ceiling.
     pub(crate) covered: Position,
-    /// How often its grant was taken away.
+    /// The number of times that its grant was taken away.
     pub(crate) losses: u64,
 }
 
