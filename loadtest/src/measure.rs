@@ -45,7 +45,7 @@ impl Second {
 }
 
 /// The figures of a second, for tables and charts.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SecondFigures {
     /// The number of the second, from 0.
     pub(crate) second: u64,

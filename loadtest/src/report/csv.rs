@@ -10,7 +10,16 @@ pub(crate) fn seconds(seconds: &[SecondFigures]) -> Vec<u8> {
         // Writing numbers to memory does not fail.
         let _ = writer.serialize(second);
     }
-    writer.into_inner().unwrap_or_default()
+    if seconds.is_empty() {
+        let _ = writer.serialize(SecondFigures::default());
+    }
+    let mut text = writer.into_inner().unwrap_or_default();
+    if seconds.is_empty() {
+        // A run without a second has the names of the columns too.
+        let header_size = text.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        text.truncate(header_size);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -27,5 +36,7 @@ mod tests {
         let p50 = lines[0].iter().position(|&name| name == "p50_us");
         assert_eq!(p50.map(|column| lines[2][column]), Some("61.5"));
         assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+        let header = String::from_utf8(seconds(&[])).expect("text");
+        assert_eq!(header, lines[0].join(",") + "\n");
     }
 }
