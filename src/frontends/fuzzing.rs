@@ -68,6 +68,7 @@ fn serve<'a, F: FrontEnd>(
         draining,
         wall: UnixMicros(1_000_000),
         incr_connections: &IncrConnections::default(),
+        rejection: None,
     };
     let mut unread = Vec::new();
     let mut asks = Vec::new();
@@ -85,12 +86,8 @@ fn serve<'a, F: FrontEnd>(
             if let Step::Ids { ask, form, .. } = &step {
                 assert!(!conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
-                let refused = Refused {
-                    reason: Refusal::Exhausted(None).into(),
-                    identity: "anonymous",
-                    source: "default",
-                    longer_wait: None,
-                };
+                let reason = Refusal::Exhausted(None).into();
+                let refused = Refused { reason, identity: "anonymous", source: "default", longer_wait: None };
                 front.refuse(&mut out, *form, &in_words(refused));
                 asks.push(*ask);
             }

@@ -109,6 +109,9 @@ pub struct Conditions<'f> {
     pub wall: UnixMicros,
     /// Counts connections by the form of INCR's replies.
     pub incr_connections: &'f IncrConnections,
+    /// The reason for the log why a message closes its connection, if it is an error of the
+    /// peer. Here and not in [`Step`], which then stays in registers.
+    pub rejection: Option<String>,
 }
 
 /// The most bytes that the clock adds to the JSON of INFO.
@@ -151,8 +154,6 @@ pub enum Step<F> {
     Close {
         /// The error code, if the reply is an error.
         error: Option<ErrorCode>,
-        /// The reason for the log, if the message is an error of the peer.
-        reason: Option<String>,
     },
 }
 

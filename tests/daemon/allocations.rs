@@ -35,6 +35,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         draining: false,
         wall: now.wall,
         incr_connections: &IncrConnections::default(),
+        rejection: None,
     };
     while let Step::Ids { consumed, ask, form } =
         scratch.front.step(&input[at..], &mut conditions, &mut scratch.output)

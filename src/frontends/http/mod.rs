@@ -133,12 +133,12 @@ impl Http {
             Answer::Ids(..) => {
                 let refusal = Reply::refusal(ErrorCode::ShuttingDown, 503, STOPPING, None);
                 self.reply(out, &refusal, head.method, form);
-                Step::Close { error: refusal.error, reason: None }
+                Step::Close { error: refusal.error }
             }
             Answer::Done(reply) => {
                 self.reply(out, &reply, head.method, form);
                 if reply.closes() {
-                    return Step::Close { error: reply.error, reason: reply.rejection };
+                    return Step::Close { error: reply.error };
                 }
                 Step::Answered { consumed: size, error: reply.error }
             }
@@ -162,8 +162,8 @@ impl Http {
         if head.path == route::OPENAPI_PATH && head.token.is_none() {
             return None;
         }
-        let refusal = Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None);
-        Some(Reply { rejection: Some(denial), ..refusal })
+        conditions.rejection = Some(denial.clone());
+        Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
     }
 
     /// Returns true if another request may follow the response. The last one before a stop says
@@ -185,9 +185,10 @@ impl Http {
     }
 
     /// Refuses bytes that are no request, and closes the connection.
-    fn reject(out: &mut Vec<u8>, status: u16, date: UnixMicros, reason: String) -> Step<Form> {
-        response::encode_status(out, status, date);
-        Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
+    fn reject(out: &mut Vec<u8>, status: u16, conditions: &mut Conditions<'_>, reason: String) -> Step<Form> {
+        response::encode_status(out, status, conditions.wall);
+        conditions.rejection = Some(reason);
+        Step::Close { error: Some(ErrorCode::Malformed) }
     }
 }
 
@@ -234,7 +235,7 @@ impl FrontEnd for Http {
 
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         if self.is_over {
-            return Step::Close { error: None, reason: None };
+            return Step::Close { error: None };
         }
         match head::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
@@ -242,9 +243,9 @@ impl FrontEnd for Http {
             Parsed::TooLong => {
                 let reason =
                     format!("a request's head of more than {HEAD_BYTES_MAX} bytes or {HEADERS_MAX} headers");
-                Http::reject(out, 431, conditions.wall, reason)
+                Http::reject(out, 431, conditions, reason)
             }
-            Parsed::Bad => Http::reject(out, 400, conditions.wall, foreign::describe(bytes, Protocol::Http)),
+            Parsed::Bad => Http::reject(out, 400, conditions, foreign::describe(bytes, Protocol::Http)),
         }
     }
 

@@ -22,8 +22,6 @@ pub(crate) struct Reply {
     pub(crate) retry_after: Option<Duration>,
     /// The methods that the path takes, if the request had another.
     pub(crate) allow: Option<&'static str>,
-    /// The reason for the log, if the connection closes for an error of the peer.
-    pub(super) rejection: Option<String>,
 }
 
 impl Reply {
@@ -37,15 +35,7 @@ impl Reply {
 
     /// Returns a reply with this body.
     pub(super) fn with_body(content_type: &'static str, body: String) -> Reply {
-        Reply {
-            status: 200,
-            content_type,
-            body,
-            error: None,
-            retry_after: None,
-            allow: None,
-            rejection: None,
-        }
+        Reply { status: 200, content_type, body, error: None, retry_after: None, allow: None }
     }
 
     /// Returns a refusal.

@@ -74,7 +74,7 @@ impl Memcached {
         let header = Header::parse(header);
         if header.body_size > MESSAGE_BYTES_MAX - HEADER_SIZE {
             reply(out, header.echo, TOO_LARGE, b"", b"", b"too large");
-            return Step::Close { error: Some(ErrorCode::Malformed), reason: None };
+            return Step::Close { error: Some(ErrorCode::Malformed) };
         }
         let Some(body) = rest.get(..header.body_size) else { return Step::Incomplete };
         let consumed = HEADER_SIZE + header.body_size;
@@ -99,7 +99,7 @@ impl Memcached {
         };
         if conditions.draining {
             reply(out, echo, BUSY, b"", b"", STOPPING.as_bytes());
-            return Step::Close { error: Some(ErrorCode::ShuttingDown), reason: None };
+            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
         }
         self.keys.set(key);
         self.next_ids(consumed, Form::Binary(echo), conditions.facts)
@@ -117,7 +117,7 @@ fn answer(header: &Header, consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
             if echo.opcode == QUIT {
                 reply(out, echo, DONE, b"", b"", b"");
             }
-            return Step::Close { error: None, reason: None };
+            return Step::Close { error: None };
         }
         _ => {
             reply(out, echo, UNKNOWN_COMMAND, b"", b"", b"Unknown command");

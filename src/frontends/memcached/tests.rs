@@ -31,6 +31,7 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
         draining: false,
         wall,
         incr_connections: &IncrConnections::default(),
+        rejection: None,
     };
     let mut front = Memcached::default();
     let mut next = [100, 2_000_000_000_000_000_000];
@@ -191,6 +192,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
         draining: false,
         wall,
         incr_connections: &IncrConnections::default(),
+        rejection: None,
     };
     let mut front = Memcached::default();
     let mut out = Vec::new();
@@ -205,7 +207,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
                 front.encode_ids(&mut out, form, &ids, &mut fastrand::Rng::with_seed(1));
             }
             Step::Answered { consumed, .. } => at += consumed,
-            Step::Close { error, .. } => break assert_eq!(error, None),
+            Step::Close { error } => break assert_eq!(error, None),
             Step::Incomplete => panic!("whole packets"),
         }
     }
@@ -237,6 +239,7 @@ fn packets_that_lie_are_refused() {
             draining: false,
             wall: UnixMicros(1_000_000),
             incr_connections: &IncrConnections::default(),
+            rejection: None,
         };
         let mut out = Vec::new();
         let step = Memcached::default().step(&bytes, &mut conditions, &mut out);

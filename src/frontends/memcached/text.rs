@@ -47,12 +47,13 @@ impl Memcached {
     pub(super) fn line(
         &mut self,
         bytes: &[u8],
-        conditions: &Conditions<'_>,
+        conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
         if let Some(reason) = rejection(bytes) {
             client_error(out, &reason);
-            return Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) };
+            conditions.rejection = Some(reason);
+            return Step::Close { error: Some(ErrorCode::Malformed) };
         }
         let Some((line, consumed)) = line_of_bytes(bytes) else { return Step::Incomplete };
         let (command, rest) = command_of(line);
@@ -79,7 +80,7 @@ impl Memcached {
         if conditions.draining {
             let code = ErrorCode::ShuttingDown;
             server_error(out, &format!("{} {STOPPING}", code.name()));
-            return Step::Close { error: Some(code), reason: None };
+            return Step::Close { error: Some(code) };
         }
         self.keys.set(keys);
         self.next_ids(consumed, Form::Text, conditions.facts)
@@ -117,7 +118,7 @@ fn answer(command: &[u8], consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", MEMCACHED_VERSION);
     } else if command.eq_ignore_ascii_case(b"quit") {
-        return Step::Close { error: None, reason: None };
+        return Step::Close { error: None };
     } else {
         out.extend_from_slice(b"ERROR\r\n");
         return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };

@@ -49,23 +49,20 @@ impl Conditions<'_> {
             && usize::from(next.source) < self.facts.sources.len()
     }
 
-    /// Answers requests that need no IDs: all but an [allowed](Self::allow) NEXT.
+    /// Answers requests that need no IDs: all but an [allowed](Self::allow) NEXT. Returns the error
+    /// code, if the answer is an error.
     // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
-    fn answer(&mut self, request: Request<'_>, tag: u16, consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
+    fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
         if let Some((code, message)) = self.refusal(&request) {
             reply::encode_error(out, tag, code, None, &message);
-            let error = Some(code);
-            if !code.closes() {
-                return Step::Answered { consumed, error };
+            if code == ErrorCode::Unauthorized {
+                let is_auth = matches!(request, Request::Auth(_));
+                let reason = if is_auth { self.session.rejection() } else { NO_TOKEN };
+                self.rejection = Some(reason.to_owned());
             }
-            let reason = match request {
-                _ if code != ErrorCode::Unauthorized => None,
-                Request::Auth(_) => Some(self.session.rejection().to_owned()),
-                _ => Some(NO_TOKEN.to_owned()),
-            };
-            return Step::Close { error, reason };
+            return Some(code);
         }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
@@ -74,7 +71,7 @@ impl Conditions<'_> {
             // Refused above, or passed to its source.
             Request::Next(_) => {}
         }
-        Step::Answered { consumed, error: None }
+        None
     }
 
     /// Returns the error code and the message for a request that this connection or the daemon's
@@ -144,7 +141,8 @@ impl FrontEnd for Native {
                     &format!("found frame length {length}, allowed 4 to 1024; the stream is lost")
                 };
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, message);
-                Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
+                conditions.rejection = Some(reason);
+                Step::Close { error: Some(ErrorCode::Malformed) }
             }
             Parsed::Frame { content: Err(fault), tag, consumed } => {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
@@ -161,7 +159,10 @@ impl FrontEnd for Native {
                 }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
-                conditions.answer(request, tag, consumed, out)
+                match conditions.answer(request, tag, out) {
+                    error @ Some(code) if code.closes() => Step::Close { error },
+                    error => Step::Answered { consumed, error },
+                }
             }
         }
     }

@@ -44,13 +44,14 @@ impl Noeqd {
             [0, size, rest @ ..] => (usize::from(*size), rest),
             _ => {
                 let reason = foreign_reason(bytes).unwrap_or_else(|| NO_TOKEN.to_owned());
-                return Step::Close { error: Some(ErrorCode::Unauthorized), reason: Some(reason) };
+                conditions.rejection = Some(reason);
+                return Step::Close { error: Some(ErrorCode::Unauthorized) };
             }
         };
         let Some(token) = rest.get(..size) else { return Step::Incomplete };
         if conditions.session.show_token(token, &conditions.facts.access).is_err() {
-            let reason = Some(conditions.session.rejection().to_owned());
-            return Step::Close { error: Some(ErrorCode::Unauthorized), reason };
+            conditions.rejection = Some(conditions.session.rejection().to_owned());
+            return Step::Close { error: Some(ErrorCode::Unauthorized) };
         }
         Step::Answered { consumed: 2 + size, error: None }
     }
@@ -85,7 +86,7 @@ impl FrontEnd for Noeqd {
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
         let facts = conditions.facts;
         if self.was_refused {
-            return Step::Close { error: None, reason: None };
+            return Step::Close { error: None };
         }
         if !conditions.session.is_authorized() {
             let step = Self::shake_hands(bytes, conditions);
@@ -94,15 +95,16 @@ impl FrontEnd for Noeqd {
         }
         let Some(&count) = bytes.first() else { return Step::Incomplete };
         if !self.has_begun && is_foreign(bytes) {
-            return Step::Close { error: Some(ErrorCode::Malformed), reason: foreign_reason(bytes) };
+            conditions.rejection = foreign_reason(bytes);
+            return Step::Close { error: Some(ErrorCode::Malformed) };
         }
         self.has_begun = true;
         if conditions.draining {
-            return Step::Close { error: Some(ErrorCode::ShuttingDown), reason: None };
+            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
         }
         if count == 0 || u32::from(count) > facts.max_count {
-            let reason = (count == 0).then(|| String::from(NO_COUNT));
-            return Step::Close { error: Some(ErrorCode::BadCount), reason };
+            conditions.rejection = (count == 0).then(|| String::from(NO_COUNT));
+            return Step::Close { error: Some(ErrorCode::BadCount) };
         }
         let ask = Ask { source: 0, count: count.into(), wait: None, partial: false };
         Step::Ids { consumed: 1, ask, form: () }

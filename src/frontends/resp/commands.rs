@@ -6,7 +6,6 @@ use super::encode;
 use super::ids::shown;
 use super::parse::{self, Arguments};
 use super::{Reply, Resp, ids};
-use crate::access::Session;
 use crate::config::Protocol;
 use crate::frontends::{Conditions, foreign};
 use snowbank_client::protocol::{ErrorCode, Info};
@@ -142,7 +141,7 @@ impl Resp {
             b"auth" => return auth(operands, conditions, out),
             b"quit" => {
                 encode::simple(out, "OK");
-                return Reply::Last { error: None, reason: None };
+                return Reply::Last(None);
             }
             b"reset" => {
                 // Redis keeps the library's name, too.
@@ -234,15 +233,16 @@ impl Resp {
 fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
     let token = operands.last().copied().unwrap_or_default();
     if conditions.session.show_token(token, &conditions.facts.access).is_err() {
-        return refuse_token(conditions.session, out);
+        return refuse_token(conditions, out);
     }
     encode::simple(out, "OK");
     Reply::Encoded(None)
 }
 
-fn refuse_token(session: &Session, out: &mut Vec<u8>) -> Reply {
+fn refuse_token(conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
     encode::error(out, WRONGPASS);
-    Reply::Last { error: Some(ErrorCode::Unauthorized), reason: Some(session.rejection().to_owned()) }
+    conditions.rejection = Some(conditions.session.rejection().to_owned());
+    Reply::Last(Some(ErrorCode::Unauthorized))
 }
 
 fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {

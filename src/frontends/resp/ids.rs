@@ -149,7 +149,7 @@ fn refuse_key(out: &mut Vec<u8>, key: &[u8], facts: &Facts) -> Reply {
 pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Reply {
     let code = ErrorCode::ShuttingDown;
     refuse(out, &Words { code, retry_after: None, message: String::from(STOPPING) });
-    Reply::Last { error: Some(code), reason: None }
+    Reply::Last(Some(code))
 }
 
 fn refuse_with(out: &mut Vec<u8>, code: ErrorCode, text: &str) -> Reply {

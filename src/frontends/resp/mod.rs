@@ -87,11 +87,7 @@ enum Reply {
     /// The request asks for IDs.
     Ids(Ask, Form),
     /// The last reply is encoded.
-    Last {
-        error: Option<ErrorCode>,
-        /// The reason for the log, if the request is an error of the peer.
-        reason: Option<String>,
-    },
+    Last(Option<ErrorCode>),
 }
 
 impl Resp {
@@ -128,9 +124,9 @@ impl FrontEnd for Resp {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
             Parsed::Incomplete => Step::Incomplete,
-            Parsed::Bad(fault) => reject(out, describe(fault, bytes)),
+            Parsed::Bad(fault) => reject(conditions, out, describe(fault, bytes)),
             Parsed::Request(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
-                reject(out, foreign::describe(&bytes[..size], Protocol::Resp))
+                reject(conditions, out, foreign::describe(&bytes[..size], Protocol::Resp))
             }
             Parsed::Request(consumed) => {
                 self.last_size = consumed as u32;
@@ -220,15 +216,16 @@ fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
     match reply {
         Reply::Ids(ask, form) => Step::Ids { consumed, ask, form },
         Reply::Encoded(error) => Step::Answered { consumed, error },
-        Reply::Last { error, reason } => Step::Close { error, reason },
+        Reply::Last(error) => Step::Close { error },
     }
 }
 
 /// Refuses bytes that are no request, and closes the connection.
 #[cold]
-fn reject(out: &mut Vec<u8>, reason: String) -> Step<Form> {
+fn reject(conditions: &mut Conditions<'_>, out: &mut Vec<u8>, reason: String) -> Step<Form> {
     encode::error(out, &format!("ERR {reason}"));
-    Step::Close { error: Some(ErrorCode::Malformed), reason: Some(reason) }
+    conditions.rejection = Some(reason);
+    Step::Close { error: Some(ErrorCode::Malformed) }
 }
 
 /// Encodes the refusal of a connection: the daemon or the client's address has as many as it may

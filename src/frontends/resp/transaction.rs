@@ -98,7 +98,7 @@ impl Resp {
         };
         let reply = match reply {
             // The others of the transaction have their replies first.
-            Reply::Last { error, .. } if !executing.is_over() => Reply::Encoded(error),
+            Reply::Last(error) if !executing.is_over() => Reply::Encoded(error),
             reply => reply,
         };
         if !executing.is_over() {

@@ -268,8 +268,7 @@ impl Found {
         let store = match self.directory {
             None => None,
             Some(directory) => {
-                let starts = sources.iter().zip(&positions);
-                let starts = starts.map(|(source, start)| {
+                let starts = sources.iter().zip(&positions).map(|(source, start)| {
                     start.as_record(source.settings, &source.numbering, &self.records)
                 });
                 let store = DiskStore::new(directory, starts, retired, &self.owner, &self.here);
@@ -291,9 +290,8 @@ impl Found {
         if store.is_some() {
             locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
         }
-        let sources = managed;
         let ranges = in_fleet.ranges.to_vec();
-        Ok(Granted { durable: Durable { sources, locks, first_ceilings, store, ranges }, notes })
+        Ok(Granted { durable: Durable { sources: managed, locks, first_ceilings, store, ranges }, notes })
     }
 
     /// Makes the sources that start at these positions.

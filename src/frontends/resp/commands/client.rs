@@ -71,7 +71,7 @@ impl Resp {
         }
         let access = &conditions.facts.access;
         if shown_token.is_some_and(|token| conditions.session.show_token(token, access).is_err()) {
-            return refuse_token(conditions.session, out);
+            return refuse_token(conditions, out);
         }
         self.version = version;
         self.greet(out);

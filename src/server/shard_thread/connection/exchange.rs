@@ -90,12 +90,12 @@ impl<F: FrontEnd> Exchange<F> {
                         Err(parked) => break TurnEnd::Parked(parked),
                     }
                 }
-                Step::Close { error, reason } => {
+                Step::Close { error } => {
                     if error.is_some() || turn.state.output.len() > answered {
                         turn.thread.counters.note_other(F::PROTOCOL, error);
                     }
                     at = bytes.len();
-                    break close(turn, peer, error, reason);
+                    break close(turn, peer, error);
                 }
             }
         };
@@ -311,14 +311,9 @@ impl<F: FrontEnd> Exchange<F> {
 /// Logs the reason why a message closes the connection, if it is an error of the peer. Returns the
 /// end of the last turn.
 #[cold]
-fn close<F: FrontEnd>(
-    turn: &Turn<'_>,
-    peer: &SocketStream,
-    error: Option<ErrorCode>,
-    reason: Option<String>,
-) -> TurnEnd<F> {
+fn close<F: FrontEnd>(turn: &mut Turn<'_>, peer: &SocketStream, error: Option<ErrorCode>) -> TurnEnd<F> {
     let is_unauthorized = error == Some(ErrorCode::Unauthorized);
-    match reason {
+    match turn.conditions.rejection.take() {
         Some(reason) if is_unauthorized => {
             rejections::log_unauthorized(peer.peer(), &peer.origin(), &reason);
         }
