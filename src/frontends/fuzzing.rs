@@ -1,8 +1,8 @@
 //! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
 use super::{
-    Ask, Conditions, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp, Step,
-    in_words, noeqd,
+    Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp,
+    Step, in_words, noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
@@ -68,6 +68,7 @@ fn serve<'a, F: FrontEnd>(
         draining,
         wall: UnixMicros(1_000_000),
         incr_connections: &IncrConnections::default(),
+        counts: &|_| Counts::default(),
         rejection: None,
     };
     let mut unread = Vec::new();

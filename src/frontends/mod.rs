@@ -19,6 +19,7 @@
 //! # Modules
 //!
 //! - `registry`: all that follows from a row.
+//! - `statistics`: the statistics of katsubushi.
 //! - `facts`: the facts about the daemon that front ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `foreign`: names for clients that speak another protocol.
@@ -33,6 +34,7 @@ mod native;
 mod noeqd;
 mod registry;
 mod resp;
+mod statistics;
 mod words;
 
 pub use facts::Facts;
@@ -109,6 +111,8 @@ pub struct Conditions<'f> {
     pub wall: UnixMicros,
     /// Counts connections by the form of INCR's replies.
     pub incr_connections: &'f IncrConnections,
+    /// Counts connections and requests. Only statistics ask for it.
+    pub counts: &'f dyn CountsOf,
     /// The reason for the log why a message closes its connection, if it is an error of the
     /// peer. Here and not in [`Step`], which then stays in registers.
     pub rejection: Option<String>,
@@ -127,6 +131,33 @@ impl Conditions<'_> {
         json.extend_from_slice(format!(",\"clock_unix_ms\":{}}}", self.wall.0.div_euclid(1_000)).as_bytes());
         json
     }
+}
+
+/// Knows the counts of each protocol.
+pub trait CountsOf {
+    /// Returns the counts of a protocol, for its clients that ask for statistics.
+    fn counts_of(&self, protocol: Protocol) -> Counts;
+}
+
+impl<F: Fn(Protocol) -> Counts> CountsOf for F {
+    fn counts_of(&self, protocol: Protocol) -> Counts {
+        self(protocol)
+    }
+}
+
+/// The counts of one protocol since the daemon's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// The time since the start.
+    pub uptime: Duration,
+    /// The connections that are open.
+    pub open: u64,
+    /// All connections that were accepted.
+    pub accepted: u64,
+    /// The requests for IDs that were answered, and all that got an error.
+    pub id_requests: u64,
+    /// The requests that got an error.
+    pub errors: u64,
 }
 
 /// The result of parsing the first message in a buffer.

@@ -35,6 +35,7 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
             draining: false,
             wall: UnixMicros(1),
             incr_connections: &IncrConnections::default(),
+            counts: &|_| Counts::default(),
             rejection: None,
         };
         let Step::Ids { ask, form, .. } = front.step(request, &mut conditions, &mut Vec::new()) else {

@@ -39,6 +39,7 @@ def meet_refusals(client):
     except MemcacheServerError as error:
         assert b"exhausted retry_after_ms=" in error.args[0], error
     assert client.version(), "no version"
+    assert len(client.stats()) == 9
 
 
 def until_it_works(work):

@@ -7,7 +7,7 @@ use snowbank::access::{self, Session};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::config::{Settings, SourceSettings};
-use snowbank::frontends::{Conditions, Facts, FrameIds, FrontEnd, IncrConnections, Native, Step};
+use snowbank::frontends::{Conditions, Counts, Facts, FrameIds, FrontEnd, IncrConnections, Native, Step};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
@@ -35,6 +35,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         draining: false,
         wall: now.wall,
         incr_connections: &IncrConnections::default(),
+        counts: &|_| Counts::default(),
         rejection: None,
     };
     while let Step::Ids { consumed, ask, form } =

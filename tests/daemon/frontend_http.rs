@@ -82,7 +82,7 @@ fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
     client.send("POST /v1/ids HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n");
     let posted = Response::read(&mut client, true);
     assert!(lines.ids().last() < posted.ids().first());
-    for target in ["/v1/ids", "/v1/sources", "/v1/nothing", "/v1/ids?count=0", "/id"] {
+    for target in ["/v1/ids", "/v1/sources", "/v1/nothing", "/v1/ids?count=0", "/id", "/stats"] {
         let response = get(&mut client_of(&daemon), target, "");
         assert!(response.has("cache-control: no-store"), "{target}: {}", response.head);
     }
@@ -183,6 +183,10 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     let leaf = get(&mut client, "/api/segment/get/slow", "");
     note(leaf.ids(), 1);
     let id = get(&mut client, "/id", "").body;
+    let decoded = get(&mut client, &format!("/decodeSnowflakeId?snowflakeId={id}"), "").body;
+    for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {
+        assert!(decoded.contains(part), "{decoded}");
+    }
     let fields = get(&mut client, &format!("/v1/decode/{id}"), "").body;
     assert!(
         fields.contains(&format!("\"id\":\"{id}\"")) && fields.contains("\"fields\":{\"time\":"),

@@ -45,12 +45,29 @@ fn each_key_gets_an_id_of_its_source_or_the_front_ends() {
 }
 
 #[test]
-fn version_and_quit_are_answered_and_nothing_else() {
+fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
     let mut client = client_of(&daemon);
-    client.send("version\r\nstats\r\n");
+    // Requests that need no ID are no `get`.
+    client.send("version\r\n");
     assert!(client.line().starts_with("VERSION "));
-    assert_eq!(client.line(), "ERROR");
+    client.send("get fast\r\n");
+    let _ = values(&mut client);
+    client.send("stats\r\n");
+    let names = ["pid", "uptime", "time", "version", "curr_connections", "total_connections", "cmd_get"];
+    let names: Vec<_> = names.into_iter().chain(["get_hits", "get_misses"]).collect();
+    let mut found = Vec::new();
+    loop {
+        let line = client.line();
+        let Some(stat) = line.strip_prefix("STAT ") else { break assert_eq!(line, "END") };
+        let (name, value) = stat.split_once(' ').expect("a value");
+        found.push((name.to_owned(), value.to_owned()));
+    }
+    assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), names);
+    let value_of = |name: &str| &*found.iter().find(|(of, _)| of == name).expect("it is there").1;
+    assert_eq!(value_of("pid"), daemon.id().to_string());
+    assert_eq!(["curr_connections", "total_connections", "cmd_get"].map(value_of), ["1", "1", "1"]);
+    assert_eq!(["get_hits", "get_misses"].map(value_of), ["1", "0"]);
     client.send("quit\r\n");
     assert_eq!(client.rest(), b"");
     daemon.stop();

@@ -1,12 +1,15 @@
 //! Answers about sources and IDs. They draw nothing.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 
 use super::Head;
 use super::query::{Query, malformed};
 use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
-use crate::frontends::{Conditions, Facts};
+use crate::config::Protocol;
+use crate::frontends::{Conditions, Facts, statistics};
 use snowbank_client::layout::{Layout, UnixMicros};
 
 /// /v1/sources: the daemon's description of itself, as INFO has it.
@@ -93,4 +96,30 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
         first: first.to_string(),
         last: last.to_string(),
     }))
+}
+
+/// katsubushi's /stats.
+pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
+    struct Body([(&'static str, statistics::Statistic); 9]);
+    impl Serialize for Body {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_map(self.0)
+        }
+    }
+    Reply::json(&Body(statistics::all(conditions, Protocol::Http)))
+}
+
+/// Leaf's /decodeSnowflakeId, of the front end's source.
+pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
+    let query = Query::parse(head.query, &["snowflakeId"])?;
+    let layout = layout_of(source_of(None, facts)?, facts)?;
+    let id = layout.parse_id(query.require("snowflakeId")?).map_err(|error| malformed(&error.to_string()))?;
+    let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
+    let time = decoded.instant.rfc3339(3).replace('T', " ").replace('Z', "");
+    let body = BTreeMap::from([
+        ("timestamp", format!("{}({time})", decoded.instant.unix_ms())),
+        ("workerId", decoded.worker.to_string()),
+        ("sequenceId", decoded.sequence.to_string()),
+    ]);
+    Ok(Reply::json(&body))
 }

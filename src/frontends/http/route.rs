@@ -9,8 +9,8 @@ use snowbank_client::format::{Codec, Context, Format};
 use snowbank_client::protocol::ErrorCode;
 
 /// The paths, as a refusal lists them.
-const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /id, /ids, \
-                     /api/snowflake/get/KEY and /api/segment/get/KEY";
+const PATHS: &str = "/v1/ids, /v1/sources, /v1/decode/ID, /v1/range, /v1/openapi.json, /id, /ids, /stats, \
+                     /api/snowflake/get/KEY, /api/segment/get/KEY and /decodeSnowflakeId";
 
 /// The path of the description for programs, which needs no token.
 pub(super) const OPENAPI_PATH: &str = "/v1/openapi.json";
@@ -40,6 +40,8 @@ fn try_answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Re
         "/id" => katsubushi_id(head, conditions),
         "/ids" => katsubushi_ids(head, conditions),
         "/v1/sources" => read_only(head).and_then(|()| done(lookup::sources(conditions))),
+        "/stats" => read_only(head).and_then(|()| done(lookup::stats(conditions))),
+        "/decodeSnowflakeId" => read_only(head).and_then(|()| done(lookup::leaf_decode(head, facts)?)),
         "/v1/range" => read_only(head).and_then(|()| done(lookup::range(head, facts)?)),
         path => {
             if let Some(id) = path.strip_prefix("/v1/decode/") {

@@ -1,8 +1,9 @@
 //! The binary protocol: packets of a 24-byte header and a body. Numbers are big-endian.
 
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
+use crate::config::Protocol;
 use crate::frontends::words::{STOPPING, Words};
-use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
+use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, statistics};
 use snowbank_client::protocol::ErrorCode;
 
 /// The first byte of a request.
@@ -17,6 +18,7 @@ const NOOP: u8 = 0x0a;
 const VERSION: u8 = 0x0b;
 const GETK: u8 = 0x0c;
 const GETKQ: u8 = 0x0d;
+const STAT: u8 = 0x10;
 const QUITQ: u8 = 0x17;
 
 /// The status of a reply.
@@ -80,7 +82,7 @@ impl Memcached {
         let consumed = HEADER_SIZE + header.body_size;
         match header.echo.opcode {
             GET | GETQ | GETK | GETKQ => self.get_one(&header, body, conditions, out),
-            _ => answer(&header, consumed, out),
+            _ => answer(&header, consumed, conditions, out),
         }
     }
 
@@ -108,11 +110,18 @@ impl Memcached {
 
 /// Answers a packet that draws nothing.
 #[cold]
-fn answer(header: &Header, consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
+fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
     let echo = header.echo;
     match echo.opcode {
         NOOP => reply(out, echo, DONE, b"", b"", b""),
         VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
+        STAT => {
+            for (name, value) in statistics::all(conditions, Protocol::Memcached) {
+                reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());
+            }
+            // A packet without a name ends the list.
+            reply(out, echo, DONE, b"", b"", b"");
+        }
         QUIT | QUITQ => {
             if echo.opcode == QUIT {
                 reply(out, echo, DONE, b"", b"", b"");

@@ -4,7 +4,7 @@ use super::*;
 use crate::access::Session;
 use crate::config::{Settings, SourceSettings};
 use crate::frontends::words::Refused;
-use crate::frontends::{IncrConnections, in_words};
+use crate::frontends::{Counts, IncrConnections, in_words};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::ErrorCode;
@@ -31,6 +31,7 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
         draining: false,
         wall,
         incr_connections: &IncrConnections::default(),
+        counts: &|_| Counts::default(),
         rejection: None,
     };
     let mut front = Memcached::default();
@@ -192,6 +193,7 @@ fn packets_are_answered_with_their_opaque_bytes() {
         draining: false,
         wall,
         incr_connections: &IncrConnections::default(),
+        counts: &|_| Counts::default(),
         rejection: None,
     };
     let mut front = Memcached::default();
@@ -239,6 +241,7 @@ fn packets_that_lie_are_refused() {
             draining: false,
             wall: UnixMicros(1_000_000),
             incr_connections: &IncrConnections::default(),
+            counts: &|_| Counts::default(),
             rejection: None,
         };
         let mut out = Vec::new();

@@ -4,7 +4,7 @@ use super::keys::{is_blank, words};
 use super::{Form, KEY_BYTES_MAX, MEMCACHED_VERSION, Memcached};
 use crate::config::Protocol;
 use crate::frontends::words::STOPPING;
-use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign};
+use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step, foreign, statistics};
 use snowbank_client::protocol::ErrorCode;
 
 /// The bytes of a value without its key: `VALUE `, ` 0 19`, the digits and two line ends, and `END`
@@ -60,7 +60,7 @@ impl Memcached {
         if is_get(command) {
             return self.get(rest, consumed, conditions, out);
         }
-        answer(command, consumed, out)
+        answer(command, consumed, conditions, out)
     }
 
     fn get(
@@ -114,9 +114,14 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
 
 /// Answers a command that draws nothing.
 #[cold]
-fn answer(command: &[u8], consumed: usize, out: &mut Vec<u8>) -> Step<Form> {
+fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", MEMCACHED_VERSION);
+    } else if command.eq_ignore_ascii_case(b"stats") {
+        for (name, value) in statistics::all(conditions, Protocol::Memcached) {
+            line(out, "STAT ", &format!("{name} {value}"));
+        }
+        end(out);
     } else if command.eq_ignore_ascii_case(b"quit") {
         return Step::Close { error: None };
     } else {

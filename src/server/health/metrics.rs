@@ -4,7 +4,7 @@
 //! cost no more than a plain addition; nothing is contended, and a reader on another thread sees
 //! numbers that are a moment old.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
@@ -13,7 +13,7 @@ use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent, SourceCounte
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
-use crate::frontends::IncrConnections;
+use crate::frontends::{Counts, CountsOf, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -218,8 +218,8 @@ impl Timing {
 /// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptorCounters {
-    /// Connections handed to a shard.
-    pub(crate) accepted: Counter,
+    /// Connections handed to a shard, by protocol.
+    pub(crate) accepted: [Counter; PROTOCOLS],
     /// Connections refused with `too_busy`.
     pub(crate) refused: Counter,
 }
@@ -298,6 +298,27 @@ impl Metrics {
     /// for moments.
     pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CountsOf for Metrics {
+    fn counts_of(&self, protocol: Protocol) -> Counts {
+        let mut requests = 0;
+        let mut other = 0;
+        let mut errors = 0;
+        for shard in &self.shards {
+            let counters = &shard.protocols[protocol as usize];
+            requests += counters.requests.get();
+            other += counters.other.get();
+            errors += counters.errors.get();
+        }
+        Counts {
+            uptime: clock::os::boot().since(self.started.boot),
+            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
+            accepted: self.acceptors.accepted[protocol as usize].get(),
+            id_requests: requests.saturating_sub(other),
+            errors,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::admin::{
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
+use crate::counter::Counter;
 use crate::fleet::{Counted, rules};
 use crate::frontends::IdForm;
 use crate::numbering::{Numbering, TicketCounter};
@@ -111,7 +112,7 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.get(),
+            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,

@@ -172,7 +172,7 @@ pub(crate) async fn accept(
         let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.pending, max_connections).await {
             let pending = enter_pending(&common, info.tls.is_some(), max_connections).await;
-            common.metrics.acceptors.accepted.add(1);
+            common.metrics.acceptors.accepted[info.protocol as usize].add(1);
             hand_over(socket, &info, pending, &inboxes, &common).await;
             continue;
         }

@@ -71,6 +71,7 @@ impl<'t> Turn<'t> {
             draining: false,
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
+            counts: metrics,
             rejection: None,
         };
         Turn { thread, config, state, conditions, now }
