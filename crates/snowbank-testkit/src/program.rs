@@ -24,7 +24,8 @@ pub fn built() -> PathBuf {
 }
 
 /// Returns the path of the daemon's program; `None` if it was not built. Tests of the daemon's
-/// package and of the whole workspace build it, those of another package alone do not.
+/// package and of the whole workspace build it, those of another package alone do not: they run the
+/// one that was built last, which may be older than the sources.
 pub fn path() -> Option<PathBuf> {
     Some(built().join("snowbank")).filter(|path| path.is_file())
 }

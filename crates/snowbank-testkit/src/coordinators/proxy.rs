@@ -56,9 +56,8 @@ impl Proxy {
                 }
                 let Ok(other) = TcpStream::connect(to) else { continue };
                 let (Ok(one), Ok(two)) = (stream.try_clone(), other.try_clone()) else { continue };
-                let mut all = open.lock().expect("no thread panics");
-                all.extend([stream.try_clone(), other.try_clone()].into_iter().flatten());
-                drop(all);
+                let both = [stream.try_clone(), other.try_clone()];
+                open.lock().expect("no thread panics").extend(both.into_iter().flatten());
                 let count = Arc::clone(&passed);
                 let requests = Arc::clone(&mode);
                 let first = Arc::clone(&hanging);
