@@ -333,11 +333,30 @@ impl World {
         (world, made)
     }
 
+    /// Returns the earliest time that a clock may read now.
+    fn slowest_clock(&self) -> UnixMicros {
+        match self.clocks {
+            AllClocks::Differ | AllClocks::Agree => self.time,
+            AllClocks::AreSkewed => UnixMicros(self.time.0 - MAX_AHEAD.as_micros() as i64),
+        }
+    }
+
+    /// Lets the clock of a start run on, which may have been read long ago.
+    fn run_clock_of_start(&mut self, at: usize) {
+        let now = self.slowest_clock();
+        if let Some(starting) = &mut self.machine(at).starting {
+            starting.wall = starting.wall.max(now);
+        }
+    }
+
     fn happen(&mut self, event: Event) {
         if let Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall) = event
             && self.clocks != AllClocks::Differ
         {
             self.time = wall.max(self.time);
+        }
+        if let Event::Settle(at) | Event::SettleLate(at) | Event::Begin(at) = event {
+            self.run_clock_of_start(at);
         }
         match event {
             Event::Start(at, wall, amount) => {
@@ -361,7 +380,7 @@ impl World {
                 self.use_up(at, Amount::All);
             }
             Event::Stop(at) => {
-                let wall = self.time;
+                let wall = self.slowest_clock();
                 self.machine(at).stop(wall);
             }
             Event::Kill(at) => {
