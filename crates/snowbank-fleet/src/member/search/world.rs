@@ -349,15 +349,21 @@ impl World {
         }
     }
 
+    /// Lets the clocks run that an event reads.
+    fn run_clocks(&mut self, event: &Event) {
+        match *event {
+            Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall)
+                if self.clocks != AllClocks::Differ =>
+            {
+                self.time = wall.max(self.time);
+            }
+            Event::Settle(at) | Event::SettleLate(at) | Event::Begin(at) => self.run_clock_of_start(at),
+            _ => {}
+        }
+    }
+
     fn happen(&mut self, event: Event) {
-        if let Event::Start(_, wall, _) | Event::Raise(_, wall) | Event::Look(_, wall) = event
-            && self.clocks != AllClocks::Differ
-        {
-            self.time = wall.max(self.time);
-        }
-        if let Event::Settle(at) | Event::SettleLate(at) | Event::Begin(at) = event {
-            self.run_clock_of_start(at);
-        }
+        self.run_clocks(&event);
         match event {
             Event::Start(at, wall, amount) => {
                 self.machine(at).start(GIVEN[at], wall);
