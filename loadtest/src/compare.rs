@@ -130,17 +130,20 @@ pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     Ok(Comparison { format: FORMAT, kind: "comparison", verdict, summary, warnings, rows })
 }
 
+impl Compared {
+    /// Returns the figure of each run, if every run has it.
+    fn values(&self, runs: &[Run]) -> Option<Vec<f64>> {
+        runs.iter().map(|run| run.figures.number(self.row, self.name)).collect()
+    }
+}
+
 /// Compares one figure, if every run has it.
 fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
-    let values = |runs: &[Run]| -> Option<Vec<f64>> {
-        runs.iter().map(|run| run.figures.number(figure.row, figure.name)).collect()
-    };
-    let a_values = values(a)?;
-    let b_values = values(b)?;
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let a_values = figure.values(a)?;
+    let b_values = figure.values(b)?;
     let unit = a.first()?.figures.get(figure.row, figure.name)?.unit;
-    let a = mean(&a_values);
-    let b = mean(&b_values);
+    let a = spread::mean(&a_values);
+    let b = spread::mean(&b_values);
     let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
     let more = match interval {
         // A number of errors: none on one side and some on the other is a difference.
@@ -155,12 +158,11 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
         }
         Some(_) => Ok(None),
     };
-    let is_worse = |more: bool| more == (figure.name != COMPARED[0].name);
     let (call, words) = match more {
         Err(reason) => (Call::CannotTell, reason),
         Ok(None) => (Call::Same, "the same"),
         Ok(Some(more)) => (
-            if is_worse(more) { Call::Worse } else { Call::Better },
+            if more == (figure.name != COMPARED[0].name) { Call::Worse } else { Call::Better },
             if more { figure.more } else { figure.less },
         ),
     };
@@ -168,8 +170,9 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
 }
 
 fn verdict(rows: &[Row]) -> Call {
-    let has = |call| rows.iter().any(|row| row.call == call);
-    match (has(Call::Worse), has(Call::Better)) {
+    let is_worse = rows.iter().any(|row| row.call == Call::Worse);
+    let is_better = rows.iter().any(|row| row.call == Call::Better);
+    match (is_worse, is_better) {
         (true, true) => Call::Mixed,
         (true, false) => Call::Worse,
         (false, true) => Call::Better,
@@ -197,26 +200,29 @@ fn summary(verdict: Call, rows: &[Row]) -> String {
     }
 }
 
+/// Returns the texts of one side in one line.
+fn joined(texts: BTreeSet<String>) -> String {
+    texts.into_iter().collect::<Vec<_>>().join(" and ")
+}
+
 /// Returns the differences between the runs besides the target, one line each.
 fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
-    let of = |side: BTreeSet<String>| side.into_iter().collect::<Vec<_>>().join(" and ");
     let [a_loops, b_loops] = [a, b].map(|runs| texts(runs, LOAD, "loop"));
     if a_loops != b_loops || a_loops.len() != 1 {
-        let a = of(a_loops);
-        let b = of(b_loops);
+        let a = joined(a_loops);
+        let b = joined(b_loops);
         return Err(format!("A is {a}, B is {b}: the times of one are not those of the other"));
     }
-    let runs = || a.iter().chain(b);
-    let loads = runs().flat_map(|run| run.figures.of_row(LOAD)).map(|figure| figure.name.as_str());
+    let loads = a.iter().chain(b).flat_map(|run| run.figures.of_row(LOAD)).map(|figure| figure.name.as_str());
     let loads: BTreeSet<&str> = loads.collect();
     let mut warnings = Vec::new();
     for (row, name) in loads.into_iter().map(|name| (LOAD, name)).chain(ALIKE) {
         let [a_texts, b_texts] = [a, b].map(|runs| texts(runs, row, name));
         if a_texts != b_texts || a_texts.len() != 1 {
-            warnings.push(format!("{row}, {name}: A {}; B {}", of(a_texts), of(b_texts)));
+            warnings.push(format!("{row}, {name}: A {}; B {}", joined(a_texts), joined(b_texts)));
         }
     }
-    for run in runs().filter(|run| run.verdict == "no verdict") {
+    for run in a.iter().chain(b).filter(|run| run.verdict == "no verdict") {
         let started = run.figures.text(ORIGIN, "started");
         warnings.push(format!("the run of {started} has no verdict: {}", run.reasons.join("; ")));
     }

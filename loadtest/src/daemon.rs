@@ -156,17 +156,21 @@ fn spawn(
     let mut child = command.spawn()?;
     let listeners = 1 + usize::from(listen.front_end.is_some());
     let lines = child.stdout.take().map(|stdout| first_lines(stdout, listeners));
-    let on = |name: &str| {
-        let found = lines.iter().flatten().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "));
-        found.and_then(|address| address.trim().parse().ok())
-    };
-    if let Some(native) = on("listening") {
-        return Ok((child, Addresses { native, front_end: on(protocol.name()) }));
+    let lines = lines.unwrap_or_default();
+    if let Some(native) = address_of("listening", &lines) {
+        let front_end = address_of(protocol.name(), &lines);
+        return Ok((child, Addresses { native, front_end }));
     }
     let _ = child.kill();
     child.wait()?;
     let stderr = fs::read_to_string(&stderr).unwrap_or_default();
     Err(NotStarted::Refused(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
+}
+
+/// Returns the address that a line of the daemon's names.
+fn address_of<A: std::str::FromStr>(name: &str, lines: &[String]) -> Option<A> {
+    let address = lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "))?;
+    address.trim().parse().ok()
 }
 
 /// Returns the first lines of its output, one for each listener; nothing if there is none in time,

@@ -169,14 +169,14 @@ impl Verdict {
 pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     let (ours, theirs): (Vec<_>, Vec<_>) =
         evidence.faults.iter().partition(|fault| evidence.may_have_caused(fault));
-    let described = |faults: Vec<&Fault>| {
-        faults.into_iter().map(|fault| words::describe(fault, evidence.promise)).collect::<Vec<_>>()
-    };
     if !theirs.is_empty() {
-        return Verdict::Fail(described(theirs));
+        let described = theirs.into_iter().map(|fault| words::describe(fault, evidence.promise));
+        return Verdict::Fail(described.collect());
     }
     let mut open = evidence.not_measured();
-    open.extend(described(ours).into_iter().map(|reason| words::by_generator(&reason)));
+    for fault in ours {
+        open.push(words::by_generator(&words::describe(fault, evidence.promise)));
+    }
     let mut missed = words::errors(evidence, objectives);
     let mut late = Vec::new();
     if open.is_empty() {

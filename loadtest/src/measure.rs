@@ -76,16 +76,15 @@ pub(crate) struct SecondFigures {
 impl SecondFigures {
     /// Returns the figures of the second of that number.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
-        let at = |quantile| micros(second.response.value_at_quantile(quantile));
         Self {
             second: number,
             ids: second.ids,
             answered: second.response.len(),
             refused: second.refused,
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
+            p50_us: micros(second.response.value_at_quantile(0.5)),
+            p90_us: micros(second.response.value_at_quantile(0.9)),
+            p99_us: micros(second.response.value_at_quantile(0.99)),
+            p999_us: micros(second.response.value_at_quantile(0.999)),
             max_us: micros(second.response.max()),
             target_cpu_share: None,
             target_memory_bytes: None,

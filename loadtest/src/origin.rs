@@ -13,8 +13,6 @@ pub(crate) fn of_this_process() -> Figures {
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
     let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let name = rustix::system::uname();
-    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
     let cpu = value_of(&read("/proc/cpuinfo"), "model name");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let memory = value_of(&read("/proc/meminfo"), "MemTotal").and_then(|value| kibibytes(&value));
@@ -24,13 +22,20 @@ pub(crate) fn of_this_process() -> Figures {
     figures.add(ORIGIN, "started", Unit::None, now.to_string());
     figures.add(ORIGIN, "load test", Unit::None, env!("CARGO_PKG_VERSION"));
     figures.add(ORIGIN, "build", Unit::None, build);
-    figures.add(ORIGIN, "machine", Unit::None, text(name.nodename()));
+    figures.add(ORIGIN, "machine", Unit::None, name.nodename().to_string_lossy().into_owned());
     figures.add(ORIGIN, "processor", Unit::None, cpu);
     figures.add(ORIGIN, "cores", Unit::None, cores);
     figures.add(ORIGIN, "memory", Unit::Bytes, memory);
-    figures.add(ORIGIN, "system", Unit::None, format!("{} {}", text(name.sysname()), text(name.release())));
+    let system = name.sysname().to_string_lossy();
+    let release = name.release().to_string_lossy();
+    figures.add(ORIGIN, "system", Unit::None, format!("{system} {release}"));
     figures.add(ORIGIN, "load average before", Unit::None, load);
     figures
+}
+
+/// Returns the text of a file, empty if it cannot be read.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Returns the first line `key : value` of a file of /proc.
@@ -45,8 +50,7 @@ fn kibibytes(text: &str) -> Option<u64> {
 
 /// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
+    if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c)) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))

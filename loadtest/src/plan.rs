@@ -181,6 +181,11 @@ fn page(table: &str, assumptions: &[String], check: &str, alert: &str) -> String
     )
 }
 
+/// Returns the processor time of a request in a step of the sweep.
+fn us_per_request_of(step: &Step) -> Option<f64> {
+    step.run.figures.number(PROCESSOR, "target's CPU per request")
+}
+
 impl<'a> Basis<'a> {
     fn of(sweep: &'a Sweep, wanted: &Wanted) -> Result<Self, NoPlan> {
         let lacks = |reason: &str| {
@@ -246,12 +251,11 @@ impl<'a> Basis<'a> {
     /// Returns the processor time of a request at a load. Requests share wake-ups under load and
     /// cost less, so the step next below the load counts, or the lowest step.
     fn us_per_request(&self, requests_per_s: f64) -> Option<f64> {
-        let cost = |step: &Step| step.run.figures.number(PROCESSOR, "target's CPU per request");
         let mut known: Vec<&Step> =
-            self.sweep.steps.iter().filter(|step| step.holds && cost(step).is_some()).collect();
+            self.sweep.steps.iter().filter(|step| step.holds && us_per_request_of(step).is_some()).collect();
         known.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
         let above = known.partition_point(|step| step.rate() / self.swept.mean() <= requests_per_s);
-        cost(known.get(above.saturating_sub(1))?)
+        us_per_request_of(known.get(above.saturating_sub(1))?)
     }
 
     /// Checks that the layout has worker IDs for all daemons.
@@ -271,8 +275,9 @@ impl<'a> Basis<'a> {
 
     /// Returns the objectives of the sweep.
     fn within(&self) -> String {
-        let within = |it: &Objective| format!("{} within {} ms", it.quantile, it.limit_us / 1e3);
-        self.run.objectives.iter().map(within).collect::<Vec<_>>().join(", ")
+        let objectives = self.run.objectives.iter();
+        let within = objectives.map(|it| format!("{} within {} ms", it.quantile, it.limit_us / 1e3));
+        within.collect::<Vec<_>>().join(", ")
     }
 
     /// Returns what the sweep did not measure.

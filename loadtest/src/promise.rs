@@ -98,9 +98,6 @@ impl Promise {
             wanted: source.unwrap_or("0").to_owned(),
             present: info.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
-        let to_us = |ms: Option<u64>, default_us| {
-            ms.map_or(default_us, |ms| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
-        };
         let numbering = numbering_of(found)
             .map_err(|reason| NoPromise::Impossible { name: found.name.clone(), reason })?;
         Ok(Self {
@@ -112,8 +109,8 @@ impl Promise {
             row_mask: numbering.as_ref().and_then(row_mask),
             numbering,
             fleet: found.fleet.clone(),
-            burst_window_us: to_us(info.burst_window_ms, DEFAULT_BURST_WINDOW_US),
-            max_ahead_us: to_us(info.max_ahead_ms, DEFAULT_MAX_AHEAD_US),
+            burst_window_us: info.burst_window_ms.map_or(DEFAULT_BURST_WINDOW_US, to_us),
+            max_ahead_us: info.max_ahead_ms.map_or(DEFAULT_MAX_AHEAD_US, to_us),
         })
     }
 
@@ -287,6 +284,11 @@ fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
     }
     let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else { return Ok(None) };
     of_layout(layout, workers).map(Some).map_err(|reason| reason.to_string())
+}
+
+/// Returns milliseconds as microseconds, with room for sums.
+fn to_us(ms: u64) -> i64 {
+    i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
 }
 
 fn of_layout(layout: &str, workers: &[u64]) -> Result<Numbering, LayoutError> {

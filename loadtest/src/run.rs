@@ -247,25 +247,26 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
 /// ID, and what is known of each target ([`Shared`]).
 fn spawn(streams: approach::Streams, shared: &Arc<Shared>) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
-    let start = |(thread, streams)| {
+    let mut threads = Vec::new();
+    for (thread, streams) in streams.into_iter().enumerate() {
         let shared = Arc::clone(shared);
         let to = to.clone();
         let builder = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
         let spawned = builder.spawn(move || load::run(thread, streams, &shared, &to));
-        spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"))
-    };
-    (streams.into_iter().enumerate().map(start).collect(), from)
+        threads.push(spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}")));
+    }
+    (threads, from)
 }
 
 /// Returns the schedules of an open loop.
 fn lanes(scenario: &Scenario) -> Lanes {
     let threads = scenario.threads;
-    let schedule = |thread| match scenario.drive {
+    let schedules = (0..threads).filter_map(|thread| match scenario.drive {
         Drive::Open { rate, arrivals } => {
             let requests_per_s = rate.per_s() / scenario.batch.mean();
             Some(Schedule::new(requests_per_s, arrivals, Share { thread, threads }, SEED))
         }
         Drive::Closed { .. } => None,
-    };
-    Lanes::new((0..threads).filter_map(schedule))
+    });
+    Lanes::new(schedules)
 }

@@ -24,6 +24,10 @@ fn or_bad<T>(value: Option<T>, found: &str, wanted: &'static str) -> Result<T, B
     value.ok_or_else(|| BadValue { found: found.to_owned(), wanted })
 }
 
+fn above_zero(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|&number| number > 0)
+}
+
 /// Reads a decimal number and its unit: digits with at most one point, and not `inf` or `1e9`.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -142,15 +146,14 @@ impl FromStr for Mix {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let above_zero = |text: &str| text.parse::<u32>().ok().filter(|&number| number > 0);
         if let Some(count) = above_zero(text) {
             return Ok(Self::fixed(count));
         }
-        let weighted = |part: &str| {
+        let parts = text.split(',').map(|part| {
             let (count, weight) = part.split_once(':')?;
             Some((above_zero(count)?, above_zero(weight)?))
-        };
-        let parts: Option<Vec<(u32, u32)>> = text.split(',').map(weighted).collect();
+        });
+        let parts: Option<Vec<(u32, u32)>> = parts.collect();
         let wanted = "a number of IDs above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1";
         let parts = or_bad(parts, text, wanted)?;
         let total: f64 = parts.iter().map(|&(_, weight)| f64::from(weight)).sum();

@@ -384,7 +384,11 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
         let freed = Freed { space, number: *number, holder: &held.holder };
         return write_json(&freed, out).map_err(Failure::from);
     }
-    writeln!(out, "worker ID {number} is free; it was held by {}", held.holder)?;
+    writeln!(
+        out,
+        "worker ID {number} is released; `snowbank fleet list` shows until when {} may have used it",
+        held.holder
+    )?;
     Ok(())
 }
 

@@ -39,6 +39,12 @@ fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
+/// Returns the words of an error of the library that makes certificates.
+#[allow(clippy::needless_pass_by_value)]
+fn words(error: rcgen::Error) -> String {
+    error.to_string()
+}
+
 impl Certificates {
     pub(crate) fn new() -> Result<Self, String> {
         let directory = TempDir::new().map_err(|error| error.to_string())?;
@@ -53,17 +59,16 @@ impl Certificates {
     /// Writes the files that a client may need: the authority, the client's certificate and key,
     /// and those of an authority that no daemon knows. Returns their paths by name.
     pub(crate) fn write(&self) -> Result<Map<String, Value>, String> {
-        let made = |error: rcgen::Error| error.to_string();
-        let other = Authority::new("another authority").map_err(made)?;
-        let client = KeyPair::generate().map_err(made)?;
-        let params = params("client").map_err(made)?;
-        let certificate = params.signed_by(&client, &self.authority.issuer).map_err(made)?;
-        let other_certificate = params.signed_by(&client, &other.issuer).map_err(made)?;
+        let other = Authority::new("another authority").map_err(words)?;
+        let client = KeyPair::generate().map_err(words)?;
+        let params = params("client").map_err(words)?;
+        let certificate = params.signed_by(&client, &self.authority.issuer).map_err(words)?;
+        let other_certificate = params.signed_by(&client, &other.issuer).map_err(words)?;
         let files = [
-            ("ca_file", self.authority.certificate().map_err(made)?.pem()),
+            ("ca_file", self.authority.certificate().map_err(words)?.pem()),
             ("cert_file", certificate.pem()),
             ("key_file", client.serialize_pem()),
-            ("other_ca_file", other.certificate().map_err(made)?.pem()),
+            ("other_ca_file", other.certificate().map_err(words)?.pem()),
             ("other_cert_file", other_certificate.pem()),
         ];
         let mut paths = Map::new();
@@ -77,15 +82,14 @@ impl Certificates {
 
     /// Returns the configuration of a TLS endpoint.
     pub(crate) fn server(&self, asks_for_certificate: bool) -> Result<Arc<ServerConfig>, String> {
-        let made = |error: rcgen::Error| error.to_string();
-        let key = KeyPair::generate().map_err(made)?;
-        let certificate = params("daemon").map_err(made)?.signed_by(&key, &self.authority.issuer);
-        let chain = vec![certificate.map_err(made)?.der().clone()];
+        let key = KeyPair::generate().map_err(words)?;
+        let certificate = params("daemon").map_err(words)?.signed_by(&key, &self.authority.issuer);
+        let chain = vec![certificate.map_err(words)?.der().clone()];
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let builder = ServerConfig::builder();
         let builder = if asks_for_certificate {
             let mut roots = RootCertStore::empty();
-            let authority = self.authority.certificate().map_err(made)?;
+            let authority = self.authority.certificate().map_err(words)?;
             roots.add(authority.der().clone()).map_err(|error| error.to_string())?;
             let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build();
             builder.with_client_cert_verifier(verifier.map_err(|error| error.to_string())?)

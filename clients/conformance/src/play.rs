@@ -55,14 +55,15 @@ async fn start(
 /// Follows the test's words: `life N` and `release N`, where N is a daemon's index.
 async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Result<(), String> {
     while let Some(line) = words.next_line().await.map_err(|error| error.to_string())? {
-        let unknown = || format!("{line:?} came on standard input; `life N` and `release N` are known");
-        let (word, index) = line.trim().split_once(' ').ok_or_else(unknown)?;
-        let index: usize = index.parse().map_err(|_| unknown())?;
-        let daemon = daemons.get_mut(index).ok_or_else(unknown)?;
-        match word {
-            "life" => daemon.next_life().await?,
-            "release" => daemon.release(),
-            _ => return Err(unknown()),
+        let words = line.trim().split_once(' ');
+        let named =
+            words.and_then(|(word, index)| Some((word, daemons.get_mut(index.parse::<usize>().ok()?)?)));
+        match named {
+            Some(("life", daemon)) => daemon.next_life().await?,
+            Some(("release", daemon)) => daemon.release(),
+            _ => {
+                return Err(format!("{line:?} came on standard input; `life N` and `release N` are known"));
+            }
         }
     }
     Ok(())

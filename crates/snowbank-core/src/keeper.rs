@@ -168,10 +168,11 @@ impl Keeper {
             return None;
         }
         let ceilings = self.next_ceilings(index, now)?;
-        let handed_out = |&(index, ceiling): &(usize, Position)| {
-            (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
-        };
-        let in_flight: Vec<_> = ceilings.iter().map(handed_out).collect();
+        let mut in_flight = Vec::with_capacity(ceilings.len());
+        for &(source, ceiling) in &ceilings {
+            let generation = self.sources[source].source().grant().generation();
+            in_flight.push((source, Durable { ceiling, generation }));
+        }
         let generation = in_flight.iter().map(|(_, durable)| durable.generation).sum();
         let restored = self.restored();
         let wall_minus_boot_us = self.wall.carried_us();
@@ -204,16 +205,19 @@ impl Keeper {
         if writer.due.is_some_and(|due| now.boot < due) {
             return None;
         }
-        let sources = || self.sources.iter().zip(&writer.durable).enumerate();
-        let is_due = sources().any(|(_, (managed, durable))| managed.needs_fleet(now, *durable, horizon));
+        let mut is_due = false;
+        let mut ceilings = Vec::new();
+        for (source, managed) in self.sources.iter().enumerate() {
+            let durable = writer.durable[source];
+            if !durable.is_exempt() {
+                is_due |= managed.needs_fleet(now, durable, horizon);
+                ceilings.push((source, managed.fleet_ceiling(now, horizon).max(durable.ceiling)));
+            }
+        }
         if !is_due {
             (writer.due, writer.failure) = (None, None);
             return None;
         }
-        let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
-            (index, managed.fleet_ceiling(now, horizon).max(durable.ceiling))
-        };
-        let ceilings = sources().filter(|(_, (_, durable))| !durable.is_exempt()).map(next).collect();
         writer.due = Some(now.boot.after(PERIOD));
         Some(ceilings)
     }
@@ -225,18 +229,19 @@ impl Keeper {
             return self.next_fleet_ceilings(index, now, horizon);
         }
         let writer = &mut self.writers[index];
-        let sources = || self.sources.iter().zip(&writer.durable).enumerate();
+        let mut sources = self.sources.iter().zip(&writer.durable);
         // After a failure nothing is tried before the pause is over, even if a source needs it.
-        let is_needed =
-            writer.failure.is_none() && sources().any(|(_, (managed, durable))| managed.needs(*durable));
+        let is_needed = writer.failure.is_none() && sources.any(|(managed, durable)| managed.needs(*durable));
         if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
             return None;
         }
         let uptime = now.boot.since(self.started);
-        let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
-            Some((index, managed.next_ceiling(now, uptime, *durable)?))
-        };
-        let mut ceilings: Vec<_> = sources().filter_map(next).collect();
+        let mut ceilings = Vec::new();
+        for (source, managed) in self.sources.iter().enumerate() {
+            if let Some(ceiling) = managed.next_ceiling(now, uptime, writer.durable[source]) {
+                ceilings.push((source, ceiling));
+            }
+        }
         let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
         if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
             // No client asks. The same ceilings are written again, so that the next start knows the
@@ -257,8 +262,7 @@ impl Keeper {
 
     /// Returns the sources whose numbers another copy of the machine may hand out.
     pub fn restored(&self) -> Vec<usize> {
-        let is_lost = |&index: &usize| self.sources[index].source().grant().is_lost();
-        (0..self.sources.len()).filter(is_lost).collect()
+        (0..self.sources.len()).filter(|&index| self.sources[index].source().grant().is_lost()).collect()
     }
 
     /// Takes the outcome of a write, and raises grants as far as all writers have made ceilings

@@ -26,10 +26,12 @@ pub(super) struct Arguments {
     fail_if_worse: bool,
 }
 
+/// Reads the files of one side.
+fn read_all(files: &[PathBuf]) -> Result<Vec<Run>, Failure> {
+    files.iter().map(|file| read(file, RUN).map_err(Failure::usage)).collect()
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let read_all = |files: &[PathBuf]| -> Result<Vec<Run>, Failure> {
-        files.iter().map(|file| read(file, RUN).map_err(Failure::usage)).collect()
-    };
     let a = read_all(&arguments.files)?;
     let b = read_all(&arguments.with)?;
     open_files(&[&arguments.json])?;

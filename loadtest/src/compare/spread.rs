@@ -35,8 +35,6 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     let a = logs(a)?;
     let b = logs(b)?;
     let freedom = (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0)? as f64;
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let squares = |values: &[f64]| values.iter().map(|value| (value - mean(values)).powi(2)).sum::<f64>();
     let variance = (squares(&a) + squares(&b)) / freedom;
     let error = (variance * (1.0 / a.len() as f64 + 1.0 / b.len() as f64)).sqrt();
     let students_t = StudentsT::new(0.0, 1.0, freedom).ok()?;
@@ -45,10 +43,22 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     Some(Interval { low: (ratio - margin).exp(), ratio: ratio.exp(), high: (ratio + margin).exp() })
 }
 
+/// Returns the mean of at least one value.
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Returns the sum of the squared distances from the mean.
+fn squares(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum()
+}
+
 fn logs(values: &[f64]) -> Option<Vec<f64>> {
-    let log = |&value: &f64| (value > 0.0 && value.is_finite()).then(|| value.ln());
-    let logs: Vec<f64> = values.iter().map(log).collect::<Option<_>>()?;
-    (!logs.is_empty()).then_some(logs)
+    if values.is_empty() || values.iter().any(|value| *value <= 0.0 || !value.is_finite()) {
+        return None;
+    }
+    Some(values.iter().map(|value| value.ln()).collect())
 }
 
 #[cfg(test)]

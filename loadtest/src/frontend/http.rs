@@ -42,8 +42,8 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     }
     let info = Info::from_json(&body).ok().filter(|_| status == 200);
     let Some(info) = info else { return Err(conversation.answered(&body)) };
-    let first = || info.sources.iter().find(|source| source.index == 0).map(|source| source.name.as_str());
-    let source = source.or_else(first);
+    let first = info.sources.iter().find(|source| source.index == 0);
+    let source = source.or(first.map(|source| source.name.as_str()));
     let query = source.map(|name| form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>());
     let query = query.map(|name| format!("&source={name}")).unwrap_or_default();
     let front_end = Http::of("GET /v1/ids?count=", &query, &headers(conversation.access));
@@ -134,19 +134,24 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         }
     };
     let status = head.code.unwrap_or_default().into();
-    let header = |wanted: &str| {
-        let found = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(wanted));
-        found.map(|header| header.value.trim_ascii())
-    };
-    if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"chunked")) {
+    if value_of("transfer-encoding", head.headers).is_some_and(|value| value.eq_ignore_ascii_case(b"chunked"))
+    {
         let body = chunks(&bytes[head_size..])?;
         return Ok(body.map(|(body, size)| (Reply { status, body: Cow::Owned(body) }, head_size + size)));
     }
-    let length = header("content-length").and_then(number).and_then(|length| usize::try_from(length).ok());
+    let length = value_of("content-length", head.headers)
+        .and_then(number)
+        .and_then(|length| usize::try_from(length).ok());
     let length = length.ok_or("a reply without a length")?;
     let end = head_size.checked_add(length).ok_or("a reply without an end")?;
     let body = bytes.get(head_size..end).map(Cow::Borrowed);
     Ok(body.map(|body| (Reply { status, body }, end)))
+}
+
+/// Returns the value of the first header of that name.
+fn value_of<'v>(name: &str, headers: &[httparse::Header<'v>]) -> Option<&'v [u8]> {
+    let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+    found.map(|header| header.value.trim_ascii())
 }
 
 /// Returns the content of a body in chunks, and its size; `None` if it is not all there.

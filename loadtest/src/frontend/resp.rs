@@ -49,13 +49,19 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
     let text = conversation.next(|bytes| Ok(bytes.get(..size).map(|text| (text.to_vec(), size))))?;
     let text = String::from_utf8_lossy(&text);
-    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    let (front_end, version) = match (value("snowbank_version:"), value("redis_version:")) {
+    let snowbank = value_of("snowbank_version:", &text);
+    let redis = value_of("redis_version:", &text);
+    let (front_end, version) = match (snowbank, redis) {
         (Some(version), _) => (Resp::Source(source.map(str::to_owned)), printable(version)),
         (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", printable(version))),
         (None, None) => return Err(conversation.answered(text.as_bytes())),
     };
     Ok(Met { front_end: Arc::new(front_end), info: None, version: Some(version) })
+}
+
+/// Returns the value of a line of INFO.
+fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 /// Makes the key, or keeps its number, and has Redis remove it later.

@@ -89,10 +89,9 @@ impl Report<'_> {
     /// Returns true if an open loop that was not cut short was late.
     fn was_late(&self) -> bool {
         let counts = &self.outcome.collected.counts;
-        let is_late = |latency: &super::Latency| latency.judge(counts) != super::Found::Met;
         self.is_open_loop()
             && !self.outcome.collected.is_cut_short()
-            && self.objectives.latencies.iter().any(is_late)
+            && self.objectives.latencies.iter().any(|latency| latency.judge(counts) != super::Found::Met)
     }
 
     /// Returns true if another run may lead to a verdict. What happened on purpose cannot be

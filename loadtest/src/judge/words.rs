@@ -1,7 +1,7 @@
 //! Verdicts in words.
 
 use super::{Evidence, Latency, MIN_RATE_SHARE, Objectives};
-use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram, count_of};
+use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
 use crate::promise::Promise;
 use crate::target::code_name;
 use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
@@ -53,11 +53,10 @@ fn codes(refused: &RefusalsByCode) -> String {
 
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
-    let at = |times: &TimeHistogram| short_ms(times.at(latency.quantile));
     let name = latency.name();
     let limit = Time(latency.limit);
-    let found = at(&counts.response);
-    let certain = at(&counts.settling.certain);
+    let found = short_ms(counts.response.at(latency.quantile));
+    let certain = short_ms(counts.settling.certain.at(latency.quantile));
     format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")
 }
 

@@ -94,11 +94,10 @@ impl ClockOffset {
     fn settle(&mut self) {
         let measured = [self.previous, self.best].into_iter().flatten();
         // The reply was dated at any time of its round trip.
-        let reach = |(round_trip_ns, offset_us): (u64, i64)| {
-            offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000)
-        };
-        let widest = measured.max_by_key(|&it| reach(it));
-        let Some((known_us, offset_us)) = widest.map(|it| (reach(it), it.1)) else { return };
+        let reaches = measured.map(|(round_trip_ns, offset_us)| {
+            (offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000), offset_us)
+        });
+        let Some((known_us, offset_us)) = reaches.max_by_key(|&(known_us, _)| known_us) else { return };
         let is_too_far = self.clock == Clock::Nearby && known_us > MAX_NEARBY_US;
         self.known_us = Some(if is_too_far { 0 } else { known_us });
         if offset_us.abs() > self.seen_us.abs() {

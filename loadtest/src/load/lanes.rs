@@ -29,11 +29,11 @@ struct Lane {
 impl Lanes {
     /// Takes the schedules in the order of their threads.
     pub(crate) fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
-        let lane = |schedule: Schedule| Lane {
+        let lanes = schedules.map(|schedule| Lane {
             due_ns: AtomicU64::new(schedule.due_ns()),
             schedule: Mutex::new(schedule),
-        };
-        Self(schedules.map(lane).collect())
+        });
+        Self(lanes.collect())
     }
 
     /// Takes a request before `end_ns` that is due on the thread's own schedule, or overdue on

@@ -141,8 +141,9 @@ impl Worker<'_> {
                 more
             }
             Reply::List { ids, more } => {
-                let single = |id| Run { first: id, count: 1, stride: 1 };
-                ids.iter().try_for_each(|id| self.check(index, &request, single(id), now))?;
+                for id in ids.iter() {
+                    self.check(index, &request, Run { first: id, count: 1, stride: 1 }, now)?;
+                }
                 more
             }
             Reply::Error(error) => {

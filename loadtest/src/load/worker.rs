@@ -13,7 +13,7 @@ use super::clocks::ClockOffset;
 use super::connection::Connection;
 use super::meter::Meter;
 use super::outage::RETRY_NS;
-use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared};
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Shared};
 use crate::machine::processor::RunDelay;
 use crate::measure::Fault;
 use crate::promise::Span;
@@ -300,11 +300,11 @@ impl<'a> Worker<'a> {
     pub(super) fn hand_over_spans(&mut self, now: Now) {
         let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
         let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
-        let earliest_us = |(clock, peer): (&ClockOffset, &Peer)| {
+        let earliest_us = self.clocks.iter().zip(&self.shared.peers).map(|(clock, peer)| {
             clock.known_us().and_then(|offset_us| peer.promise.earliest_us(oldest_us, offset_us))
-        };
+        });
         // Nothing is forgotten while one of the clocks is not known.
-        let low_us = self.clocks.iter().zip(&self.shared.peers).map(earliest_us).min().flatten();
+        let low_us = earliest_us.min().flatten();
         let spans = self.spans.iter_mut().map(std::mem::take).collect();
         let _ = self.to.send(Message::Spans { thread: self.thread, spans, low_us });
     }

@@ -86,12 +86,13 @@ impl OwnTime {
     /// Returns the processor time of all threads of the target, so far as they ran on this core
     /// last.
     pub(super) fn threads_on(&self, core: usize) -> BTreeMap<u32, u64> {
-        let on_core = |thread: PathBuf| {
+        let threads = threads_of(self.processes.keys()).take(THREADS_MAX);
+        let on_core = threads.filter_map(|thread| {
             let (used_ns, last_core) = of_thread(&thread)?;
             let number = thread.file_name()?.to_str()?.parse().ok()?;
             (last_core == core).then_some((number, used_ns))
-        };
-        threads_of(self.processes.keys()).take(THREADS_MAX).filter_map(on_core).collect()
+        });
+        on_core.collect()
     }
 
     /// Finds the target's processes. One that was not there before has used its time since.
@@ -123,11 +124,11 @@ impl Threads {
     /// Returns the least that they used of the core since `from_ns`, by an earlier look: all that
     /// they used since then, less the time between that look and `from_ns`.
     pub(super) fn used_since(&self, earlier: &Self, from_ns: u64) -> u64 {
-        let used = |(thread, now_ns): (&u32, &u64)| {
+        let used = self.used_ns.iter().map(|(thread, now_ns)| {
             earlier.used_ns.get(thread).map_or(0, |before_ns| now_ns.saturating_sub(*before_ns))
-        };
+        });
         // One core runs one thread at a time.
-        let used_ns = self.used_ns.iter().map(used).sum::<u64>().min(self.at_ns - earlier.at_ns);
+        let used_ns = used.sum::<u64>().min(self.at_ns - earlier.at_ns);
         used_ns.saturating_sub(from_ns.saturating_sub(earlier.at_ns))
     }
 }

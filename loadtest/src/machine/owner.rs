@@ -54,12 +54,16 @@ impl Owner {
 fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
         let [_, local, remote, state, ..] = words[..] else { return None };
-        let is_it = state == ESTABLISHED && port(local)? == local_port && port(remote)? == remote_port;
+        let is_it = state == ESTABLISHED && port_of(local)? == local_port && port_of(remote)? == remote_port;
         // 0 is a connection that was not accepted yet.
         words.get(9).filter(|_| is_it)?.parse().ok().filter(|&inode| inode > 0)
     })
+}
+
+/// Returns the port of an address in the kernel's table, where it is hexadecimal.
+fn port_of(address: &str) -> Option<u16> {
+    u16::from_str_radix(address.rsplit(':').next()?, 16).ok()
 }
 
 /// Finds the process that holds a socket.

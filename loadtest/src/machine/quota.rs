@@ -31,12 +31,14 @@ fn cpu_group(membership: &str) -> Option<PathBuf> {
 
 /// Reads `cpu.stat`: version 1 has nanoseconds, version 2 microseconds.
 fn throttled(statistics: &str) -> Duration {
-    let number = |name: &str| {
-        let line = statistics.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    let in_ns = number("throttled_time ").map(Duration::from_nanos);
-    in_ns.or_else(|| number("throttled_usec ").map(Duration::from_micros)).unwrap_or_default()
+    let in_ns = number_of("throttled_time ", statistics).map(Duration::from_nanos);
+    let in_us = number_of("throttled_usec ", statistics).map(Duration::from_micros);
+    in_ns.or(in_us).unwrap_or_default()
+}
+
+/// Returns the number behind a name of `cpu.stat`.
+fn number_of(name: &str, statistics: &str) -> Option<u64> {
+    statistics.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -111,14 +111,14 @@ impl<'a> Report<'a> {
             return format!("{verdict}  nothing was measured");
         }
         let at_least = if self.evidence().is_lower_bound() { "≥ " } else { "" };
-        let at = |quantile| short_ms(counts.response.at(quantile));
         let latencies = &self.objectives.latencies;
         let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
         let found = match missed.or(latencies.first()) {
             Some(latency) => {
-                format!("{} {} (limit {})", latency.name(), at(latency.quantile), Time(latency.limit))
+                let found = short_ms(counts.response.at(latency.quantile));
+                format!("{} {found} (limit {})", latency.name(), Time(latency.limit))
             }
-            None => format!("p99.9 {}", at(0.999)),
+            None => format!("p99.9 {}", short_ms(counts.response.at(0.999))),
         };
         let stood = stood_still(self.outcome.stalls.total, self.outcome.elapsed);
         format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(self.ids_per_s()))

@@ -40,11 +40,14 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
 pub(crate) fn quantiles(run: &Run) -> Vec<(&'static str, [String; QUANTILES.len()])> {
     let has_echo = run.figures.of_row(ECHO).next().is_some();
     let rows = LATENCIES.into_iter().chain(has_echo.then_some(ECHO));
-    let at = |row, quantile| {
-        let found = run.figures.number(row, &quantile_name(quantile));
-        found.map_or(UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3))
-    };
-    rows.map(|row| (row, QUANTILES.map(|quantile| at(row, quantile)))).collect()
+    let rows = rows.map(|row| {
+        let times = QUANTILES.map(|quantile| {
+            let found = run.figures.number(row, &quantile_name(quantile));
+            found.map_or(UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3))
+        });
+        (row, times)
+    });
+    rows.collect()
 }
 
 /// Writes a name and its text, in several lines if it is long.

@@ -89,8 +89,11 @@ pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared, from: &Receiver<
 
 /// Returns for each target the first one that shares its counter, or itself.
 fn keepers(peers: &[Peer]) -> Vec<usize> {
-    let first = |peer: &Peer| peers.iter().position(|other| other.promise.shares_counter_with(&peer.promise));
-    peers.iter().enumerate().map(|(at, peer)| first(peer).unwrap_or(at)).collect()
+    let keepers = peers.iter().enumerate().map(|(at, peer)| {
+        let first = peers.iter().position(|other| other.promise.shares_counter_with(&peer.promise));
+        first.unwrap_or(at)
+    });
+    keepers.collect()
 }
 
 impl<'a, 'i> Collector<'a, 'i> {
@@ -172,8 +175,8 @@ impl<'a, 'i> Collector<'a, 'i> {
         if self.collected.too_scattered {
             return None;
         }
-        let of = |(distinct, peer): (&Distinct, &Peer)| peer.promise.increment().map(|_| distinct.gaps());
-        self.loaded.seen.iter().zip(&self.shared.peers).map(of).sum()
+        let seen = self.loaded.seen.iter().zip(&self.shared.peers);
+        seen.map(|(distinct, peer)| peer.promise.increment().map(|_| distinct.gaps())).sum()
     }
 
     fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {

@@ -31,8 +31,9 @@ impl Collected {
     fn prolong(&mut self, next: Self, begin: u64) {
         self.counts.merge(next.counts);
         self.faults.extend(next.faults);
-        let later = |second: SecondFigures| SecondFigures { second: second.second + begin, ..second };
-        self.seconds.extend(next.seconds.into_iter().map(later));
+        for second in next.seconds {
+            self.seconds.push(SecondFigures { second: second.second + begin, ..second });
+        }
         self.interval_log.extend(later_lines(&next.interval_log, begin).into_bytes());
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
         self.interrupted |= next.interrupted;
@@ -46,11 +47,11 @@ impl Collected {
 /// the rest.
 fn later_lines(log: &[u8], begin: u64) -> String {
     let lines = String::from_utf8_lossy(log);
-    let line = |line: &str| {
+    let later = lines.lines().filter_map(|line| {
         let (from_s, rest) = line.split_once(',')?;
         Some(format!("{:.3},{rest}\n", from_s.parse::<f64>().ok()? + begin as f64))
-    };
-    lines.lines().filter_map(line).collect()
+    });
+    later.collect()
 }
 
 #[cfg(test)]

@@ -71,24 +71,23 @@ pub(super) fn run(
 /// Returns the limit that a run met, if any, or the reason why it ends the sweep.
 fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Option<Limit>, Ended> {
     let collected = &report.outcome.collected;
-    let is_broken = |fault: &Fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_));
+    let is_broken =
+        collected.faults.iter().any(|fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_)));
     match &report.verdict {
         Verdict::Pass => Ok(None),
         Verdict::Unknown(_) if collected.interrupted => Err(Ended::Interrupted),
         Verdict::Unknown(_) => Ok(Some(Limit::Machine)),
-        Verdict::Fail(reasons) if collected.faults.iter().any(is_broken) => {
-            Err(Ended::Broken(reasons.join("; ")))
-        }
+        Verdict::Fail(reasons) if is_broken => Err(Ended::Broken(reasons.join("; "))),
         Verdict::Fail(_) => Ok(Some(limit(report, rate, full_rate))),
     }
 }
 
 fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     let collected = &report.outcome.collected;
-    let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. });
+    let only_fell_behind =
+        collected.faults.iter().all(|fault| matches!(fault, Fault::TooManyInFlight { .. }));
     let refused = refused(&collected.counts);
-    let is_other = |code: &u16| *code != ErrorCode::Exhausted.to_u16();
-    if !collected.faults.iter().all(fell_behind) || refused.iter().any(is_other) {
+    if !only_fell_behind || refused.iter().any(|&code| code != ErrorCode::Exhausted.to_u16()) {
         return Limit::Target;
     }
     let at_full_rate = full_rate.is_some_and(|full_rate| rate >= full_rate as f64 * AT_FULL_RATE);

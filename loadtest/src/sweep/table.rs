@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use super::search::{Limit, Phase};
 use super::step::Step;
 use super::{Ended, Settings, Sweep};
-use crate::judge::Latency;
 use crate::report::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
@@ -68,8 +67,9 @@ pub(super) fn begin(
 
 /// Returns the objective of every step.
 pub(super) fn objective(settings: &Settings) -> String {
-    let within = |latency: &Latency| format!("{} within {}", latency.name(), Time(latency.limit));
-    settings.objectives.latencies.iter().map(within).collect::<Vec<_>>().join(", ")
+    let latencies = settings.objectives.latencies.iter();
+    let within = latencies.map(|latency| format!("{} within {}", latency.name(), Time(latency.limit)));
+    within.collect::<Vec<_>>().join(", ")
 }
 
 /// Writes a step's row.

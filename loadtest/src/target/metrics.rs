@@ -104,16 +104,15 @@ impl Metrics {
 
 /// Finds the figures in the text of an exposition.
 fn used_in(text: &str) -> Used {
-    let figure = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        line.split_whitespace()
-            .next()?
-            .parse::<f64>()
-            .ok()
-            .filter(|figure| figure.is_finite() && *figure >= 0.0)
-    };
-    let cpu = figure(CPU).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    Used { cpu, memory: figure(MEMORY).map(|bytes| bytes as u64) }
+    let cpu = figure(CPU, text).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    Used { cpu, memory: figure(MEMORY, text).map(|bytes| bytes as u64) }
+}
+
+/// Finds one figure in the text of an exposition.
+fn figure(name: &str, text: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    let figure: f64 = line.split_whitespace().next()?.parse().ok()?;
+    (figure.is_finite() && figure >= 0.0).then_some(figure)
 }
 
 #[cfg(test)]

@@ -142,8 +142,8 @@ fn start() -> io::Result<(Handle, oneshot::Sender<()>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel();
-    let run = move || drop(runtime.block_on(stopped));
-    std::thread::Builder::new().name("snowbank-client".to_owned()).spawn(run)?;
+    let thread = std::thread::Builder::new().name("snowbank-client".to_owned());
+    thread.spawn(move || drop(runtime.block_on(stopped)))?;
     Ok((handle, stop))
 }
 

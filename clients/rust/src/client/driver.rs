@@ -26,6 +26,11 @@ struct Health {
 }
 
 impl Health {
+    /// Returns when the endpoint may be tried again: now, if its pauses are over.
+    fn due_at(&self) -> Instant {
+        self.not_before.max(self.exhausted_until).max(Instant::now())
+    }
+
     /// Leaves the endpoint alone for its back-off, plus the time that it asked for.
     fn rest(&mut self, shared: &Shared, error: &Error) {
         let asked = asked(shared, error);
@@ -196,11 +201,10 @@ impl Driver {
 /// tried once its back-off is over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
-        let due_at = |health: &Health| health.not_before.max(health.exhausted_until).max(Instant::now());
-        let Some(index) = (0..health.len()).min_by_key(|index| due_at(&health[*index])) else {
+        let Some(index) = (0..health.len()).min_by_key(|index| health[*index].due_at()) else {
             return pending().await;
         };
-        sleep_until(due_at(&health[index])).await;
+        sleep_until(health[index].due_at()).await;
         match greet(shared, index).await {
             Ok(connection) => return Greeted { index, connection },
             Err(error) => {

@@ -253,14 +253,14 @@ fn separated(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
+/// Returns words on when to try again, rounded up: a caller that waits this long is not early.
 fn again(retry_after: Option<Duration>) -> String {
-    // Rounded up, so that a caller that waits this long is not early.
-    let readable = |wait: Duration| match wait.as_millis().div_ceil(1_000) {
-        0..=10 => format!("{wait:?}"),
-        seconds @ 11..120 => format!("{seconds} s"),
-        seconds => format!("{} min", seconds.div_ceil(60)),
-    };
-    retry_after.map_or_else(String::new, |wait| format!(" (try again in {})", readable(wait)))
+    let Some(wait) = retry_after else { return String::new() };
+    match wait.as_millis().div_ceil(1_000) {
+        0..=10 => format!(" (try again in {wait:?})"),
+        seconds @ 11..120 => format!(" (try again in {seconds} s)"),
+        seconds => format!(" (try again in {} min)", seconds.div_ceil(60)),
+    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,13 @@
 /// reading.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let is_unsafe = |shown: char| {
-        shown.is_control()
-            || matches!(shown, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     text.replace(is_unsafe, " ")
+}
+
+/// Returns whether a character moves a cursor, ends a line or turns the direction of reading.
+fn is_unsafe(shown: char) -> bool {
+    shown.is_control()
+        || matches!(shown, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

@@ -65,10 +65,11 @@ pub struct Validity {
 pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
     let validity = parsed.tbs_certificate.validity;
-    let instant = |time: x509_cert::time::Time| {
-        Timestamp::from_second(i64::try_from(time.to_unix_duration().as_secs()).ok()?).ok()
-    };
     Some(Validity { not_before: instant(validity.not_before)?, not_after: instant(validity.not_after)? })
+}
+
+fn instant(time: x509_cert::time::Time) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(time.to_unix_duration().as_secs()).ok()?).ok()
 }
 
 /// Returns whether a certificate is an authority's own, which clients do not accept from a server.

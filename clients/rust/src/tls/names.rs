@@ -29,7 +29,7 @@ impl FromStr for CertificateName {
     /// its colon, an email address with its @, else a DNS name.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let is_dns = || text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let is_dns = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
         if let Ok(address) = text.parse() {
             return Ok(CertificateName::Ip(address));
         }
@@ -37,7 +37,7 @@ impl FromStr for CertificateName {
             _ if !is_printable => Err("a name of a certificate, in ASCII and without blanks"),
             text if text.contains(':') => Ok(CertificateName::Uri(text.to_owned())),
             text if text.contains('@') => Ok(CertificateName::Email(text.to_owned())),
-            text if is_dns() => Ok(CertificateName::Dns(text.to_ascii_lowercase())),
+            text if is_dns => Ok(CertificateName::Dns(text.to_ascii_lowercase())),
             _ => Err("a DNS name without wildcards, a URI, an email address or an IP address"),
         }
     }

@@ -196,6 +196,7 @@ fn the_grant_rises_to_what_all_writers_have_durable() {
     let [fast, slow] = &looked.writes[..] else { panic!("{looked:?}") };
     world.end(fast, Ok(()), later(SECOND_US, 0));
     assert_eq!(world.granted(), before);
+    assert_eq!(world.marked, [], "a grant that does not rise needs no mark");
     // The fast one continues meanwhile, about once a second, even while a claim waits for the slow
     // one.
     assert!(world.source.grant().want_more());

@@ -25,8 +25,7 @@ pub struct TicketCounter {
 
 impl PartialEq for TicketCounter {
     fn eq(&self, other: &Self) -> bool {
-        let identity = |it: &Self| (it.increment, it.offset);
-        self.name == other.name && identity(self) == identity(other)
+        self.name == other.name && self.increment == other.increment && self.offset == other.offset
     }
 }
 

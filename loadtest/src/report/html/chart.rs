@@ -178,9 +178,9 @@ impl Chart {
     }
 
     fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), ()> {
-        let points = || self.series.iter().flat_map(|series| &series.points);
+        let points = self.series.iter().flat_map(|series| &series.points);
         let marks = self.mark.iter().map(|(x, _)| *x);
-        let x = self.x.range(points().map(|(x, _)| *x).chain(marks));
+        let x = self.x.range(points.clone().map(|(x, _)| *x).chain(marks));
         let y = self.y_range();
         let mut plane = ChartBuilder::on(area)
             .margin(LETTERS)

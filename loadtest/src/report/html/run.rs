@@ -82,10 +82,10 @@ fn curves(run: &Run) -> Chart {
 
 /// Returns the objectives as lines across.
 pub(super) fn limits(run: &Run) -> Vec<(f64, String)> {
-    let limit = |Objective { quantile, limit_us, .. }: &Objective| {
+    let limits = run.objectives.iter().map(|Objective { quantile, limit_us, .. }| {
         (*limit_us, format!("objective: {quantile} at most {}", time(*limit_us)))
-    };
-    run.objectives.iter().map(limit).collect()
+    });
+    limits.collect()
 }
 
 fn mib(second: &SecondFigures) -> Option<f64> {

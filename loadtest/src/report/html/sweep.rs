@@ -47,15 +47,17 @@ pub(crate) fn render(sweep: &Sweep) -> String {
 fn chart(sweep: &Sweep) -> Option<Chart> {
     let mut steps: Vec<&Step> = sweep.steps.iter().collect();
     steps.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
-    let line = |(name, ink): (&&str, Ink)| {
-        let point = |step: &&Step| Some((step.rate(), step.run.figures.number(LATENCIES[0], name)?));
-        Series { name: (*name).to_owned(), ink, points: steps.iter().filter_map(point).collect() }
-    };
+    let mut series = Vec::new();
+    for (name, ink) in ["p50", "p99", "p99.9"].into_iter().zip(Ink::LINES) {
+        let points =
+            steps.iter().filter_map(|step| Some((step.rate(), step.run.figures.number(LATENCIES[0], name)?)));
+        series.push(Series { name: name.to_owned(), ink, points: points.collect() });
+    }
     Some(Chart {
         name: format!("Response time against rate. {}. The table below has the figures.", sweep.summary),
         x: Axis::logarithmic(short_rate).labelled("IDs per second"),
         y: Axis::logarithmic(time),
-        series: ["p50", "p99", "p99.9"].iter().zip(Ink::LINES).map(line).collect(),
+        series,
         limits: limits(&steps.first()?.run),
         mark: sweep
             .saturation

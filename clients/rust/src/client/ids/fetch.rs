@@ -113,8 +113,7 @@ impl FetchRequest {
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
             // Another daemon may hand out the same IDs.
-            let is_bad = || self.client.shared().check_collision().is_err();
-            born.reaches(self.max_age, is_bad).await;
+            born.reaches(self.max_age, || self.client.shared().check_collision().is_err()).await;
             expired.store(true, Ordering::Relaxed);
         }
     }
