@@ -171,6 +171,18 @@ fn a_connection_that_is_reset_leaves_the_wait_queue_at_once() {
     poll("the wait queue without it", || daemon.connect().next(Ask::of(60).wait_ms(5_000)).id_count());
 }
 
+#[test]
+fn a_frame_that_comes_byte_by_byte_closes_its_connection() {
+    let daemon = Setup::configured("[limits]\nstall_timeout = \"200ms\"").start();
+    let mut wire = daemon.connect();
+    let is_sent = wire::ping(1, &[0; 64]).iter().all(|byte| {
+        thread::sleep(Duration::from_millis(100));
+        wire.try_send(&[*byte]).is_ok()
+    });
+    let end = wire.try_reply();
+    assert!(!is_sent || !matches!(end, Ok(Some(_))), "a frame that took 7 s was answered: {end:?}");
+}
+
 /// Each write ends within a frame, so the server always has half a frame. No single frame takes
 /// long.
 #[test]

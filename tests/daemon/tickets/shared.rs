@@ -5,7 +5,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::coordinators::{Coordinator, Etcd, each, on_one};
+use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper, each, on_one};
+use crate::support::daemon::Ended;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
@@ -271,6 +272,27 @@ fn lost_answers_skip_a_range_at_most() {
         });
         assert_rising(&runs);
     });
+}
+
+/// Starts daemons until one is refused. A start compares the answers that come within a second; if
+/// one is late, the daemon runs.
+#[track_caller]
+fn assert_two_clusters(toml: &str, part: &str) {
+    let daemon = poll("a refusal", || Machine::new().setup(toml).try_start().err());
+    Ended::of(*daemon).assert_refusal(&["two clusters", part]);
+}
+
+/// A fleet's marker is not compared here: a counter has a key of its own.
+#[test]
+fn endpoints_of_two_clusters_are_refused() {
+    let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
+    let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
+    set(&toml(&one), "0");
+    // Warms ZooKeeper up: its first answer takes longer than the next ones.
+    other.put("/asked", "");
+    assert_two_clusters(&both, "none at ");
+    set(&toml(&other), "0");
+    assert_two_clusters(&both, KEY);
 }
 
 /// The jump may be a restored snapshot, and another copy of the machine may have the range.
