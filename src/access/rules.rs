@@ -40,17 +40,26 @@ impl Identity {
         shards: usize,
         before: Option<&Identity>,
     ) -> Self {
-        let bit = |(index, source): (usize, &SourceSettings)| match &settings.sources {
-            Some(names) if !names.contains(&source.name) => 0,
-            _ => 1 << index,
-        };
-        let sources = sources.iter().enumerate().map(bit).fold(0, |sources, bit| sources | bit);
+        let mut allowed = 0;
+        for (index, source) in sources.iter().enumerate() {
+            if settings.sources.as_ref().is_none_or(|names| names.contains(&source.name)) {
+                allowed |= 1 << index;
+            }
+        }
         let has_all_sources = settings.sources.is_none();
         let rate = settings.rate;
         let old_pace = before.and_then(|before| before.pace.clone());
         let pace = rate.map(|per_second| old_pace.unwrap_or_else(|| Arc::new(Pace::new(per_second))));
         let usage = before.map_or_else(|| Arc::new(Usage::new(shards)), |before| Arc::clone(&before.usage));
-        Identity { name: settings.name.clone(), sources, has_all_sources, rate, pace, usage, info_json }
+        Identity {
+            name: settings.name.clone(),
+            sources: allowed,
+            has_all_sources,
+            rate,
+            pace,
+            usage,
+            info_json,
+        }
     }
 
     /// Returns whether it may draw from every source at any rate.
@@ -107,14 +116,17 @@ impl Rules {
 
     /// Returns whether other rules give the same names to the same tokens and certificates.
     pub fn accepts_the_same(&self, other: &Rules) -> bool {
-        let name = |(certificate, identity): (&CertificateName, &Arc<Identity>)| {
-            (certificate.clone(), identity.name.clone())
-        };
-        let digest = |rules: &Rules| rules.authorities.as_ref().map(Authorities::digest);
         self.tokens == other.tokens
             && self.identities.keys().eq(other.identities.keys())
-            && self.by_certificate.iter().map(name).eq(other.by_certificate.iter().map(name))
-            && digest(self) == digest(other)
+            && self.by_certificate.keys().eq(other.by_certificate.keys())
+            && self.names_of_certificates().eq(other.names_of_certificates())
+            && self.authorities.as_ref().map(Authorities::digest)
+                == other.authorities.as_ref().map(Authorities::digest)
+    }
+
+    /// Returns the identity's name of each certificate name, in the order of the latter.
+    fn names_of_certificates(&self) -> impl Iterator<Item = &str> {
+        self.by_certificate.values().map(|identity| identity.name.as_str())
     }
 
     /// Returns the identities by name.

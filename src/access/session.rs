@@ -121,8 +121,10 @@ impl Session {
     /// Takes an identity in place of the one that it had.
     fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
         // An identity that one reload removed and a later reload added again has counts of its own.
-        let is_same = |old: &Arc<Identity>| identity.is_some_and(|new| Arc::ptr_eq(&new.usage, &old.usage));
-        let stays = self.identity.as_ref().is_some_and(is_same);
+        let stays = match (&self.identity, identity) {
+            (Some(old), Some(new)) => Arc::ptr_eq(&new.usage, &old.usage),
+            _ => false,
+        };
         if let Some(identity) = identity.filter(|_| !stays) {
             identity.usage.connections.fetch_add(1, Ordering::Relaxed);
             identity.usage.connected.fetch_add(1, Ordering::Relaxed);

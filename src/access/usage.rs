@@ -26,9 +26,12 @@ pub struct Usage {
 
 impl Usage {
     pub(super) fn new(shards: usize) -> Self {
-        let of_shard = || CachePadded::new(std::array::from_fn(|_| Counter::default()));
+        let mut ids = Vec::with_capacity(shards);
+        for _ in 0..shards {
+            ids.push(CachePadded::new(std::array::from_fn(|_| Counter::default())));
+        }
         Usage {
-            ids: std::iter::repeat_with(of_shard).take(shards).collect(),
+            ids: ids.into(),
             connections: AtomicU64::new(0),
             connected: AtomicU64::new(0),
             asked: AtomicU64::new(0),

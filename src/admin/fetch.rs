@@ -1,6 +1,7 @@
 //! Asks a daemon for its status, as `snowbank status` does.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::time::Duration;
 use std::{io, iter};
 
@@ -47,22 +48,24 @@ impl Target {
 
     async fn fetch_patiently(&self) -> Result<Status, String> {
         let address = &self.address;
-        let cannot = |error: io::Error| cannot(address, &error);
         match address {
             Address::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(cannot)?;
+                let stream = TcpStream::connect((host.as_str(), *port)).await;
+                let stream = stream.map_err(|error| cannot(address, &error))?;
                 ask(stream, address, &address.to_string()).await
             }
             Address::Tls { host, port } => {
                 // Read for each connection, because files may be renewed. Nothing else runs on this
                 // thread.
                 let connector = self.tls.read().map_err(|fault| fault.to_string())?;
-                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(cannot)?;
-                let stream = connector.connect(host, stream).await.map_err(cannot)?;
+                let stream = TcpStream::connect((host.as_str(), *port)).await;
+                let stream = stream.map_err(|error| cannot(address, &error))?;
+                let stream = connector.connect(host, stream).await;
+                let stream = stream.map_err(|error| cannot(address, &error))?;
                 ask(stream, address, address.to_string().trim_start_matches("tls:")).await
             }
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).await.map_err(cannot)?;
+                let stream = UnixStream::connect(path).await.map_err(|error| cannot(address, &error))?;
                 ask(stream, address, "localhost").await
             }
         }
@@ -78,6 +81,10 @@ fn cannot(address: &Address, error: &io::Error) -> String {
     }
 }
 
+fn no_daemon(address: &Address, reason: &dyn Display) -> String {
+    format!("what answers at {address} is not a daemon's admin listener: {reason}")
+}
+
 /// Returns the TLS error behind a failed exchange. A missing client certificate is reported only
 /// there.
 fn explain(error: &(dyn Error + 'static)) -> Option<String> {
@@ -89,29 +96,27 @@ async fn ask<S>(stream: S, address: &Address, host: &str) -> Result<Status, Stri
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let no_daemon = |reason: &dyn std::fmt::Display| {
-        format!("what answers at {address} is not a daemon's admin listener: {reason}")
-    };
     let (mut sender, connection) =
-        http1::handshake(TokioIo::new(stream)).await.map_err(|error| no_daemon(&error))?;
+        http1::handshake(TokioIo::new(stream)).await.map_err(|error| no_daemon(address, &error))?;
     // Ends with the sender.
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header(HOST, host).body(Empty::<Bytes>::new());
-    let request = request.map_err(|error| no_daemon(&error))?;
+    let request = request.map_err(|error| no_daemon(address, &error))?;
     let response = sender.send_request(request).await.map_err(|error| match explain(&error) {
         Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
         None if error.is_parse() && !address.is_tls() => {
             format!("what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")
         }
-        None => no_daemon(&error),
+        None => no_daemon(address, &error),
     })?;
     if response.status() != StatusCode::OK {
-        return Err(no_daemon(&format_args!("it answers {}", response.status())));
+        return Err(no_daemon(address, &format_args!("it answers {}", response.status())));
     }
     let body = Limited::new(response.into_body(), STATUS_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| no_daemon(&error))?.to_bytes();
+    let body = body.map_err(|error| no_daemon(address, &error))?.to_bytes();
     drop(sender);
     connection.abort();
-    serde_json::from_slice(&body)
-        .map_err(|error| no_daemon(&format_args!("{error}; or it is of another version than this program")))
+    serde_json::from_slice(&body).map_err(|error| {
+        no_daemon(address, &format_args!("{error}; or it is of another version than this program"))
+    })
 }

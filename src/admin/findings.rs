@@ -381,16 +381,18 @@ fn more_worker_ids(source: &SourceStatus) -> String {
 /// The clock holds a source up.
 fn find_clock(source: &SourceStatus) -> Option<Finding> {
     let snowflake = source.snowflake().filter(|snowflake| snowflake.stands_s > 0.0)?;
-    let (found, remedy) = if snowflake.yet_to_begin {
-        ("keeps no state, and the clock has not reached its first tick", "keep a state (state_dir)")
+    let wait = seconds(snowflake.stands_s);
+    let refuses = format!("refuses with clock_behind for another {wait}");
+    let message = if snowflake.yet_to_begin {
+        format!(
+            "keeps no state, and the clock has not reached its first tick: {refuses}; keep a state (state_dir)"
+        )
     } else {
-        (
-            "the wall clock is too far behind the next ID",
-            "set the clock right, or give the source a worker ID that was never used",
+        format!(
+            "the wall clock is too far behind the next ID: {refuses}; set the clock right, or give the source a worker \
+             ID that was never used"
         )
     };
-    let wait = seconds(snowflake.stands_s);
-    let message = format!("{found}: refuses with clock_behind for another {wait}; {remedy}");
     Some(Finding::new("clock", Effect::Refuses, message))
 }
 
@@ -417,22 +419,20 @@ fn find_layout_end(snowflake: &SnowflakeStatus) -> Option<Finding> {
 
 fn find_numbers_end(ticket: &TicketStatus) -> Option<Finding> {
     let another = "move its table to larger IDs, or to a source with a layout";
-    let (effect, message) = if ticket.restored {
+    if ticket.restored {
         let message = "another process, or another copy of the machine that was restored from a snapshot, may hand out the \
                        same numbers: stop this daemon, and run `snowbank ticket set` with the highest number that any copy \
                        handed out";
-        (Effect::CouldRepeat, message.to_owned())
-    } else if ticket.left == 0 {
-        (Effect::Refuses, format!("the counter has ended: {another}"))
-    } else if ticket.left_share < NUMBERS_SHARE {
-        let left = Grouped(ticket.left);
-        let percent = 100.0 * ticket.left_share;
-        let found = format!("{left} numbers are left, {percent:.2} % of all");
-        (Effect::Look, format!("{found}: plan to {another}"))
-    } else {
-        return None;
-    };
-    Some(Finding::new("numbers", effect, message))
+        return Some(Finding::new("numbers", Effect::CouldRepeat, message));
+    }
+    if ticket.left == 0 {
+        let message = format!("the counter has ended: {another}");
+        return Some(Finding::new("numbers", Effect::Refuses, message));
+    }
+    let left = Grouped(ticket.left);
+    let percent = 100.0 * ticket.left_share;
+    let message = format!("{left} numbers are left, {percent:.2} % of all: plan to {another}");
+    (ticket.left_share < NUMBERS_SHARE).then(|| Finding::new("numbers", Effect::Look, message))
 }
 
 #[cfg(test)]

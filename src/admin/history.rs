@@ -49,15 +49,18 @@ struct Counters {
 
 impl Counters {
     fn of(status: &Status) -> Counters {
-        let sum = |of: fn(&super::SourceStatus) -> u64| status.sources.iter().map(of).sum();
         Counters {
             uptime_s: status.uptime_s,
             ids: status.sources.iter().map(|source| source.counts.ids).collect(),
-            requests: sum(|source| source.counts.requests),
-            refused: sum(|source| source.counts.refused),
+            requests: status.sources.iter().map(|source| source.counts.requests).sum(),
+            refused: status.sources.iter().map(|source| source.counts.refused).sum(),
             latency: status.latency.clone(),
         }
     }
+}
+
+fn per_second(now: u64, before: u64, elapsed_s: f64) -> f32 {
+    (now.saturating_sub(before) as f64 / elapsed_s) as f32
 }
 
 impl History {
@@ -70,7 +73,6 @@ impl History {
         let now = Counters::of(status);
         let before = std::mem::replace(&mut self.before, now);
         let now = &self.before;
-        let per_second = |now: u64, before: u64| (now.saturating_sub(before) as f64 / elapsed_s) as f32;
         // There is none before the first point.
         let ids_before = before.ids.iter().copied().chain(std::iter::repeat(0));
         let latency = now.latency.since(&before.latency);
@@ -80,9 +82,14 @@ impl History {
         self.every_s = POINT_S;
         self.points.push_back(Point {
             uptime_s: now.uptime_s,
-            ids: now.ids.iter().zip(ids_before).map(|(&now, before)| per_second(now, before)).collect(),
-            requests: per_second(now.requests, before.requests),
-            refused: per_second(now.refused, before.refused),
+            ids: now
+                .ids
+                .iter()
+                .zip(ids_before)
+                .map(|(&now, before)| per_second(now, before, elapsed_s))
+                .collect(),
+            requests: per_second(now.requests, before.requests, elapsed_s),
+            refused: per_second(now.refused, before.refused, elapsed_s),
             latency_s: [0.5, 0.99, 0.999].map(|share| latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
         });
     }

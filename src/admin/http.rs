@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
@@ -203,12 +203,12 @@ fn respond_json(code: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>
 fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = code;
-    let mut set = |name: HeaderName, value| response.headers_mut().insert(name, value);
-    set(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    set(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
-    set(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    set(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }
 
@@ -217,9 +217,15 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
 /// other types.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
-    let named =
-        |what: &str| accept.split(',').any(|range| range.split(';').next().map(str::trim) == Some(what));
-    named("application/openmetrics-text") || !(named("text/plain") || named("text/html"))
+    let mut names_text = false;
+    for range in accept.split(',') {
+        match range.split(';').next().map(str::trim) {
+            Some("application/openmetrics-text") => return true,
+            Some("text/plain" | "text/html") => names_text = true,
+            _ => {}
+        }
+    }
+    !names_text
 }
 
 #[cfg(test)]

@@ -50,6 +50,12 @@ pub(super) struct Sample {
     value: Value,
 }
 
+impl Sample {
+    fn of(labels: Vec<String>, value: Option<Value>) -> Option<Self> {
+        Some(Sample { labels, value: value? })
+    }
+}
+
 pub(super) const fn row(name: &'static str, means: &'static str, samples: Samples) -> Metric {
     Metric { name, means, samples }
 }
@@ -241,17 +247,23 @@ impl Metric {
     }
 
     fn samples(&self, status: &Status, process: &Process) -> Vec<Sample> {
-        let one = |value: Option<Value>| value.map(|value| Sample { labels: Vec::new(), value });
-        let named = |name: &String, value: Option<Value>| {
-            value.map(|value| Sample { labels: vec![name.clone()], value })
-        };
         match self.samples {
             Durations => Vec::new(),
-            Daemon(value) => one(value(status)).into_iter().collect(),
-            OfProcess(value) => one(value(process)).into_iter().collect(),
-            Source(value) => status.sources.iter().filter_map(|of| named(&of.name, value(of))).collect(),
-            Protocol(value) => status.protocols.iter().filter_map(|of| named(&of.name, value(of))).collect(),
-            Identity(value) => status.identities.iter().filter_map(|of| named(&of.name, value(of))).collect(),
+            Daemon(value) => Vec::from_iter(Sample::of(Vec::new(), value(status))),
+            OfProcess(value) => Vec::from_iter(Sample::of(Vec::new(), value(process))),
+            Source(value) => {
+                status.sources.iter().filter_map(|of| Sample::of(vec![of.name.clone()], value(of))).collect()
+            }
+            Protocol(value) => status
+                .protocols
+                .iter()
+                .filter_map(|of| Sample::of(vec![of.name.clone()], value(of)))
+                .collect(),
+            Identity(value) => status
+                .identities
+                .iter()
+                .filter_map(|of| Sample::of(vec![of.name.clone()], value(of)))
+                .collect(),
             Families(_, samples) => samples(status),
         }
     }

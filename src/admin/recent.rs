@@ -115,11 +115,11 @@ impl Recent {
     /// Returns the counts of a window that ends now.
     fn window(&self, status: &Status, over_s: f64) -> Sample {
         let from_s = status.uptime_s - over_s;
-        let is_before = |sample: &&Sample| sample.at_s <= from_s;
         // All counters are 0 at the start.
         let at_start = Sample::default();
         let first = if from_s <= 0.0 { None } else { self.samples.front() };
-        let before = self.samples.iter().rev().find(is_before).or(first).unwrap_or(&at_start);
+        let before = self.samples.iter().rev().find(|sample| sample.at_s <= from_s);
+        let before = before.or(first).unwrap_or(&at_start);
         Sample::of(status).since(before)
     }
 
@@ -139,8 +139,7 @@ impl Recent {
 /// Returns the share of requests that took longer than this. 0 if there are too few requests for a
 /// share.
 fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
-    let is_slow = |bound_us: u64| bound_us as f64 / 1e6 > slow_s;
-    let first = latency.bounds_us.partition_point(|&bound_us| !is_slow(bound_us));
+    let first = latency.bounds_us.partition_point(|&bound_us| bound_us as f64 / 1e6 <= slow_s);
     share(latency.counts.iter().skip(first).sum(), latency.count())
 }
 

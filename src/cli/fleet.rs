@@ -261,19 +261,20 @@ fn above(
     layouts: &[&Layout],
     now: UnixMicros,
 ) -> Result<UnixMicros, Failure> {
-    let usage = |reason: String| Failure::usage(format_args!("--above: {reason}"));
     if text == "now" {
         // A daemon with a right clock makes no IDs further ahead.
         let max_ahead = sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
         return Ok(UnixMicros(now.0.saturating_add(clock::micros(max_ahead))));
     }
     let Ok(id) = text.parse::<u64>() else {
-        return text.parse().map_err(|error| usage(format!("{error}; or \"now\", or an ID")));
+        return text
+            .parse()
+            .map_err(|error| Failure::usage(format_args!("--above: {error}; or \"now\", or an ID")));
     };
     match layouts {
         [layout] => Ok(fleet::above(layout, id)),
-        _ => Err(usage(format!(
-            "found the ID {id}, and the configuration has {} layouts, allowed: an instant that none has reached",
+        _ => Err(Failure::usage(format_args!(
+            "--above: found the ID {id}, and the configuration has {} layouts, allowed: an instant that none has reached",
             layouts.len()
         ))),
     }
@@ -331,9 +332,8 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut all = Vec::new();
     for layout in layouts(sources) {
         let entries = operator.list(layout, now)?;
-        let count = |state| entries.iter().filter(|entry| entry.state == state).count() as u64;
-        let held = count("held");
-        let unreadable = count("unreadable");
+        let held = entries.iter().filter(|entry| entry.state == "held").count() as u64;
+        let unreadable = entries.iter().filter(|entry| entry.state == "unreadable").count() as u64;
         let space = layout.space().to_string();
         let workers = layout.space().numbers();
         let free = workers.saturating_sub(held + unreadable);
@@ -394,19 +394,19 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
 
 /// Returns the layout of the source of this name, or of all sources if they have one ID space.
 fn layout_of<'a>(sources: &'a [SourceSettings], named: Option<&str>) -> Result<&'a Layout, Failure> {
-    let names = || sources.iter().map(|source| format!("{:?}", source.name)).collect::<Vec<_>>().join(", ");
+    let names: Vec<String> = sources.iter().map(|source| format!("{:?}", source.name)).collect();
+    let names = names.join(", ");
     if let Some(name) = named {
         let source = sources.iter().find(|source| source.name == name);
         return source
             .map(|source| &source.layout)
-            .ok_or_else(|| Failure::usage(format_args!("--source: found {name:?}, allowed: {}", names())));
+            .ok_or_else(|| Failure::usage(format_args!("--source: found {name:?}, allowed: {names}")));
     }
     match layouts(sources)[..] {
         [layout] => Ok(layout),
         ref several => Err(Failure::usage(format_args!(
-            "the configuration has {} ID spaces: name a source with --source, allowed: {}",
-            several.len(),
-            names()
+            "the configuration has {} ID spaces: name a source with --source, allowed: {names}",
+            several.len()
         ))),
     }
 }

@@ -116,9 +116,11 @@ pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsStri
 /// Returns a variable of this process. For root, where the packaged service has its state, that is
 /// the default too.
 pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
-    let is_service = || rustix::process::getuid().is_root() && Path::new(SERVICE_STATE_DIR).is_dir();
     let own = std::env::var_os(name);
-    own.or_else(|| (name == STATE_DIRECTORY && is_service()).then(|| SERVICE_STATE_DIR.into()))
+    if own.is_some() || name != STATE_DIRECTORY || !rustix::process::getuid().is_root() {
+        return own;
+    }
+    Path::new(SERVICE_STATE_DIR).is_dir().then(|| SERVICE_STATE_DIR.into())
 }
 
 /// Raises the soft limit of open files to the hard one, because each connection is an open file.

@@ -1,5 +1,7 @@
 //! The keys of aliases, for the commands that write and read them.
 
+use std::path::Path;
+
 use super::Failure;
 use super::tls::locate;
 use crate::config::{FILE_BYTES_MAX, FileRef, read_bounded};
@@ -33,13 +35,15 @@ impl KeyOptions {
 
 fn read(file: &FileRef) -> Result<AliasKeys, Failure> {
     let path = locate(file)?;
-    let refuse = |reason: &dyn std::fmt::Display| {
-        Failure::usage(format!("cannot use the alias keys {}: {reason}", path.display()))
-    };
-    let bytes = read_bounded(&path).map_err(|error| refuse(&error))?;
+    parse(&path)
+        .map_err(|reason| Failure::usage(format!("cannot use the alias keys {}: {reason}", path.display())))
+}
+
+fn parse(path: &Path) -> Result<AliasKeys, String> {
+    let bytes = read_bounded(path).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(refuse(&format_args!("it has more than {FILE_BYTES_MAX} bytes")));
+        return Err(format!("found more than {FILE_BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(&bytes).map_err(|_| refuse(&"found other bytes than text"))?;
-    AliasKeys::parse(text).map_err(|error| refuse(&error))
+    let text = std::str::from_utf8(&bytes).map_err(|_| "found other bytes than text")?;
+    AliasKeys::parse(text).map_err(|error| error.to_string())
 }

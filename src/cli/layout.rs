@@ -123,17 +123,15 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{layout}\n")?;
     write_fields(layout, out)?;
     writeln!(out, "(x: what one step of the field adds to an ID)\n")?;
-    let mut fact = |name: &str, value: String| writeln!(out, "{name:<15} {value}");
-    fact("tick", tick(layout))?;
-    fact("IDs per tick", format!("{} of each worker", Grouped(layout.ids_per_tick())))?;
-    fact("IDs per second", format!("{} of each worker", Grouped(layout.ids_per_second())))?;
-    fact("workers", workers(layout))?;
-    fact(
-        "first",
-        format!("{} (the epoch, Unix ms {})", layout.rfc3339(layout.first()), layout.epoch_unix_ms()),
-    )?;
-    fact("last", format!("{}{}", layout.rfc3339(layout.last()), left(layout)))?;
-    fact("last ID", format!("{} ({} digits)", layout.last_id(), layout.max_digits()))
+    let first = layout.rfc3339(layout.first());
+    let last = layout.rfc3339(layout.last());
+    writeln!(out, "tick            {}", tick(layout))?;
+    writeln!(out, "IDs per tick    {} of each worker", Grouped(layout.ids_per_tick()))?;
+    writeln!(out, "IDs per second  {} of each worker", Grouped(layout.ids_per_second()))?;
+    writeln!(out, "workers         {}", workers(layout))?;
+    writeln!(out, "first           {first} (the epoch, Unix ms {})", layout.epoch_unix_ms())?;
+    writeln!(out, "last            {last}{}", left(layout))?;
+    writeln!(out, "last ID         {} ({} digits)", layout.last_id(), layout.max_digits())
 }
 
 fn workers(layout: &Layout) -> String {

@@ -51,8 +51,8 @@ impl LineOptions {
             let layout = layout.ok_or_else(|| {
                 Failure::usage(format_args!("--set: the numbers of {source:?} have no fields; leave it out"))
             })?;
-            let refuse = |error| Failure::usage(format_args!("--set: {error}"));
-            chosen.push(layout.choose(field, *value).map_err(refuse)?);
+            let field = layout.choose(field, *value);
+            chosen.push(field.map_err(|error| Failure::usage(format_args!("--set: {error}")))?);
         }
         Ok(chosen)
     }
@@ -122,13 +122,15 @@ struct Line<'a> {
 
 /// Finds a source of the daemon.
 fn find<'a>(info: &'a Info, source: &SourceChoice) -> Result<&'a Source, Failure> {
-    let (found, wanted) = match source {
-        SourceChoice::Index(index) => {
-            (info.sources.iter().find(|known| known.index == *index), format!("with index {index}"))
-        }
-        SourceChoice::Name(name) => (info.source(name), format!("named {name:?}")),
+    let found = match source {
+        SourceChoice::Index(index) => info.sources.iter().find(|known| known.index == *index),
+        SourceChoice::Name(name) => info.source(name),
     };
     found.ok_or_else(|| {
+        let wanted = match source {
+            SourceChoice::Index(index) => format!("with index {index}"),
+            SourceChoice::Name(name) => format!("named {name:?}"),
+        };
         let known: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
         Failure::no(format_args!("the daemon has no source {wanted}; it has {}", known.join(", ")))
     })

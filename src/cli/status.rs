@@ -9,9 +9,7 @@ use std::time::Duration;
 use super::next::parse_duration;
 use super::tls::TlsOptions;
 use super::{Failure, Outcome, make_reactor};
-use crate::admin::{
-    Finding, IdentityStatus, Severity, SourceStatus, Status, Target, counted, seconds, times,
-};
+use crate::admin::{Finding, Severity, SourceStatus, Status, Target, counted, seconds, times};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 use snowbank_client::protocol::one_line;
@@ -174,11 +172,12 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
 
 /// Writes a line for each identity that has ever connected.
 fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
-    let all = |identity: &IdentityStatus| identity.ids.values().sum::<u64>();
     for (index, identity) in status.identities.iter().filter(|identity| identity.connected > 0).enumerate() {
         let earlier = last.and_then(|last| last.identities.iter().find(|other| other.name == identity.name));
         let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
-        let per_second = rate(all(identity).saturating_sub(earlier.map_or(0, all)), elapsed_s);
+        let ids: u64 = identity.ids.values().sum();
+        let ids_before: u64 = earlier.map_or(0, |earlier| earlier.ids.values().sum());
+        let per_second = rate(ids.saturating_sub(ids_before), elapsed_s);
         let limit =
             identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
         let met = [("denied", identity.denied), ("slowed", identity.slowed)];
@@ -189,7 +188,7 @@ fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String)
             "{}identity {}: {}{per_second} on {}{met}{limit}",
             if index == 0 { "\n" } else { "" },
             identity.name,
-            counted(all(identity), "ID"),
+            counted(ids, "ID"),
             counted(identity.connections, "connection"),
         )?;
     }
@@ -201,10 +200,10 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     let requests = Grouped(status.latency.count());
     let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
     let per_second = rate(latency.count(), elapsed_s);
-    let within = |share| latency.quantile_us(share).map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
-    let half = within(0.5);
-    let most = within(0.99);
-    let nearly_all = within(0.999);
+    let [half, most, nearly_all] = [0.5, 0.99, 0.999].map(|share| match latency.quantile_us(share) {
+        Some(us) => seconds(us / 1e6),
+        None => "–".to_owned(),
+    });
     writeln!(
         out,
         "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"

@@ -31,25 +31,27 @@ const WHAT_TO_DO: &str = "restart the daemon, or put it back";
 
 /// Returns the changes of identities, each by its name: all of them take effect at a reload.
 fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
-    let known = |settings: &Settings, name: &str| {
-        settings.identities.iter().position(|identity| identity.name == name)
-    };
-    let shown = |settings: &Settings, row: &Row, name: &str| match known(settings, name) {
-        Some(index) => (row.show)(settings, index),
-        None => "none".to_owned(),
-    };
     let both = running.identities.iter().chain(&wanted.identities);
     let names: BTreeSet<&str> = both.map(|identity| identity.name.as_str()).collect();
-    let changes = names.into_iter().flat_map(|name| {
-        IdentitySettings::ROWS.iter().map(move |row| {
-            let key = format!("identity {name:?}: {}", row.key);
-            Changed { key, from: shown(running, row, name), to: shown(wanted, row, name) }
-        })
-    });
-    // Of an identity that is added or removed, only that is reported.
-    let has_both = |change: &Changed| ![&change.from, &change.to].iter().any(|side| *side == "none");
-    let is_shown = |change: &Changed| has_both(change) || change.key.ends_with(": name");
-    changes.filter(|change| change.from != change.to && is_shown(change)).collect()
+    let mut changed = Vec::new();
+    for name in names {
+        let before = index_of_identity(running, name);
+        let after = index_of_identity(wanted, name);
+        let has_both = before.is_some() && after.is_some();
+        for row in IdentitySettings::ROWS {
+            let from = before.map_or_else(|| "none".to_owned(), |index| (row.show)(running, index));
+            let to = after.map_or_else(|| "none".to_owned(), |index| (row.show)(wanted, index));
+            // Of an identity that is added or removed, only that is reported.
+            if from != to && (has_both || row.key == "name") {
+                changed.push(Changed { key: format!("identity {name:?}: {}", row.key), from, to });
+            }
+        }
+    }
+    changed
+}
+
+fn index_of_identity(settings: &Settings, name: &str) -> Option<usize> {
+    settings.identities.iter().position(|identity| identity.name == name)
 }
 
 /// Returns the changes from `running` to `wanted`.
@@ -57,9 +59,20 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
 /// # Errors
 /// Every setting that takes a restart, with its place in `wanted`, both values and the reason.
 pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mistakes> {
+    let mut compared: Vec<(&Row, Option<usize>)> = Vec::new();
+    for row in rows().filter(|row| !row.is_of_source()) {
+        compared.push((row, None));
+    }
+    for (index, (source, other)) in running.sources.iter().zip(&wanted.sources).enumerate() {
+        // If another source is in its place, only that is reported.
+        let is_same = source.name == other.name;
+        for row in rows().filter(|row| row.is_of_source() && (is_same || row.key == "name")) {
+            compared.push((row, Some(index)));
+        }
+    }
     let mut changed = Vec::new();
     let mut refused = Vec::new();
-    let mut compare = |row: &Row, source: Option<usize>| {
+    for (row, source) in compared {
         let index = source.unwrap_or(0);
         let from = (row.show)(running, index);
         let to = (row.show)(wanted, index);
@@ -69,23 +82,9 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
             Change::Reload => changed.push(Changed { key, from, to }),
             Change::Restart(reason) => {
                 let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
-                refused.push(Mistake {
-                    origin: wanted.origins.place_of(row, source).1,
-                    key,
-                    text,
-                    is_clock_behind: false,
-                });
+                let origin = wanted.origins.place_of(row, source).1;
+                refused.push(Mistake { origin, key, text, is_clock_behind: false });
             }
-        }
-    };
-    for row in rows().filter(|row| !row.is_of_source()) {
-        compare(row, None);
-    }
-    for (index, (source, other)) in running.sources.iter().zip(&wanted.sources).enumerate() {
-        // If another source is in its place, only that is reported.
-        let is_same = source.name == other.name;
-        for row in rows().filter(|row| row.is_of_source() && (is_same || row.key == "name")) {
-            compare(row, Some(index));
         }
     }
     changed.extend(changed_identities(running, wanted));
@@ -99,21 +98,17 @@ fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
     let after = wanted.sources.len();
     let mut refused = Vec::new();
     for index in before.min(after)..before.max(after) {
-        let (entry, text) = match wanted.sources.get(index) {
-            Some(source) => (
-                index,
-                format!(
-                    "found source {:?}, the daemon runs without it: sources start with the daemon; restart the daemon, \
-                     or take it out",
-                    source.name
-                ),
+        // A source that was taken out has no place of its own: the last one that is left has one.
+        let entry = index.min(after.saturating_sub(1));
+        let text = match wanted.sources.get(index) {
+            Some(source) => format!(
+                "found source {:?}, the daemon runs without it: sources start with the daemon; restart the daemon, or \
+                 take it out",
+                source.name
             ),
-            None => (
-                after.saturating_sub(1),
-                format!(
-                    "found no source {:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}",
-                    running.sources[index].name
-                ),
+            None => format!(
+                "found no source {:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}",
+                running.sources[index].name
             ),
         };
         let origin = wanted.origins.of(&format!("sources[{entry}]")).cloned().unwrap_or(Origin::Default);

@@ -153,26 +153,32 @@ impl Findings {
         self.refused.contains(key)
     }
 }
+
 /// Returns a line as TOML that was written without quotes, or with a colon or a blank in place of
 /// `=`.
 fn in_toml(line: &str) -> Option<String> {
-    let is_of_key = |shown: char| shown.is_ascii_alphanumeric() || "_-.".contains(shown);
-    let (key, rest) = line.split_at(line.find(|shown| !is_of_key(shown))?);
-    let value = rest.trim_start_matches([' ', '\t', '=', ':']).trim_end();
-    let is_bare =
-        |value: &str| !value.is_empty() && !value.contains(['"', '\'', '[', ']', '{', '}', '#', '=', '…']);
-    let quoted = |value: &str| match value.parse::<toml::Value>() {
-        Ok(_) => value.to_owned(),
-        Err(_) => format!("\"{value}\""),
-    };
+    let key_end = line.find(|shown: char| !shown.is_ascii_alphanumeric() && !"_-.".contains(shown))?;
+    let key = &line[..key_end];
+    let value = line[key_end..].trim_start_matches([' ', '\t', '=', ':']).trim_end();
     let value = match value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) {
         Some(list) => {
-            let items: Vec<&str> = list.split(',').map(str::trim).collect();
-            let all_are_bare = items.iter().all(|item| is_bare(item));
-            all_are_bare
-                .then(|| format!("[{}]", items.into_iter().map(quoted).collect::<Vec<_>>().join(", ")))
+            let mut items = Vec::new();
+            for item in list.split(',') {
+                items.push(quoted(item.trim())?);
+            }
+            format!("[{}]", items.join(", "))
         }
-        None => is_bare(value).then(|| quoted(value)),
-    }?;
+        None => quoted(value)?,
+    };
     (!key.is_empty()).then(|| format!("{key} = {value}")).filter(|toml| toml != line)
+}
+
+/// Returns a value that was written without quotes as TOML; `None` if it is not clear which part of
+/// the text is the value.
+fn quoted(value: &str) -> Option<String> {
+    if value.is_empty() || value.contains(['"', '\'', '[', ']', '{', '}', '#', '=', '…']) {
+        return None;
+    }
+    let is_toml = value.parse::<toml::Value>().is_ok();
+    Some(if is_toml { value.to_owned() } else { format!("\"{value}\"") })
 }

@@ -36,12 +36,10 @@ impl Machine {
     pub fn here() -> Machine {
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let given_ipv4 = std::env::var_os(IPV4_VARIABLE).map(|text| text.to_string_lossy().into_owned());
-        let interfaces = if_addrs::get_if_addrs().map_err(|error| error.to_string());
-        let ipv4 = |interface: if_addrs::Interface| match interface.addr {
-            if_addrs::IfAddr::V4(address) => Some((interface.name, address.ip)),
-            if_addrs::IfAddr::V6(_) => None,
+        let interfaces = match if_addrs::get_if_addrs() {
+            Ok(all) => Ok(all.into_iter().filter_map(named_ipv4).collect()),
+            Err(error) => Err(error.to_string()),
         };
-        let interfaces = interfaces.map(|all| all.into_iter().filter_map(ipv4).collect());
         // An empty variable counts as not set, as everywhere.
         Machine { host_name, given_ipv4: given_ipv4.filter(|text| !text.is_empty()), interfaces }
     }
@@ -84,16 +82,16 @@ impl Machine {
     /// Returns the address that counts, and where it was found.
     fn address(&self, of: &Ipv4Of) -> Result<(Ipv4Addr, String), NoNumber> {
         if let Some(text) = &self.given_ipv4 {
-            let address = text.parse().ok().filter(|&address| is_a_machines(address) && of.spans(address));
-            let origin = WorkerIdFrom::Ipv4(of.clone());
-            let refused = || {
-                lasting(format!(
-                    "found {IPV4_VARIABLE}={:?}, allowed with {origin}: an IPv4 address of this machine alone, as in \
-                     10.1.2.3",
-                    excerpt(text)
-                ))
+            return match text.parse() {
+                Ok(address) if is_a_machines(address) && of.spans(address) => {
+                    Ok((address, IPV4_VARIABLE.into()))
+                }
+                _ => Err(lasting(format!(
+                    "found {IPV4_VARIABLE}={:?}, allowed with {}: an IPv4 address of this machine alone, as in 10.1.2.3",
+                    excerpt(text),
+                    WorkerIdFrom::Ipv4(of.clone())
+                ))),
             };
-            return address.map(|address| (address, IPV4_VARIABLE.into())).ok_or_else(refused);
         }
         let all = self.interfaces.as_ref().map_err(|error| {
             lasting(format!(
@@ -120,6 +118,14 @@ impl Machine {
                 in_words(several)
             ))),
         }
+    }
+}
+
+/// Returns the name and the address of an interface, if it has an IPv4 address.
+fn named_ipv4(interface: if_addrs::Interface) -> Option<(String, Ipv4Addr)> {
+    match interface.addr {
+        if_addrs::IfAddr::V4(address) => Some((interface.name, address.ip)),
+        if_addrs::IfAddr::V6(_) => None,
     }
 }
 

@@ -130,14 +130,17 @@ pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String>
         .map(Row::variable)
         .chain(["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS", IPV4_VARIABLE].map(String::from))
         .collect();
-    let unknown = names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known.contains(name));
-    let warn = |name: String| {
+    let mut warnings = Vec::new();
+    for name in names {
+        if !name.starts_with("SNOWBANK_") || known.contains(&name) {
+            continue;
+        }
         let meant = nearest(&name, known.iter().map(|known| (known, format!("did you mean {known}?"))));
         let meant =
             meant.unwrap_or_else(|| "a setting has SNOWBANK_, its section and its key, in capitals".into());
-        format!("the environment variable {name} is unknown; {meant}")
-    };
-    unknown.map(warn).collect()
+        warnings.push(format!("the environment variable {name} is unknown; {meant}"));
+    }
+    warnings
 }
 
 impl Overrides {
@@ -214,11 +217,12 @@ impl Reader {
         for Override { key, texts, origin } in &overrides.0 {
             let input = Input::Override(origin);
             let Some(row) = row_of(key) else { continue };
-            let text = |text: &String| Spanned::new(0..0, DeValue::String(Cow::Owned(text.clone())));
-            let value = match &texts[..] {
-                [only] => text(only),
-                texts => Spanned::new(0..0, DeValue::Array(texts.iter().map(text).collect::<DeArray<'_>>())),
+            let mut texts = texts.iter().map(|text| DeValue::String(Cow::Owned(text.clone())));
+            let value = match texts.len() {
+                1 => texts.next().expect("there is one"),
+                _ => DeValue::Array(texts.map(|text| Spanned::new(0..0, text)).collect::<DeArray<'_>>()),
             };
+            let value = Spanned::new(0..0, value);
             let sources = self.settings.sources.len();
             if row.is_of_source() && sources > 1 {
                 let text = format!(

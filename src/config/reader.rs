@@ -1,10 +1,10 @@
 //! Walks a TOML document through the tables of settings and collects every mistake on the way.
 
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use super::Settings;
 use super::daemon::{TlsSettings, rows_of_file, tables};
@@ -145,27 +145,21 @@ impl Reader {
         key: &Spanned<DeString<'_>>,
         value: &'v Spanned<DeValue<'v>>,
     ) -> Vec<Listed<'v>> {
-        let tables: Option<Vec<_>> = value.get_ref().as_array().and_then(|entries| {
-            let listed = |entry: &'v Spanned<DeValue<'v>>| {
-                Some(Listed { span: entry.span(), table: entry.get_ref().as_table()? })
-            };
-            entries.iter().map(listed).collect()
-        });
-        let least = *allowed.start();
-        let most = *allowed.end();
-        let (mut tables, text) = match tables {
-            Some(tables) if allowed.contains(&tables.len()) => return tables,
-            Some(tables) => {
-                let text = format!("found {} {list}, allowed: {least} to {most}", tables.len());
-                (tables, text)
-            }
-            None => {
-                let allowed = format!("[[{list}]], in two brackets, above each one's settings");
-                (Vec::new(), format!("found no list of {list}, allowed: {allowed}"))
-            }
+        let place = input.origin(&key.span());
+        let Some(mut tables) = value.get_ref().as_array().and_then(Listed::all) else {
+            let text = format!(
+                "found no list of {list}, allowed: [[{list}]], in two brackets, above each one's settings"
+            );
+            self.findings.mistake(place, list, text);
+            return Vec::new();
         };
-        self.findings.mistake(input.origin(&key.span()), list, text);
-        tables.truncate(most);
+        if !allowed.contains(&tables.len()) {
+            let least = allowed.start();
+            let most = allowed.end();
+            let text = format!("found {} {list}, allowed: {least} to {most}", tables.len());
+            self.findings.mistake(place, list, text);
+        }
+        tables.truncate(*allowed.end());
         tables
     }
 
@@ -194,15 +188,10 @@ impl Reader {
     /// Makes relative paths of a file start at its directory, so that they name the same place
     /// whatever directory the daemon starts in.
     fn anchor_paths(&mut self, directory: &Path) {
-        let anchor = |path: &mut PathBuf| *path = directory.join(&*path);
-        let anchor_socket = |address: &mut Address| {
-            if let Address::Unix(path) = address {
-                anchor(path);
-            }
-        };
         let settings = &mut self.settings;
+        let mut paths = vec![&mut settings.lock_dir];
         if let StateDirChoice::At(path) = &mut settings.state_dir {
-            anchor(path);
+            paths.push(path);
         }
         let TlsSettings { certificate, key, client_ca } = &mut settings.tls;
         let fleet = &mut settings.fleet;
@@ -210,18 +199,31 @@ impl Reader {
         let of_clients = [&mut settings.auth.token_file, certificate, key, client_ca];
         for file in of_clients.into_iter().chain(of_fleet) {
             if let Some(FileRef::Path(path)) = file.as_mut() {
-                anchor(path);
+                paths.push(path);
             }
         }
         for source in &mut settings.sources {
             if let WorkerIdFrom::File(path) = &mut source.worker_id_from {
-                anchor(path);
+                paths.push(path);
             }
         }
-        anchor(&mut settings.lock_dir);
-        let of_clients = settings.listeners_mut().map(|(_, addresses)| addresses).into_iter().flatten();
-        of_clients.for_each(&anchor_socket);
-        settings.admin.listen.iter_mut().chain(&mut settings.fleet.peers).for_each(anchor_socket);
+        for path in paths {
+            *path = directory.join(&*path);
+        }
+        for (_, addresses) in settings.listeners_mut() {
+            anchor_sockets(addresses, directory);
+        }
+        anchor_sockets(&mut settings.admin.listen, directory);
+        anchor_sockets(&mut settings.fleet.peers, directory);
+    }
+}
+
+/// Makes relative paths of Unix sockets start at this directory.
+fn anchor_sockets(addresses: &mut [Address], directory: &Path) {
+    for address in addresses {
+        if let Address::Unix(path) = address {
+            *path = directory.join(&*path);
+        }
     }
 }
 
@@ -241,6 +243,17 @@ struct Listed<'v> {
     table: &'v DeTable<'v>,
 }
 
+impl<'v> Listed<'v> {
+    /// Returns all entries of a list, if each is a table.
+    fn all(entries: &'v DeArray<'v>) -> Option<Vec<Self>> {
+        let mut tables = Vec::new();
+        for entry in entries.iter() {
+            tables.push(Listed { span: entry.span(), table: entry.get_ref().as_table()? });
+        }
+        Some(tables)
+    }
+}
+
 /// Explains a key that is not known in these sections: where it belongs, or which one was probably
 /// meant. A list of tables is no setting, whatever it is called.
 fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
@@ -251,20 +264,20 @@ fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String 
     if !places.is_empty() {
         return format!("not known here; it belongs {}", places.join(" or "));
     }
-    let is_here = |row: &&Row| here.contains(&row.section);
+    let rows_here: Vec<&Row> = rows_of_file().filter(|row| here.contains(&row.section)).collect();
     let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
     let sections = sections.chain(["sources", "identities"].map(|list| (list, format!("[[{list}]]"))));
     let sections_here: Vec<_> = sections.filter(|_| here.contains(&Section::Top)).collect();
     let elsewhere = rows_of_file()
         .filter(|row| !is_section || row.key != name)
         .map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
-    let known_here = rows_of_file().filter(is_here).map(|row| (row.key, format!("`{}`", row.key)));
+    let known_here = rows_here.iter().map(|row| (row.key, format!("`{}`", row.key)));
     match nearest(name, elsewhere.chain(known_here).chain(sections_here.iter().cloned())) {
         Some(meant) => format!("not known; did you mean {meant}?"),
         None => {
             let known: Vec<String> = match (is_section || value.as_table().is_some(), &sections_here[..]) {
                 (true, [_, ..]) => sections_here.into_iter().map(|(_, section)| section).collect(),
-                _ => rows_of_file().filter(is_here).map(|row| row.key.to_owned()).collect(),
+                _ => rows_here.iter().map(|row| row.key.to_owned()).collect(),
             };
             format!("not known, allowed here: {}", known.join(", "))
         }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::Address;
 use super::daemon::{Settings, TlsSettings};
 use super::file_ref::{Credentials, FileRef};
+use super::findings::Findings;
 use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
 use super::reader::Reader;
@@ -58,32 +59,19 @@ impl FileDigest {
 /// setting.
 pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicros) -> Secrets {
     let mut secrets = Secrets::default();
-    let mut find = |key, file: &Option<FileRef>| {
-        let located = file.as_ref()?.locate(credentials);
-        match located {
-            Ok(path) => Some(path),
-            Err(error) if credentials.may_be_elsewhere => {
-                secrets.warnings.push(format!("{key}: {error}; not checked here"));
-                None
-            }
-            Err(error) => {
-                reader.findings.mistake_of(key, error.to_string());
-                None
-            }
-        }
-    };
+    let mut finder = Finder { credentials, warnings: &mut secrets.warnings, findings: &mut reader.findings };
     let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, fleet, .. } =
         &reader.settings;
     let located = Located {
-        token_file: find("auth.token_file", &auth.token_file),
-        certificate: find("tls.certificate", certificate),
-        key: find("tls.key", key),
-        client_ca: find("tls.client_ca", client_ca),
+        token_file: finder.find("auth.token_file", &auth.token_file),
+        certificate: finder.find("tls.certificate", certificate),
+        key: finder.find("tls.key", key),
+        client_ca: finder.find("tls.client_ca", client_ca),
         fleet: FleetFiles {
-            password: find("fleet.password_file", &fleet.password_file),
-            ca: find("fleet.ca", &fleet.ca),
-            certificate: find("fleet.certificate", &fleet.certificate),
-            key: find("fleet.key", &fleet.key),
+            password: finder.find("fleet.password_file", &fleet.password_file),
+            ca: finder.find("fleet.ca", &fleet.ca),
+            certificate: finder.find("fleet.certificate", &fleet.certificate),
+            key: finder.find("fleet.key", &fleet.key),
         },
     };
     secrets.warnings.extend(located.open_to_others());
@@ -109,32 +97,54 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets
 }
 
+/// Finds the files that settings name.
+struct Finder<'f> {
+    credentials: &'f Credentials,
+    warnings: &'f mut Vec<String>,
+    findings: &'f mut Findings,
+}
+
+impl Finder<'_> {
+    /// Returns the path of a setting's file. A credential that the service manager has is a
+    /// mistake here only if this is the service.
+    fn find(&mut self, key: &str, file: &Option<FileRef>) -> Option<PathBuf> {
+        match file.as_ref()?.locate(self.credentials) {
+            Ok(path) => return Some(path),
+            Err(error) if self.credentials.may_be_elsewhere => {
+                self.warnings.push(format!("{key}: {error}; not checked here"));
+            }
+            Err(error) => self.findings.mistake_of(key, error.to_string()),
+        }
+        None
+    }
+}
+
 /// Reads the token file. Each wrong line, and each identity that no setting knows, is a mistake.
 fn tokens_of(path: &Path, reader: &mut Reader) -> Option<Tokens> {
-    let (tokens, errors) = match read_tokens(path) {
-        Ok(tokens) => {
-            let unknown = tokens.check(path, &reader.settings.identities);
-            (Some(tokens), unknown)
-        }
-        Err(errors) => (None, errors.0),
+    let tokens = read_tokens(path);
+    let errors = match &tokens {
+        Ok(tokens) => &tokens.check(path, &reader.settings.identities),
+        Err(errors) => &errors.0,
     };
     for error in errors {
-        reader.findings.mistake_of("auth.token_file", error);
+        reader.findings.mistake_of("auth.token_file", error.clone());
     }
-    tokens
+    tokens.ok()
 }
 
 /// Warns of identities that no client can have.
-fn nobodies(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> impl Iterator<Item = String> {
-    let has_token = move |name: &str| tokens.is_some_and(|tokens| tokens.has_identity(name));
-    let named = identities.iter().filter(|identity| identity.name != ANONYMOUS);
-    let nobodies =
-        named.filter(move |identity| identity.certificate_names.is_empty() && !has_token(&identity.name));
-    nobodies.map(|IdentitySettings { name, .. }| {
-        format!(
-            "no client can be {name:?}: it has neither certificate_names nor a line of auth.token_file, \"{name}: TOKEN\""
-        )
-    })
+fn nobodies(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for IdentitySettings { name, certificate_names, .. } in identities {
+        let has_token = tokens.is_some_and(|tokens| tokens.has_identity(name));
+        if name != ANONYMOUS && certificate_names.is_empty() && !has_token {
+            warnings.push(format!(
+                "no client can be {name:?}: it has neither certificate_names nor a line of auth.token_file, \
+                 \"{name}: TOKEN\""
+            ));
+        }
+    }
+    warnings
 }
 
 /// Reads the certificate of TLS listeners with its key and its authorities.
@@ -168,15 +178,18 @@ struct Located {
 
 impl Located {
     /// Warns of secret files that others can read.
-    fn open_to_others(&self) -> impl Iterator<Item = String> {
+    fn open_to_others(&self) -> Vec<String> {
         let secret_files = [
             ("the token file", &self.token_file),
             ("the private key", &self.key),
             ("the coordinator's password file", &self.fleet.password),
             ("the private key for the coordinator", &self.fleet.key),
         ];
-        let warning = |(what, path): (&str, &Option<PathBuf>)| open_to_others(what, path.as_deref()?);
-        secret_files.into_iter().filter_map(warning)
+        let mut warnings = Vec::new();
+        for (what, path) in secret_files {
+            warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
+        }
+        warnings
     }
 
     /// Reads what the coordinator and the peers need.

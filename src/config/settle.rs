@@ -11,7 +11,6 @@ use super::identities;
 use super::listeners::Purpose;
 use super::mistake::Mistakes;
 use super::reader::Reader;
-use super::setting::Row;
 use super::settle_source::{Place, check_open_overlaps, check_overlaps, label, settle_source};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
@@ -200,26 +199,27 @@ fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
         let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
         return Place { index, findings }.mistake("worker_id_from", String::from(text));
     }
-    let is_given = |key: &str| findings.origins.of(key).is_some();
     // With coordinator = "none" or peers = [] the operator has chosen: no line was forgotten.
-    if is_given("fleet.coordinator") {
+    if findings.origins.of("fleet.coordinator").is_some() {
         return;
     }
+    let has_peers = findings.origins.of("fleet.peers").is_some();
     let defaults = Settings::default();
-    let is_unused = |row: &&Row| match row.key {
-        "endpoints" | "name" | "horizon" | "user" | "password_file" => true,
-        "ca" | "certificate" | "key" => !is_given("fleet.peers"),
-        _ => false,
-    };
-    let is_set = |row: &&Row| (row.show)(settings, 0) != (row.show)(&defaults, 0);
-    if let Some(row) = FleetSettings::ROWS.iter().filter(is_unused).find(is_set) {
-        let key = row.full_key(None);
-        let text = format!(
-            "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one ({}), or \
-             remove {key}",
-            CoordinatorKind::names()
-        );
-        findings.mistake_of(&key, text);
+    for row in FleetSettings::ROWS {
+        let is_unused = match row.key {
+            "endpoints" | "name" | "horizon" | "user" | "password_file" => true,
+            "ca" | "certificate" | "key" => !has_peers,
+            _ => false,
+        };
+        if is_unused && (row.show)(settings, 0) != (row.show)(&defaults, 0) {
+            let key = row.full_key(None);
+            let text = format!(
+                "found {key} without fleet.coordinator, so that none keeps the worker IDs of machines apart; name one \
+                 ({}), or remove {key}",
+                CoordinatorKind::names()
+            );
+            return findings.mistake_of(&key, text);
+        }
     }
 }
 
@@ -258,10 +258,9 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
         );
         return findings.mistake_of("fleet.horizon", text);
     }
-    let (longest, or) = match can_be_longer {
-        true => (horizon, format!("; or set fleet.horizon to at least \"{least}\"")),
-        false => (HORIZON_MAX, String::new()),
-    };
+    let longest = if can_be_longer { horizon } else { HORIZON_MAX };
+    let or =
+        if can_be_longer { format!("; or set fleet.horizon to at least \"{least}\"") } else { String::new() };
     let text = format!(
         "found a max_ahead of \"{}\", allowed with a fleet.horizon of \"{}\": at most 1/{MAX_AHEADS_IN_HORIZON} of it, \"{}\"{or}",
         Plain(max_ahead),
@@ -276,9 +275,10 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
 
 /// Checks that a ticket source has a state: without one it would begin again at its first number.
 fn check_state(settings: &Settings, findings: &mut Findings) {
-    let is_in_state = |source: &&SourceSettings| source.is_ticket() && !source.is_shared_counter();
-    let ticket = settings.sources.iter().find(is_in_state);
-    if let Some(ticket) = ticket.filter(|_| settings.state_dir == StateDirChoice::None) {
+    if settings.state_dir != StateDirChoice::None {
+        return;
+    }
+    if let Some(ticket) = settings.sources.iter().find(|source| source.is_own_counter()) {
         let name = &ticket.name;
         let text = format!(
             "found \"none\", allowed with the ticket source {name:?}: a directory, because no clock keeps its numbers from coming twice"
@@ -344,6 +344,15 @@ fn exposure<'s>(
 /// The addresses of sockets that a service manager has opened, each with its use.
 pub type InheritedAddresses = Vec<(Purpose, Address)>;
 
+/// Replaces addresses by the inherited ones of this use, if there are any.
+fn replace_by_inherited(configured: &mut Vec<Address>, inherited: &InheritedAddresses, purpose: Purpose) {
+    let of_it = inherited.iter().filter(|(of, _)| *of == purpose);
+    let addresses: Vec<Address> = of_it.map(|(_, address)| address.clone()).collect();
+    if !addresses.is_empty() {
+        *configured = addresses;
+    }
+}
+
 impl Settings {
     /// Makes the daemon listen on sockets that it inherits in place of its own, for each protocol
     /// that has some.
@@ -353,17 +362,10 @@ impl Settings {
     /// source has worker 0 by default; one is for TLS without a certificate; or one's protocol
     /// cannot carry the token that clients must send. In one line.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
-        let replace = |purpose: Purpose, configured: &mut Vec<Address>| {
-            let of_it = inherited.iter().filter(|(of, _)| *of == purpose);
-            let addresses: Vec<Address> = of_it.map(|(_, address)| address.clone()).collect();
-            if !addresses.is_empty() {
-                *configured = addresses;
-            }
-        };
         for (protocol, configured) in self.listeners_mut() {
-            replace(Purpose::Clients(protocol), configured);
+            replace_by_inherited(configured, inherited, Purpose::Clients(protocol));
         }
-        replace(Purpose::Admin, &mut self.admin.listen);
+        replace_by_inherited(&mut self.admin.listen, inherited, Purpose::Admin);
         let mut exposed = self
             .listeners()
             .into_iter()

@@ -86,19 +86,16 @@ impl Place<'_> {
     /// Reports settings of this source that its kind does not have. Settings for all sources, at
     /// the top of the file, do not count.
     fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
-        let (other, names, is_default) = match source.kind {
-            // Defaults pass: the reference shows them for every source.
-            SourceKind::Snowflake => {
-                let is_default = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
-                (SourceKind::Ticket, "layout and worker_ids", is_default)
-            }
-            SourceKind::Ticket | SourceKind::FleetTicket => {
-                (SourceKind::Snowflake, "increment and offset", false)
-            }
-        };
+        // Defaults of a counter pass: the reference shows them for every source.
+        let has_default_counter = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
+        if !source.is_ticket() && has_default_counter {
+            return;
+        }
+        let other = if source.is_ticket() { SourceKind::Snowflake } else { SourceKind::Ticket };
+        let names = if source.is_ticket() { "increment and offset" } else { "layout and worker_ids" };
         for key in source.kind.others_settings() {
             let own = format!("sources[{}].{key}", self.index);
-            if let Some(origin) = self.findings.origins.of(&own).cloned().filter(|_| !is_default) {
+            if let Some(origin) = self.findings.origins.of(&own).cloned() {
                 let kind = source.kind.name();
                 let text = format!(
                     "found in a {kind} source, allowed: in one of kind {:?}; a {kind} source has {names}",

@@ -156,6 +156,11 @@ impl SourceSettings {
         matches!(self.kind, SourceKind::Ticket | SourceKind::FleetTicket)
     }
 
+    /// Returns true for a ticket source whose counter is in this daemon's state.
+    pub(crate) fn is_own_counter(&self) -> bool {
+        self.kind == SourceKind::Ticket
+    }
+
     /// Returns true for a ticket source whose counter is at the fleet's coordinator.
     pub fn is_shared_counter(&self) -> bool {
         self.kind == SourceKind::FleetTicket

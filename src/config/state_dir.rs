@@ -71,25 +71,27 @@ impl StateDirChoice {
     /// # Errors
     /// No directory was given, and the environment names none.
     pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
-        // The XDG specification ignores paths that are not absolute. An empty variable counts as
-        // not set.
-        let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let directory = |path, named_by| Ok(StatePlace::Directory { path, named_by });
         match self {
-            StateDirChoice::None => Ok(StatePlace::Nowhere),
-            StateDirChoice::At(path) => directory(path.clone(), ""),
-            StateDirChoice::Default => {
-                if let Some(path) = variable("STATE_DIRECTORY").as_deref().and_then(first_directory) {
-                    directory(path, "$STATE_DIRECTORY")
-                } else if let Some(home) = absolute("XDG_STATE_HOME") {
-                    directory(home.join("snowbank"), "$XDG_STATE_HOME")
-                } else if let Some(home) = absolute("HOME") {
-                    directory(home.join(".local/state/snowbank"), "$HOME")
-                } else {
-                    Err(NoStateDir)
-                }
+            StateDirChoice::None => return Ok(StatePlace::Nowhere),
+            StateDirChoice::At(path) => {
+                return Ok(StatePlace::Directory { path: path.clone(), named_by: "" });
+            }
+            StateDirChoice::Default => {}
+        }
+        if let Some(path) = variable("STATE_DIRECTORY").as_deref().and_then(first_directory) {
+            return Ok(StatePlace::Directory { path, named_by: "$STATE_DIRECTORY" });
+        }
+        for (name, named_by, below) in
+            [("XDG_STATE_HOME", "$XDG_STATE_HOME", "snowbank"), ("HOME", "$HOME", ".local/state/snowbank")]
+        {
+            // The XDG specification ignores paths that are not absolute. An empty variable counts
+            // as not set.
+            let home = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+            if let Some(home) = home {
+                return Ok(StatePlace::Directory { path: home.join(below), named_by });
             }
         }
+        Err(NoStateDir)
     }
 }
 

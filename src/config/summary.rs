@@ -100,19 +100,38 @@ impl Settings {
     /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no
     /// secrets: tokens and keys are in files of their own.
     pub fn to_text(&self) -> String {
-        let line = |row: &Row, source: Option<usize>| {
-            format!("{} = {}\n", row.full_key(source), (row.show)(self, source.unwrap_or(0)))
-        };
-        let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| line(row, None));
-        let has = |index: usize, row: &&Row| {
-            row.is_of_source() && !self.sources[index].kind.others_settings().contains(&row.key)
-        };
-        let of_sources = (0..self.sources.len()).flat_map(|index| {
-            rows().filter(move |row| has(index, row)).map(move |row| line(row, Some(index)))
-        });
-        let of_identities = (0..self.identities.len())
-            .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| line(row, Some(index))));
-        of_daemon.chain(of_sources).chain(of_identities).collect()
+        let mut shown: Vec<(&Row, Option<usize>)> = Vec::new();
+        for row in rows().filter(|row| !row.is_of_source()) {
+            shown.push((row, None));
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            for row in rows().filter(|row| row.is_of_source()) {
+                if !source.kind.others_settings().contains(&row.key) {
+                    shown.push((row, Some(index)));
+                }
+            }
+        }
+        for index in 0..self.identities.len() {
+            for row in IdentitySettings::ROWS {
+                shown.push((row, Some(index)));
+            }
+        }
+        let mut text = String::new();
+        for (row, index) in shown {
+            let value = (row.show)(self, index.unwrap_or(0));
+            text += &format!("{} = {value}\n", row.full_key(index));
+        }
+        text
+    }
+
+    /// Returns whether a listener at this address takes clients without a certificate.
+    fn needs_no_certificate(&self, address: &Address) -> bool {
+        !address.is_tls() || self.tls.client_ca.is_none()
+    }
+
+    /// Returns an address that everyone on other machines reaches, without a certificate.
+    fn open_address<'a>(&self, mut addresses: impl Iterator<Item = &'a Address>) -> Option<&'a Address> {
+        addresses.find(|address| !address.is_local() && self.needs_no_certificate(address))
     }
 
     /// Returns a line for each setting that is allowed but probably a mistake.
@@ -131,11 +150,10 @@ impl Settings {
     /// Warns of listeners that ask for no token although others do.
     fn exempt_from_tokens(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let lets_anybody_in = |address: &&Address| !address.is_tls() || self.tls.client_ca.is_none();
         for (protocol, addresses) in self.listeners() {
             if self.auth.token_file.is_some()
                 && let Some(exemption) = &protocol.about().token_exemption
-                && let Some(address) = addresses.iter().find(lets_anybody_in)
+                && let Some(address) = addresses.iter().find(|address| self.needs_no_certificate(address))
             {
                 warnings.push(format!(
                     "{address} asks for no token ({}): everyone who can connect to it draws IDs",
@@ -149,10 +167,8 @@ impl Settings {
     /// Warns of listeners that other machines reach without a token, a certificate or encryption.
     fn open_to_everyone(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let lets_anybody_in =
-            |address: &&Address| !address.is_local() && (!address.is_tls() || self.tls.client_ca.is_none());
         if self.auth.token_file.is_none()
-            && let Some(address) = self.client_addresses().find(lets_anybody_in)
+            && let Some(address) = self.open_address(self.client_addresses())
         {
             warnings.push(format!(
                 "{address} can be reached from other machines and asks for no token (auth.token_file): everyone \
@@ -175,7 +191,7 @@ impl Settings {
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
             ));
         }
-        if let Some(address) = self.admin.listen.iter().find(lets_anybody_in) {
+        if let Some(address) = self.open_address(self.admin.listen.iter()) {
             warnings.push(format!(
                 "the admin address {address} can be reached from other machines: everyone who reaches it can read what \
                  the daemon does, though no IDs"
@@ -208,10 +224,9 @@ impl Settings {
     fn inexact_in_javascript(&self) -> Option<String> {
         let is_asked =
             !self.front_ends.resp.listen.is_empty() && self.front_ends.resp.replies == Replies::Integer;
-        let outgrows = |source: &&SourceSettings| {
-            source.own_layout().is_some_and(|layout| layout.last_id() > EXACT_INTEGERS)
-        };
-        let source = self.sources.iter().find(outgrows).filter(|_| is_asked)?;
+        let mut of_layouts = self.sources.iter().filter(|source| !source.is_ticket());
+        let source =
+            of_layouts.find(|source| source.layout.last_id() > EXACT_INTEGERS).filter(|_| is_asked)?;
         Some(format!(
             "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
              one: for such clients set resp.replies = \"auto\" or \"string\"",
@@ -222,23 +237,24 @@ impl Settings {
     /// Warns of pairs of sources of which one makes the other's IDs at another time, because their
     /// epochs are years apart. If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
-        let pairs = self.sources.iter().enumerate().flat_map(|(index, source)| {
-            self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
-        });
-        pairs
-            .filter(|((_, left), (_, right))| [left, right].into_iter().all(|it| it.has_worker_ids()))
-            .filter_map(|((one, left), (two, right))| {
-                let ids = (&left.layout, &left.worker_ids.set);
-                let (worker, other) = collision(ids, (&right.layout, &right.worker_ids.set))?;
-                let apart = apart(left, right)?;
-                Some(format!(
-                    "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs are: \
-                     never use both for one table, or give one of them other worker IDs",
-                    label(one, left),
-                    label(two, right),
-                ))
-            })
-            .collect()
+        let mut warnings = Vec::new();
+        let sources = self.sources.iter().enumerate().filter(|(_, source)| source.has_worker_ids());
+        for (two, right) in sources.clone() {
+            let right_ids = (&right.layout, &right.worker_ids.set);
+            for (one, left) in sources.clone().take_while(|(one, _)| *one < two) {
+                if let Some((worker, other)) = collision((&left.layout, &left.worker_ids.set), right_ids)
+                    && let Some(apart) = apart(left, right)
+                {
+                    warnings.push(format!(
+                        "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs \
+                         are: never use both for one table, or give one of them other worker IDs",
+                        label(one, left),
+                        label(two, right),
+                    ));
+                }
+            }
+        }
+        warnings
     }
 }
 

@@ -75,17 +75,15 @@ impl Tokens {
                     if *owner != identity {
                         let text =
                             format!("found the token of line {first}, allowed: one identity for each token");
-                        errors.push((number, text));
+                        errors.push(format!("{}:{number}: {text}", path.display()));
                     }
                     let is_plain = !token.starts_with(HASHED.as_bytes());
                     short += usize::from(is_plain && token.len() < TOKEN_BYTES_SAFE);
                     tokens.push(Token { hash, identity, line: number });
                 }
-                Err(text) => errors.push((number, text)),
+                Err(text) => errors.push(format!("{}:{number}: {text}", path.display())),
             }
         }
-        let place = |(line, text)| format!("{}:{line}: {text}", path.display());
-        let mut errors: Vec<String> = errors.into_iter().map(place).collect();
         if tokens.is_empty() && errors.is_empty() {
             errors.push(format!(
                 "the token file {} holds no token, so no client could ever ask for IDs; write one per line",
@@ -97,20 +95,22 @@ impl Tokens {
 
     /// Checks that each name before a token is an identity's. Returns a line for each mistake.
     pub(super) fn check(&self, path: &Path, identities: &[IdentitySettings]) -> Vec<String> {
-        let is_known = |name: &str| identities.iter().any(|identity| identity.name == name);
         let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
         let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
-        let wrong = |token: &&Token| token.identity.as_deref().is_some_and(|name| !is_known(name));
-        // The name may be the start of a secret, so it is not repeated.
-        let describe = |token: &Token| {
-            format!(
-                "{}:{}: found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: TOKEN \
-                 with one of these names: {known}",
-                path.display(),
-                token.line
-            )
-        };
-        self.tokens.iter().filter(wrong).map(describe).collect()
+        let mut mistakes = Vec::new();
+        for Token { identity, line, .. } in &self.tokens {
+            let Some(name) = identity.as_deref() else { continue };
+            if identities.iter().any(|identity| identity.name == name) {
+                continue;
+            }
+            // The name may be the start of a secret, so it is not repeated.
+            mistakes.push(format!(
+                "{}:{line}: found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: \
+                 TOKEN with one of these names: {known}",
+                path.display()
+            ));
+        }
+        mistakes
     }
 
     /// Returns the hash by which a token is known.
@@ -186,13 +186,14 @@ fn hash_of(token: &[u8]) -> Result<TokenHash, String> {
 }
 
 fn parse_hex(hex: &[u8]) -> Option<TokenHash> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
     let mut hash = [0; 32];
     if hex.len() != 2 * hash.len() {
         return None;
     }
     for (byte, pair) in hash.iter_mut().zip(hex.chunks_exact(2)) {
-        *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = u8::try_from(high * 16 + low).ok()?;
     }
     Some(hash)
 }
@@ -221,14 +222,14 @@ pub struct TokenErrors(pub(super) Vec<String>);
 /// # Errors
 /// The file cannot be read, is too large, holds a line that is no token, or holds none.
 pub fn read_tokens(path: &Path) -> Result<Tokens, TokenErrors> {
-    let only = |text| TokenErrors(vec![text]);
-    let bytes = super::read_bounded(path)
-        .map_err(|error| only(format!("cannot read the token file {}: {error}", path.display())))?;
+    let bytes = super::read_bounded(path).map_err(|error| {
+        TokenErrors(vec![format!("cannot read the token file {}: {error}", path.display())])
+    })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(only(format!(
+        return Err(TokenErrors(vec![format!(
             "the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line",
             path.display()
-        )));
+        )]));
     }
     Tokens::parse(path, &bytes)
 }

@@ -268,11 +268,12 @@ impl<'v> Value<'v> {
             DeValue::Array(items) => items.iter().map(Value).collect(),
             _ => vec![self],
         };
-        let endpoint = |item: Value<'_>| {
+        let mut endpoints = Vec::new();
+        for item in items {
             let text = item.0.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
-            text.parse().map_err(|error: WrongEndpoint| Refusal::from(error.to_string()))
-        };
-        items.into_iter().map(endpoint).collect()
+            endpoints.push(text.parse().map_err(|error: WrongEndpoint| Refusal::from(error.to_string()))?);
+        }
+        Ok(endpoints)
     }
 
     /// Reads a text of one line.

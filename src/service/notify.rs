@@ -122,13 +122,12 @@ impl Notifier {
         let (guard, dropped) = mpsc::channel();
         if self.is_wanted() {
             let notifier = self.clone();
-            let extend = move || {
+            // Without the thread, the start only has the unit's own time limit.
+            let _ = thread::Builder::new().name(String::from("starting")).spawn(move || {
                 while dropped.recv_timeout(EXTEND_EVERY) == Err(RecvTimeoutError::Timeout) {
                     notifier.not_ready(status);
                 }
-            };
-            // Without the thread, the start only has the unit's own time limit.
-            let _ = thread::Builder::new().name(String::from("starting")).spawn(extend);
+            });
         }
         Extending { _guard: guard }
     }

@@ -76,22 +76,27 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
     let numbering = &record.numbering;
     let latest = latest_grant(&default_rule(numbering), now);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
-    let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
-    let next_start = |mark: &Mark| next_start(mark, numbering, record, records, latest);
-    seen.chunk_by(is_same).map(|seen| shown(record, seen, next_start)).collect()
+    let mut stretches = Vec::new();
+    for seen in seen.chunk_by(|left, right| left.holder == right.holder && left.mark == right.mark) {
+        let next_start = match &seen[0].mark {
+            Ok(None) => NextStart::AtCeiling,
+            Ok(Some(mark)) => next_start(mark, numbering, record, records, latest),
+            Err(_) => NextStart::NotKnown,
+        };
+        stretches.push(shown(record, seen, next_start));
+    }
+    stretches
 }
 
 /// Returns equal marks of a record as they are shown.
-fn shown(record: &Record, seen: &[Seen], next_start: impl Fn(&Mark) -> NextStart) -> MarkShown {
+fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker));
     let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
         "" => String::from("another process"),
         process => process.to_owned(),
     });
-    let (mark, error) = match &seen[0].mark {
-        Ok(mark) => (mark.as_ref(), None),
-        Err(error) => (None, Some(error.clone())),
-    };
+    let mark = seen[0].mark.as_ref().ok().and_then(Option::as_ref);
+    let error = seen[0].mark.as_ref().err().cloned();
     let position = mark.map(|mark| record.numbering.position_from(mark.id_bound));
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     let own = Some(&record.owner.state).filter(|own| !own.is_empty());
@@ -103,11 +108,7 @@ fn shown(record: &Record, seen: &[Seen], next_start: impl Fn(&Mark) -> NextStart
         time: position.and_then(|position| Some(layout?.rfc3339(instant_of(&record.numbering, position)))),
         state: mark.map(|mark| mark.state.clone()),
         this_state: mark.zip(own).map(|(mark, own)| mark.state == *own),
-        next_start: match mark {
-            None if error.is_some() => NextStart::NotKnown,
-            None => NextStart::AtCeiling,
-            Some(mark) => next_start(mark),
-        },
+        next_start,
         holder,
         error,
         count: seen.len(),
@@ -180,11 +181,9 @@ impl MarkShown {
             Some(false) => format!("another state ({state})"),
             None => format!("state {state}"),
         };
-        let (what, since) = match self.status {
-            Status::Released => ("released", ""),
-            Status::Returned => ("granted", ", and returned to the fleet since"),
-            _ => ("granted", ""),
-        };
+        let what = if matches!(self.status, Status::Released) { "released" } else { "granted" };
+        let is_returned = matches!(self.status, Status::Returned);
+        let since = if is_returned { ", and returned to the fleet since" } else { "" };
         let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
         writeln!(out, "{what} below ID {id}{time} by {whose}{since}{holder}")?;
         let meaning = match self.next_start {

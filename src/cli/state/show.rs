@@ -77,19 +77,20 @@ struct Snapshot {
 /// before its raise would seem to lie beyond it, and the ceiling of a daemon that has stopped
 /// meanwhile would seem to be left by a crash.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
-    let look = || Ok::<_, Failure>((store::holder(path), store::read(path).map_err(Failure::no)?));
-    let (mut holder, mut records) = look()?;
+    let mut holder = store::holder(path);
+    let mut records = store::read(path).map_err(Failure::no)?;
     for _ in 0..ATTEMPTS {
         if records.is_empty() {
             return Err(no_state(path));
         }
         let seen = records.iter().map(|record| survey(lock_dir, &record.numbering)).collect();
-        let again = look()?;
-        if again == (holder, records) {
-            let (holder, records) = again;
+        let holder_after = store::holder(path);
+        let records_after = store::read(path).map_err(Failure::no)?;
+        if holder_after == holder && records_after == records {
             return Ok(Snapshot { holder, records, seen });
         }
-        (holder, records) = again;
+        holder = holder_after;
+        records = records_after;
     }
     Err(Failure::no(format_args!(
         "the state in {} changed at each of {ATTEMPTS} readings; try again",
@@ -188,9 +189,22 @@ impl MadeOf {
     }
 }
 
+/// Returns whether two identities are the same; `None` if one of them is not known.
+fn are_same(there: Option<&str>, here: Option<&str>) -> Option<bool> {
+    Some(there? == here?)
+}
+
+/// Returns the words for a boot or a machine that is this one, another, or not known.
+fn whose(is_this: Option<bool>, what: &str) -> String {
+    match is_this {
+        Some(true) => format!("this {what}"),
+        Some(false) => format!("another {what}"),
+        None => String::from("not known"),
+    }
+}
+
 impl<'a> Shown<'a> {
     fn of(record: &'a Record, marks: Vec<MarkShown>, now: UnixMicros, here: &HostIdentity) -> Self {
-        let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
         Shown {
             name: &record.name,
             made_of: MadeOf::of(record, now),
@@ -198,9 +212,9 @@ impl<'a> Shown<'a> {
             ceiling_id: record.id_bound.to_string(),
             owner: &record.owner,
             boot: record.boot.as_deref(),
-            this_boot: same(&record.boot, &here.boot),
+            this_boot: are_same(record.boot.as_deref(), here.boot.as_deref()),
             machine: record.machine.as_deref(),
-            this_machine: same(&record.machine, &here.machine),
+            this_machine: are_same(record.machine.as_deref(), here.machine.as_deref()),
             wall_minus_boot_us: record.wall_minus_boot_us,
             clean: record.clean,
             untouched: record.untouched,
@@ -218,11 +232,6 @@ impl<'a> Shown<'a> {
     }
 
     fn write(&self, is_in_use: bool, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
-        let whose = |same: Option<bool>, what| match same {
-            Some(true) => format!("this {what}"),
-            Some(false) => format!("another {what}"),
-            None => String::from("not known"),
-        };
         let end = match (self.released, self.clean) {
             _ if self.restored => {
                 "restored from a snapshot, or shared in a fleet: a source that counts alone is refused until `snowbank ticket set`"
