@@ -386,7 +386,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     }
     writeln!(
         out,
-        "worker ID {number} is released; `snowbank fleet list` shows until when {} may have used it",
+        "worker ID {number} is released; it can be taken once the clock is near the bound of {}",
         held.holder
     )?;
     Ok(())

@@ -2,8 +2,6 @@
 
 mod spaces;
 
-use std::time::Duration;
-
 use serde::Serialize;
 
 use super::counter::CounterKey;
@@ -40,8 +38,7 @@ pub struct Entry {
     pub space: String,
     /// The number in that space.
     pub number: u64,
-    /// `held`, also where an operator's release waits for the clock; `released`, `unreadable`, or
-    /// `free`: held until an instant that has passed.
+    /// `held`, `released`, `unreadable`, or `free`: held until an instant that has passed.
     pub state: &'static str,
     /// The holder for people, or why the key cannot be read.
     pub holder: String,
@@ -301,10 +298,9 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
         Ok(key) => {
             let until = instant_of(layout, key.id_bound);
             let state = match key.released {
-                // Its next holder waits for the bound that an operator's release leaves.
-                true if rules::free_at(&key, until, Duration::MAX) < now => "released",
-                false if until <= now => "free",
-                _ => "held",
+                true => "released",
+                false if until > now => "held",
+                false => "free",
             };
             let id_bound = key.id_bound.to_string();
             let until = until.rfc3339(0);

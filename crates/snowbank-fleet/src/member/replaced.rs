@@ -251,27 +251,6 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, ahead);
 }
 
-/// Its next holder waits for the old bound, and a list tells the operator until when.
-#[test]
-fn a_number_that_an_operator_released_is_listed_as_held_until_it_can_be_taken() {
-    let layout = before();
-    let store = store(&layout);
-    let mut stopped = member(&store, Notes::default());
-    super::tests::take(&mut stopped, want(&layout, WALL, false), &WorkerSet::single(4));
-    stopped.release(&[Bound { source: 0, id_bound: 1 }], super::tests::clocks(WALL)).unwrap();
-    let mut running = member(&store, Notes::default());
-    super::tests::take(&mut running, want(&layout, WALL, false), &WorkerSet::single(5));
-    release(&store, 5, true).unwrap();
-    let mut coordinator = store.clone();
-    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    for (after_s, expected) in [(0, ["released", "held"]), (600, ["released", "released"])] {
-        let now = UnixMicros(WALL.0 + after_s * 1_000_000);
-        let states: Vec<&str> =
-            operator.list(&layout, now).unwrap().iter().map(|entry| entry.state).collect();
-        assert_eq!(states, expected, "after {after_s} s");
-    }
-}
-
 /// A daemon remembers nothing of it, and goes on once the key is put right.
 #[test]
 fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
