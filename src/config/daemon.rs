@@ -5,11 +5,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use super::fields::{SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
 use super::identities::IdentitySettings;
-use super::log::{LogFormat, LogLevel};
+use super::log::{LEVELS, LogFormat};
 use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
@@ -291,12 +293,12 @@ settings! {
         /// "auto" is journald where standard error leads to the journal, as a systemd service's
         /// does, else text.
         format: LogFormat = r#""auto""# in Table("log"), Restart("the log was opened at the start"),
-            |value| value.choice(&LogFormat::NAMES);
+            |value| value.variant();
 
         /// The least severe messages that are logged: "error" (the daemon hands out no IDs), "warn"
         /// (that may happen soon), "info" (changes), "debug" or "trace". No level logs each
         /// request, and messages that repeat are limited, so "info" is a few lines a day.
-        level: LogLevel = r#""info""# in Table("log"), Reload, |value| value.choice(&LogLevel::NAMES);
+        level: LevelFilter = r#""info""# in Table("log"), Reload, |value| value.choice(&LEVELS);
     }
 }
 

@@ -36,7 +36,7 @@ impl fmt::Display for Shards {
 }
 
 /// The kind of a source's IDs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum SourceKind {
     /// IDs made of the time and a worker ID, by a layout.
     #[default]
@@ -48,18 +48,6 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    pub(super) const ALL: [SourceKind; 3] =
-        [SourceKind::Snowflake, SourceKind::Ticket, SourceKind::FleetTicket];
-
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SourceKind::Snowflake => "snowflake",
-            SourceKind::Ticket => "ticket",
-            SourceKind::FleetTicket => "fleet-ticket",
-        }
-    }
-
     /// The settings of a source that only other kinds have.
     pub(super) const fn others_settings(self) -> &'static [&'static str] {
         match self {

@@ -51,7 +51,7 @@ pub fn config(data: &[u8]) {
 
 fn check_mistakes(mistakes: &Mistakes, lines: usize) {
     assert!(mistakes.len() >= 1 && !mistakes.first_line().is_empty());
-    for mistake in mistakes.iter() {
+    for mistake in &mistakes.0 {
         let text = mistake.to_string();
         assert!(!mistake.text.is_empty() && !text.contains(char::is_control), "{text:?}");
         if let Origin::Line(_, line) = mistake.origin {

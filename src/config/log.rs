@@ -1,7 +1,9 @@
 //! The form and the level of log messages.
 
+use tracing::level_filters::LevelFilter;
+
 /// The form of a log message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// For the journal where standard error leads there, else as text.
     Auto,
@@ -13,46 +15,15 @@ pub enum LogFormat {
     Json,
 }
 
-/// The least severe messages that are logged. A greater level logs more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// Faults that keep the daemon from handing out IDs.
-    Error,
-    /// Also faults that may soon do so.
-    Warn,
-    /// Also changes.
-    Info,
-    /// Also details that help to find a cause.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-impl LogFormat {
-    pub(super) const NAMES: [(&'static str, LogFormat); 4] = [
-        ("auto", LogFormat::Auto),
-        ("text", LogFormat::Text),
-        ("journald", LogFormat::Journald),
-        ("json", LogFormat::Json),
-    ];
-
-    /// Returns its name in configurations.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
-    }
-}
-
-impl LogLevel {
-    pub(super) const NAMES: [(&'static str, LogLevel); 5] = [
-        ("error", LogLevel::Error),
-        ("warn", LogLevel::Warn),
-        ("info", LogLevel::Info),
-        ("debug", LogLevel::Debug),
-        ("trace", LogLevel::Trace),
-    ];
-
-    /// Returns its name in configurations.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
-    }
-}
+/// The names of the least severe messages that are logged. A greater level logs more.
+pub(super) const LEVELS: [(&str, LevelFilter); 5] = [
+    // Faults that keep the daemon from handing out IDs.
+    ("error", LevelFilter::ERROR),
+    // Also faults that may soon do so.
+    ("warn", LevelFilter::WARN),
+    // Also changes.
+    ("info", LevelFilter::INFO),
+    // Also details that help to find a cause.
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];

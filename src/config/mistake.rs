@@ -100,7 +100,7 @@ impl fmt::Display for Mistake {
 /// Every mistake of a configuration, at least one: first those of the file in its order, then those
 /// of options and variables. Prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistakes(Vec<Mistake>);
+pub struct Mistakes(pub(super) Vec<Mistake>);
 
 impl Mistakes {
     /// Returns `None` if there is no mistake.
@@ -111,11 +111,6 @@ impl Mistakes {
         // Each source repeats the mistakes of a setting that they share.
         mistakes.dedup();
         (!mistakes.is_empty()).then_some(Self(mistakes))
-    }
-
-    /// Returns the mistakes, in the order in which they print.
-    pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
-        self.0.iter()
     }
 
     /// Returns their number, at least 1.

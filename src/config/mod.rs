@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The tables in `daemon` and `source` have a row for each setting: its meaning, type, default and
-//! bounds. The fields of [`Settings`], the reader, environment variables, [`diff()`] and the
-//! [`reference()`] follow from the rows. A new setting is a row, and its use. `settle` has the
+//! bounds. The fields of [`Settings`], the reader, environment variables, [`diff()`] and
+//! docs/snowbank.toml follow from the rows. A new setting is a row, and its use. `settle` has the
 //! rules between settings.
 //!
 //! Worker IDs that come from the machine are picked afterwards ([`Settings::pick_worker_ids`]),
@@ -39,7 +39,6 @@ mod open_fields;
 mod overrides;
 mod pick;
 mod reader;
-mod reference;
 mod secrets;
 mod settle;
 mod settle_source;
@@ -66,12 +65,11 @@ pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use listeners::Purpose;
-pub use log::{LogFormat, LogLevel};
+pub use log::LogFormat;
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;
-pub use reference::reference;
 pub use secrets::{FileDigest, Secrets};
 pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};

@@ -41,59 +41,23 @@ pub struct Overrides(pub Vec<Override>);
 type CommandOption = (&'static str, &'static str, &'static str, &'static str);
 
 /// The settings before those of the front ends that have an option.
+#[rustfmt::skip]
 const FIRST_OPTIONS: [CommandOption; 7] = [
-    (
-        "listen",
-        "listen",
-        "ADDR",
-        "Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file's listeners (repeatable)",
-    ),
+    ("listen", "listen", "ADDR", "Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file's listeners (repeatable)"),
     ("layout", "layout", "NAME|SPEC", "The layout of IDs: a preset's name or a text form"),
-    (
-        "worker_ids",
-        "worker-id",
-        "N|A-B",
-        "The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and \
-         Unix sockets only",
-    ),
+    ("worker_ids", "worker-id", "N|A-B", "The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and Unix sockets only"),
     ("shards", "shards", "N", "Threads that serve connections; auto is one for each core"),
     ("order", "order", "relaxed|strict", "The order of IDs over connections"),
-    (
-        "state_dir",
-        "state-dir",
-        "DIR",
-        "Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else \
-         $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank",
-    ),
-    (
-        "lock_dir",
-        "lock-dir",
-        "DIR",
-        "Keep the locks of worker IDs here, shared by all daemons of the machine",
-    ),
+    ("state_dir", "state-dir", "DIR", "Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else $XDG_STATE_HOME/snowbank, else ~/.local/state/snowbank"),
+    ("lock_dir", "lock-dir", "DIR", "Keep the locks of worker IDs here, shared by all daemons of the machine"),
 ];
 
 /// The settings after those of the front ends that have an option.
+#[rustfmt::skip]
 const LAST_OPTIONS: [CommandOption; 3] = [
-    (
-        "admin.listen",
-        "admin",
-        "ADDR",
-        "Report the daemon's state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, \
-         tls:HOST:PORT or unix:PATH; by default nowhere",
-    ),
-    (
-        "log.format",
-        "log-format",
-        "FORMAT",
-        "The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there",
-    ),
-    (
-        "log.level",
-        "log-level",
-        "LEVEL",
-        "The least severe messages to log: error, warn, info, debug or trace",
-    ),
+    ("admin.listen", "admin", "ADDR", "Report the daemon's state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere"),
+    ("log.format", "log-format", "FORMAT", "The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there"),
+    ("log.level", "log-level", "LEVEL", "The least severe messages to log: error, warn, info, debug or trace"),
 ];
 
 /// Returns the settings that have an option.

@@ -53,6 +53,7 @@ pub(crate) struct Row {
     /// Its default, as it would be written in the file.
     pub(crate) default: &'static str,
     /// Its meaning, its unit, and the reason of its default. An empty line ends a paragraph.
+    #[cfg(test)]
     pub(crate) doc: &'static str,
     /// When a change of it takes effect. A source that a reload adds takes every setting.
     pub(crate) change: Change,
@@ -117,6 +118,7 @@ macro_rules! settings {
                     section: $section,
                     key: stringify!($field),
                     default: $default,
+                    #[cfg(test)]
                     doc: concat!($($doc, "\n"),+),
                     change: $change,
                     read: |settings, _source, value| {

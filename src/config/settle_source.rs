@@ -7,7 +7,7 @@ use super::findings::Findings;
 use super::mistake::Origin;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
-use super::units::Plain;
+use super::units::{Plain, word};
 use crate::numbering::LAST_ID;
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
@@ -96,10 +96,10 @@ impl Place<'_> {
         for key in source.kind.others_settings() {
             let own = format!("sources[{}].{key}", self.index);
             if let Some(origin) = self.findings.origins.of(&own).cloned() {
-                let kind = source.kind.name();
+                let kind = word(source.kind);
+                let other = word(other);
                 let text = format!(
-                    "found in a {kind} source, allowed: in one of kind {:?}; a {kind} source has {names}",
-                    other.name()
+                    "found in a {kind} source, allowed: in one of kind {other:?}; a {kind} source has {names}"
                 );
                 self.findings.mistake(origin, own, text);
             }

@@ -54,7 +54,7 @@ settings! {
         /// or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares
         /// the counter.
         kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
-            |value| value.choice(&SourceKind::ALL.map(|kind| (kind.name(), kind)));
+            |value| value.variant();
 
         /// The distance between two IDs of a ticket source. With increment 2 and the offsets 1 and
         /// 2, two daemons hand out odd and even numbers.

@@ -5,12 +5,14 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use jiff::SignedDuration;
+use tracing::level_filters::LevelFilter;
 
 use super::fields::{Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
-use super::log::{LogFormat, LogLevel};
+use super::log::LogFormat;
 use super::state_dir::StateDirChoice;
 use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::{CoordinatorKind, Endpoint};
@@ -45,6 +47,11 @@ impl fmt::Display for Plain {
 /// Returns a text as it is written in a configuration, with its quotes.
 pub(super) fn quoted(text: impl fmt::Display) -> String {
     format!("{:?}", text.to_string())
+}
+
+/// Returns the word for a choice in a configuration.
+pub(super) fn word(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }
 
 /// Returns strings as they are written in a configuration: an array.
@@ -97,10 +104,10 @@ written! {
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
-    SourceKind: |kind| quoted(kind.name());
-    Replies: |choice| quoted(choice.name());
-    LogFormat: |format| quoted(format.name());
-    LogLevel: |level| quoted(level.name());
+    SourceKind: |kind| quoted(word(*kind));
+    Replies: |choice| quoted(word(*choice));
+    LogFormat: |format| quoted(word(*format));
+    LevelFilter: |level| quoted(level);
 }
 
 /// Prints a number with thousands separators: `4,096,000`.

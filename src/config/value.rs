@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
@@ -169,6 +170,13 @@ impl<'v> Value<'v> {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
             self.refuse(names.join(" or "))
         })
+    }
+
+    /// Reads one of the words of an enum.
+    pub(crate) fn variant<T: ValueEnum + Copy>(self) -> Result<T, Refusal> {
+        let words: Vec<_> = T::value_variants().iter().map(|choice| units::word(*choice)).collect();
+        let choices = words.iter().map(String::as_str).zip(T::value_variants().iter().copied());
+        self.choice(&choices.collect::<Vec<_>>())
     }
 
     /// Reads true or false.

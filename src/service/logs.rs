@@ -16,7 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
 use super::log_thread::{self, LogWriter};
-use crate::config::{LogFormat, LogLevel, LogSettings};
+use crate::config::{LogFormat, LogSettings};
 
 /// Set once events have a destination.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
@@ -25,22 +25,13 @@ static OUTPUT: OnceLock<Output> = OnceLock::new();
 #[derive(Debug)]
 struct Output {
     writer: LogWriter,
-    form: Form,
-}
-
-/// The form of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Text,
-    /// Text that starts with its priority.
-    Journald,
-    Json,
+    format: LogFormat,
 }
 
 /// The log of this process, with its level.
 #[derive(Debug)]
 pub struct Logs {
-    chosen: LogLevel,
+    chosen: LevelFilter,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
@@ -51,25 +42,23 @@ impl Logs {
     /// # Errors
     /// The system has no thread left.
     pub fn start(settings: LogSettings) -> io::Result<Logs> {
-        let (level, handle) = reload::Layer::new(filter(settings.level));
-        let form = match settings.format {
-            LogFormat::Auto if leads_to_journal() => Form::Journald,
-            LogFormat::Auto | LogFormat::Text => Form::Text,
-            LogFormat::Journald => Form::Journald,
-            LogFormat::Json => Form::Json,
+        let (level, handle) = reload::Layer::new(settings.level);
+        let format = match settings.format {
+            LogFormat::Auto if leads_to_journal() => LogFormat::Journald,
+            format => format,
         };
         let writer = LogWriter::start(io::stderr())?;
-        let lines = layer(form, writer.clone());
+        let lines = layer(format, writer.clone());
         // Fails only if the process has a subscriber already, which then gets the events.
         let _ = tracing_subscriber::registry().with(level).with(lines).try_init();
-        let _ = OUTPUT.set(Output { writer, form });
+        let _ = OUTPUT.set(Output { writer, format });
         log_panics();
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
     /// Changes the level. A level that logs more holds from now on, one that logs less after the
     /// change was logged ([`settle_level`](Self::settle_level)).
-    pub fn set_level(&mut self, level: LogLevel) {
+    pub fn set_level(&mut self, level: LevelFilter) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));
     }
@@ -79,9 +68,9 @@ impl Logs {
         self.write(self.chosen);
     }
 
-    fn write(&self, level: LogLevel) {
+    fn write(&self, level: LevelFilter) {
         // Fails only when the subscriber is gone, and then nothing is logged at all.
-        let _ = self.level.reload(filter(level));
+        let _ = self.level.reload(level);
     }
 }
 
@@ -89,16 +78,18 @@ impl Logs {
 pub fn log_failure(reason: &str) {
     // First the lines that wait are written, so that there is room for this one.
     end_log();
-    let Some(Output { writer, form }) = OUTPUT.get() else {
+    let Some(Output { writer, format }) = OUTPUT.get() else {
         let begin = if leads_to_journal() { "<3>" } else { "snowbank: " };
         // If standard error is closed, only the exit code is left.
         let _ = io::stderr().write_all(format!("{begin}{reason}\n").as_bytes());
         return;
     };
-    match form {
+    match format {
         // Writing to the queue does not fail.
-        Form::Text => _ = writer.clone().write_all(format!("snowbank: {reason}\n").as_bytes()),
-        Form::Journald | Form::Json => tracing::error!("{reason}"),
+        LogFormat::Auto | LogFormat::Text => {
+            _ = writer.clone().write_all(format!("snowbank: {reason}\n").as_bytes());
+        }
+        LogFormat::Journald | LogFormat::Json => tracing::error!("{reason}"),
     }
 }
 
@@ -139,26 +130,16 @@ fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     format!("thread {name} panicked{place}: {reason}{backtrace}")
 }
 
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
-}
-
 /// Returns the layer that writes events in this form.
-fn layer<S>(form: Form, writer: LogWriter) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S>(format: LogFormat, writer: LogWriter) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let lines = fmt::layer().with_writer(move || writer.clone()).log_internal_errors(false);
-    match form {
-        Form::Text => lines.with_ansi(wants_colours()).with_target(false).boxed(),
-        Form::Journald => lines.with_ansi(false).event_format(ForJournald::default()).boxed(),
-        Form::Json => lines.json().flatten_event(true).boxed(),
+    match format {
+        LogFormat::Auto | LogFormat::Text => lines.with_ansi(wants_colours()).with_target(false).boxed(),
+        LogFormat::Journald => lines.with_ansi(false).event_format(ForJournald::default()).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
     }
 }
 
@@ -225,7 +206,7 @@ mod tests {
     const LINES: usize = 500;
 
     fn log_and_panic() {
-        Logs::start(LogSettings { level: LogLevel::Info, format: LogFormat::Text }).unwrap();
+        Logs::start(LogSettings { level: LevelFilter::INFO, format: LogFormat::Text }).unwrap();
         // More than a pipe holds.
         (0..LINES).for_each(|line| tracing::info!(line, "{}", "waits ".repeat(50)));
         let panics = thread::Builder::new().name(String::from("shard-7")).spawn(panic_at_once);
@@ -236,7 +217,7 @@ mod tests {
     fn lines_for_journald_start_with_their_priority() {
         let (mut reader, pipe) = io::pipe().unwrap();
         let writer = LogWriter::start(pipe).unwrap();
-        let subscriber = tracing_subscriber::registry().with(layer(Form::Journald, writer.clone()));
+        let subscriber = tracing_subscriber::registry().with(layer(LogFormat::Journald, writer.clone()));
         let error = io::Error::other("two\nlines");
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(address = "[::1]:7", %error, "cannot accept");

@@ -129,7 +129,7 @@ fn check_row(row: &Row) {
             assert_ne!(changed[0].from, changed[0].to);
         }
         (Change::Restart(reason), Err(refused)) => {
-            let refused: Vec<&Mistake> = refused.iter().collect();
+            let refused: Vec<&Mistake> = refused.0.iter().collect();
             let [only] = refused[..] else { panic!("{refused:?}") };
             assert_eq!(only.key, full);
             assert!(matches!(only.origin, Origin::Line(..)), "{only}");
@@ -168,7 +168,7 @@ fn every_refusal_is_told_and_sources_stay_the_same() {
     let running = settings(&format!("{a}{b}"));
     let refusals = |wanted: &str| match diff(&running, &settings(wanted)) {
         Ok(_) => Vec::new(),
-        Err(refused) => refused.iter().map(|mistake| mistake.key.clone()).collect(),
+        Err(refused) => refused.0.iter().map(|mistake| mistake.key.clone()).collect(),
     };
     assert_eq!(refusals(&format!("{a}{b}{c}")), ["sources[2]"]);
     assert_eq!(

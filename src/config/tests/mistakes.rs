@@ -335,7 +335,7 @@ proptest! {
             Err(mistakes) => {
                 prop_assert!(mistakes.len() > 0);
                 let lines = text.lines().count().max(1);
-                for mistake in mistakes.iter() {
+                for mistake in &mistakes.0 {
                     prop_assert!(!mistake.to_string().contains(char::is_control), "{mistake:?}");
                     let Origin::Line(_, line) = mistake.origin else { panic!("{mistake:?}") };
                     prop_assert!((1..=lines + 1).contains(&line), "{mistake:?}");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use super::*;
 use crate::shard::Order;
 use snowbank_client::layout::Layout;
@@ -48,7 +50,7 @@ fn overrides_take_the_place_of_the_file() {
         assert_eq!(settings.admin.listen, ["127.0.0.1:9660".parse().unwrap()]);
         assert_eq!(settings.limits.max_connections, 77);
         assert_eq!(settings.limits.idle_timeout, Some(Duration::from_secs(60)));
-        assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LogLevel::Warn });
+        assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LevelFilter::WARN });
         assert_eq!(settings.log, overrides.log());
         assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS".into())));
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use super::*;
 use crate::fleet::CoordinatorKind;
 use crate::frontends::{FrontEndSettings, HttpSettings, MemcachedSettings, NoeqdSettings, RespSettings};
@@ -73,7 +75,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             key: None,
             peers: Vec::new(),
         },
-        log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
+        log: LogSettings { format: LogFormat::Auto, level: LevelFilter::INFO },
         identities: Vec::new(),
         origins: Origins::default(),
     };
@@ -218,7 +220,7 @@ fn every_setting_reaches_its_field() {
                 .map(|text| text.parse().unwrap())
                 .into(),
         },
-        log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
+        log: LogSettings { format: LogFormat::Json, level: LevelFilter::DEBUG },
         identities: Vec::new(),
         origins: Origins::default(),
     };

@@ -4,7 +4,7 @@ use crate::config::setting::{Change::Reload, Change::Restart, LISTENERS_OPENED, 
 use snowbank_client::address::Address;
 
 /// The form of IDs in replies to INCR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Replies {
     /// Bulk strings for clients that announce themselves as a library for JavaScript, integers for
     /// all others.
@@ -13,19 +13,6 @@ pub enum Replies {
     Integer,
     /// Bulk strings.
     String,
-}
-
-impl Replies {
-    const ALL: [Replies; 3] = [Replies::Auto, Replies::Integer, Replies::String];
-
-    /// Returns the name in a configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Replies::Auto => "auto",
-            Replies::Integer => "integer",
-            Replies::String => "string",
-        }
-    }
 }
 
 settings! {
@@ -43,7 +30,6 @@ settings! {
         /// clients that announce themselves as ioredis or node-redis get strings, and all others
         /// integers. ioredis before 5.8 and node-redis before 4.6.11 do not announce themselves:
         /// choose "string" for them.
-        replies: Replies = r#""auto""# in Table("resp"), Reload,
-            |value| value.choice(&Replies::ALL.map(|choice| (choice.name(), choice)));
+        replies: Replies = r#""auto""# in Table("resp"), Reload, |value| value.variant();
     }
 }
