@@ -49,9 +49,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             )),
         }
     })?;
-    let pid = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0);
-    let pid =
-        pid.ok_or_else(|| Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)))?;
+    let Some(pid) = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0) else {
+        return Err(Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)));
+    };
     check_daemon(pid, &directory)?;
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;

@@ -1,12 +1,10 @@
 //! `snowbank check`.
 
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use super::inputs::{environment_of_service, warnings_of_environment};
-use super::{Failure, Outcome, service_user};
+use super::{Failure, Outcome, cores, service_user};
 use crate::ceiling::{Cause, StateError, store};
 use crate::clock;
 use crate::config::{self, Credentials, Machine, Mistakes, NoStateDir, Overrides, StatePlace, Unpicked};
@@ -59,16 +57,13 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.path()?;
     let text = config::read_file(path).map_err(Failure::usage)?;
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let now = clock::os::read().wall;
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
-    match config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores, now, &credentials) {
+    match config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores(), now, &credentials) {
         Ok((mut settings, secrets)) => {
             let picked = match settings.pick_worker_ids(&Machine::here()) {
                 Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
-                Ok(lines) => {
-                    lines.into_iter().map(|line| format!("on this machine, {line}")).collect::<Vec<_>>()
-                }
+                Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
                 Err(Unpicked::NoNumber { reason, .. }) => {
                     vec![format!("warning: `serve` would not start on this machine: {reason}")]
                 }

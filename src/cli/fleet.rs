@@ -4,15 +4,13 @@
 mod counters;
 
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::thread;
 
 use serde::Serialize;
 
 use super::inputs::Inputs;
 use super::layout::write_json;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, cores};
 use crate::ceiling::draw_identity;
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
@@ -132,12 +130,7 @@ impl Fleet {
         overrides: Overrides,
         now: UnixMicros,
     ) -> Result<Fleet, Failure> {
-        let inputs = Inputs {
-            config,
-            overrides,
-            cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-            inherited: InheritedAddresses::default(),
-        };
+        let inputs = Inputs { config, overrides, cores: cores(), inherited: InheritedAddresses::default() };
         let (settings, secrets) = inputs.read(now).map_err(StartError::from)?;
         let access = secrets
             .fleet

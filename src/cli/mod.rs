@@ -28,14 +28,13 @@ mod token;
 #[path = "../../packaging/pages.rs"]
 mod pages;
 
-use std::ffi::OsStr;
-use std::fmt;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::{fmt, thread};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use tokio::runtime::Runtime;
 
 use crate::server::StartError;
 use crate::service;
@@ -118,10 +117,9 @@ impl From<StartError> for Failure {
     }
 }
 
-/// Makes the reactor of a command.
-fn make_reactor() -> Result<Runtime, Failure> {
-    let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    made.map_err(|error| Failure::Start(StartError::no_thread(&error)))
+/// Returns the number of cores that this process may use.
+fn cores() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
 /// The result of every command. Output goes to the writer that the command gets.
@@ -153,11 +151,11 @@ pub fn main() -> ExitCode {
 /// Returns the command with its subcommands, all without the environment variables that are empty:
 /// those count as not set.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
-    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    let option = |argument: clap::Arg| {
-        if argument.get_env().is_some_and(is_empty) { argument.env(None::<&'static str>) } else { argument }
-    };
-    command.mut_args(option).mut_subcommands(without_empty_variables)
+    let command = command.mut_args(|option| {
+        let value = option.get_env().and_then(std::env::var_os);
+        if value.is_some_and(|value| value.is_empty()) { option.env(None::<&'static str>) } else { option }
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// Checks that the process may open enough files for its first reactor: tokio panics if it cannot.
@@ -194,8 +192,8 @@ fn wrong_use(error: clap::Error) -> Failure {
     }
     let page = error.render().to_string();
     let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let is_said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
-    let line = lines.filter(is_said).collect::<Vec<_>>().join("; ").replace(":;", ":");
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let line = lines.collect::<Vec<_>>().join("; ").replace(":;", ":");
     Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }
 

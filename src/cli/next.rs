@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::lines::{LineOptions, Lines};
 use super::tls::{TlsOptions, locate};
-use super::{Failure, Outcome, make_reactor};
+use super::{Failure, Outcome};
 use crate::config::{self, FileRef};
+use crate::server::StartError;
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Client, ClientOptions, Endpoint, Error, SourceChoice};
 
@@ -119,7 +120,8 @@ pub(super) fn explain(error: Error) -> Failure {
 
 /// Runs a command's conversation with a daemon on a runtime of its own.
 pub(super) fn converse(talk: impl Future<Output = Outcome>) -> Outcome {
-    let runtime = make_reactor()?;
+    let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = made.map_err(|error| StartError::no_thread(&error))?;
     let outcome = runtime.block_on(talk);
     // A name that is still being resolved must not delay the end.
     runtime.shutdown_background();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Outcome;
+use super::layout::write_json;
 use super::next::{Daemon, converse, explain};
 use snowbank_client::{Client, Endpoint};
 
@@ -70,7 +71,7 @@ async fn ping(client: &Client, address: &Endpoint, arguments: &Arguments, out: &
 
 fn write(report: &Report<'_>, json: bool, out: &mut impl Write) -> io::Result<()> {
     if json {
-        return writeln!(out, "{}", serde_json::to_string(report)?);
+        return write_json(report, out);
     }
     let Report { address, version, protocol, round_trip_us, .. } = report;
     let version = version.unwrap_or("of unknown version");

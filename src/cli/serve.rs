@@ -2,16 +2,14 @@
 
 use std::future::Future;
 use std::io::{self, Write};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind};
 
 use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
 use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, cores};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, SourceSettings, StatePlace};
 use crate::server::{
@@ -240,7 +238,7 @@ fn inputs(arguments: &Arguments, inherited: Option<&Inherited>) -> Inputs {
     Inputs {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
-        cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        cores: cores(),
         inherited: inherited.map(Inherited::addresses).unwrap_or_default(),
     }
 }

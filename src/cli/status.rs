@@ -6,9 +6,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::next::parse_duration;
+use super::next::{converse, parse_duration};
 use super::tls::TlsOptions;
-use super::{Failure, Outcome, make_reactor};
+use super::{Failure, Outcome};
 use crate::admin::{Finding, Severity, SourceStatus, Status, Target, counted, seconds, times};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
@@ -50,16 +50,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let address = address(arguments).map_err(Failure::Usage)?;
     let tls = arguments.tls.files(std::slice::from_ref(&address))?.unwrap_or_default();
     let target = Target { address, tls, timeout: arguments.timeout };
-    let runtime = make_reactor()?;
-    let outcome = runtime.block_on(async {
+    converse(async {
         match arguments.watch {
             Some(every) => watch(&target, arguments, Duration::from_secs(every), out).await,
             None => once(&target, arguments, out).await,
         }
-    });
-    // A name that is still being resolved must not delay the end.
-    runtime.shutdown_background();
-    outcome
+    })
 }
 
 /// Returns the address of the option or variable, else of the configuration, else the default.

@@ -40,23 +40,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let Arguments { name, instant, directory, locks } = arguments;
     let path = directory.path()?;
     let directory = lock_existing(&path)?;
-    let records = directory.read().map_err(Failure::no)?;
+    let mut records = directory.read().map_err(Failure::no)?;
     if records.is_empty() {
         return Err(no_state(&path));
     }
     refuse_foreign(&records, &path)?;
-    let mut of_source = Vec::new();
-    let mut others = Vec::new();
-    for record in records {
-        let is_lowered =
-            record.name == *name && !record.numbering.is_ticket() && !record.assigned && !record.released;
-        if is_lowered {
-            of_source.push(record);
-        } else {
-            others.push(record);
-        }
-    }
-    let mut records = others;
+    let of_source = records.extract_if(.., |record| {
+        record.name == *name && !record.numbering.is_ticket() && !record.assigned && !record.released
+    });
+    let of_source: Vec<Record> = of_source.collect();
     // Held until it is durable: no daemon of this machine has the worker IDs meanwhile.
     let locks = lock_records(&locks.lock_dir, &of_source).map_err(Failure::no)?;
     let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));

@@ -145,10 +145,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // Created before anything is released: a name that is taken must fail first.
-    let output = arguments.output.as_deref().map(|path| Ok((path, create(path)?))).transpose();
-    let output = output.map_err(|(path, error): (&Path, io::Error)| {
-        Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
-    })?;
+    let output = arguments.output.as_deref().map(create).transpose()?;
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
     // The state itself is released, durably; but an older copy of it would be accepted.
@@ -185,9 +182,11 @@ fn given(records: &[Record]) -> Vec<Record> {
 
 /// Creates a new file that only its user can read: a copy of an export is enough to use its worker
 /// IDs.
-fn create(path: &Path) -> Result<File, (&Path, io::Error)> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| (path, error))
+fn create(path: &Path) -> Result<(&Path, File), Failure> {
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    created.map(|file| (path, file)).map_err(|error| {
+        Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
+    })
 }
 
 /// Locks a state directory. A missing one is an error; it is not created.

@@ -19,47 +19,36 @@ const OPENAPI: &str = include_str!("openapi.json");
 
 /// Returns the answer to a request, or what it draws.
 pub(crate) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Answer {
-    match try_answer(head, conditions) {
-        Ok(answer) => answer,
-        Err(reply) => Answer::Done(reply),
-    }
+    try_answer(head, conditions).unwrap_or_else(Answer::Done)
 }
 
 fn try_answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
-    if head.path == OPENAPI_PATH {
-        read_only(head)?;
-        return Ok(Answer::Done(Reply::with_body(super::reply::JSON, OPENAPI.to_owned())));
-    }
-    if head.has_body {
+    if head.has_body && head.path != OPENAPI_PATH {
         return Err(malformed("found a body, allowed: none; parameters stand in the query"));
     }
-    let done = |reply| Ok(Answer::Done(reply));
-    match head.path {
-        "/v1/ids" => ids(head, conditions),
-        "/id" => katsubushi_id(head, conditions),
-        "/ids" => katsubushi_ids(head, conditions),
-        "/v1/sources" => read_only(head).and_then(|()| done(lookup::sources(conditions))),
-        "/stats" => read_only(head).and_then(|()| done(lookup::stats(conditions))),
-        "/decodeSnowflakeId" => read_only(head).and_then(|()| done(lookup::leaf_decode(head, facts)?)),
-        "/v1/range" => read_only(head).and_then(|()| done(lookup::range(head, facts)?)),
-        path => {
-            if let Some(id) = path.strip_prefix("/v1/decode/") {
-                read_only(head)?;
-                return done(lookup::decode(&segment(id), head, facts)?);
-            }
-            let key = ["/api/snowflake/get/", "/api/segment/get/"];
-            match key.iter().find_map(|prefix| path.strip_prefix(prefix)) {
-                Some(key) => leaf_get(&segment(key), head, conditions),
-                None => Err(Reply::refusal(
-                    ErrorCode::Unsupported,
-                    404,
-                    &format!("nothing is at {path}; there are {PATHS}"),
-                    None,
-                )),
-            }
-        }
+    let key = ["/api/snowflake/get/", "/api/segment/get/"];
+    if let Some(key) = key.iter().find_map(|prefix| head.path.strip_prefix(prefix)) {
+        return leaf_get(&segment(key), head, conditions);
     }
+    let reply = match head.path {
+        "/v1/ids" => return ids(head, conditions),
+        "/id" => return katsubushi_id(head, conditions),
+        "/ids" => return katsubushi_ids(head, conditions),
+        OPENAPI_PATH => read_only(head).map(|()| Reply::with_body(super::reply::JSON, OPENAPI.to_owned())),
+        "/v1/sources" => read_only(head).map(|()| lookup::sources(conditions)),
+        "/stats" => read_only(head).map(|()| lookup::stats(conditions)),
+        "/decodeSnowflakeId" => read_only(head).and_then(|()| lookup::leaf_decode(head, facts)),
+        "/v1/range" => read_only(head).and_then(|()| lookup::range(head, facts)),
+        path => match path.strip_prefix("/v1/decode/") {
+            Some(id) => read_only(head).and_then(|()| lookup::decode(&segment(id), head, facts)),
+            None => {
+                let text = format!("nothing is at {path}; there are {PATHS}");
+                Err(Reply::refusal(ErrorCode::Unsupported, 404, &text, None))
+            }
+        },
+    };
+    reply.map(Answer::Done)
 }
 
 /// Refuses methods that would change something.
