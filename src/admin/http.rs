@@ -63,15 +63,6 @@ pub(crate) struct Site {
 /// Completes when every thread has shown that it makes progress.
 pub(crate) type Beats = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The way by which a connection came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Via {
-    /// To a loopback address, so the Host header must name this machine.
-    Loopback,
-    /// Over a network, or a Unix socket.
-    Other,
-}
-
 impl Site {
     /// Creates a site from the functions that give its answers.
     pub(crate) fn new(
@@ -88,15 +79,15 @@ impl Site {
         }
     }
 
-    /// Serves one connection to its end. `answers` is true while a request of it waits for its
-    /// answer.
-    pub(crate) async fn serve<S>(&self, stream: S, via: Via, answers: &AtomicBool)
+    /// Serves one connection to its end. If it is to a loopback address, the Host header must name
+    /// this machine. `answers` is true while a request of it waits for its answer.
+    pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let service = service_fn(async |request: Request<Incoming>| {
             answers.store(true, Ordering::Relaxed);
-            let answer = self.answer(&request, via).await;
+            let answer = self.answer(&request, is_loopback).await;
             answers.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         });
@@ -116,7 +107,7 @@ impl Site {
         }
     }
 
-    async fn answer(&self, request: &Request<Incoming>, via: Via) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: &Request<Incoming>, is_loopback: bool) -> Response<Full<Bytes>> {
         let method = request.method();
         let path = request.uri().path();
         let headers = request.headers();
@@ -125,7 +116,7 @@ impl Site {
         if let Err(text) = site.check_host(request.version() < Version::HTTP_11) {
             return respond(StatusCode::BAD_REQUEST, TEXT, format!("{text}\n"));
         }
-        if via == Via::Loopback && !site.host.is_none_or(is_local_name) {
+        if is_loopback && !site.host.is_none_or(is_local_name) {
             let text = "this address is for this machine only: use localhost or the IP address as its name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }

@@ -73,9 +73,7 @@ impl ShardCounters {
             latency: LatencyCounters::default(),
         }
     }
-}
 
-impl ShardCounters {
     /// Counts an answer of this protocol that is an error.
     pub(crate) fn note_error(&self, protocol: Protocol, code: ErrorCode) {
         self.errors.add(code);

@@ -12,7 +12,7 @@ use super::accept::Registered;
 use super::pending::{Pending, PendingLimit};
 use super::socket_stream::SocketStream;
 use super::{handshake, rejections};
-use crate::admin::{HEAD_WITHIN, Site, Via};
+use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
 use crate::tls;
 
@@ -26,7 +26,6 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     let address = &listener.address;
     // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
-    let via = if is_loopback { Via::Loopback } else { Via::Other };
     let limit: Arc<PendingLimit> = Arc::default();
     let mut connections = JoinSet::new();
     loop {
@@ -35,7 +34,7 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
         while connections.try_join_next().is_some() {}
         // Fails when the peer is gone or no descriptor is free.
         if let Ok(stream) = SocketStream::register(socket) {
-            connections.spawn(serve_pending(stream, tls.clone(), Arc::clone(&site), via, pending));
+            connections.spawn(serve_pending(stream, tls.clone(), Arc::clone(&site), is_loopback, pending));
         }
     }
 }
@@ -46,13 +45,17 @@ async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,
     site: Arc<Site>,
-    via: Via,
+    is_loopback: bool,
     mut pending: Pending,
 ) {
     let peer = stream.peer();
     let answers = AtomicBool::new(false);
     let evicted = pending.evicted();
-    let mut served = pin!(serve_one(stream, tls, &site, via, &answers));
+    let mut served = pin!(async {
+        if let Some(stream) = encrypted(stream, tls).await {
+            site.serve(stream, is_loopback, &answers).await;
+        }
+    });
     let served = poll_fn(|cx| {
         pending.note_heard();
         let polled = served.as_mut().poll(cx);
@@ -68,21 +71,12 @@ async fn serve_pending(
     }
 }
 
-async fn serve_one(
-    stream: SocketStream,
-    tls: Option<tls::Acceptor>,
-    site: &Site,
-    via: Via,
-    answers: &AtomicBool,
-) {
-    let stream = match (stream, tls) {
+/// Shakes hands if the listener speaks TLS. Returns `None` if that fails.
+async fn encrypted(stream: SocketStream, tls: Option<tls::Acceptor>) -> Option<SocketStream> {
+    match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            match tokio::time::timeout(HEAD_WITHIN, handshake::shake(socket, &acceptor)).await {
-                Ok(Ok(stream)) => stream,
-                _ => return,
-            }
+            tokio::time::timeout(HEAD_WITHIN, handshake::shake(socket, &acceptor)).await.ok()?.ok()
         }
-        (stream, _) => stream,
-    };
-    site.serve(stream, via, answers).await;
+        (stream, _) => Some(stream),
+    }
 }

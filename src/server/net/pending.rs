@@ -52,12 +52,7 @@ struct Connections {
     silent: BTreeMap<u64, Silent>,
     /// The next number in that order.
     next: u64,
-    /// The pending connections that have a place.
-    inside: usize,
-    /// Those that were evicted and are not closed yet.
-    leaving: usize,
-    /// Those that were ever evicted.
-    evicted: u64,
+    occupancy: Occupancy,
 }
 
 /// A pending connection whose peer is silent.
@@ -88,9 +83,9 @@ impl Connections {
             return Room::At(at);
         }
         first.remove().end.notify_one();
-        self.inside -= 1;
-        self.leaving += 1;
-        self.evicted += 1;
+        self.occupancy.inside -= 1;
+        self.occupancy.leaving += 1;
+        self.occupancy.evicted += 1;
         Room::Made
     }
 }
@@ -134,17 +129,17 @@ impl PendingLimit {
     /// Takes a newcomer in, if a place is free or can be made free.
     fn try_enter(self: &Arc<Self>, places: usize, now: Instant) -> Result<Pending, Room> {
         let mut connections = self.lock();
-        let room = if connections.inside < places { Room::Made } else { connections.evict(now) };
+        let is_full = connections.occupancy.inside >= places;
+        let room = if is_full { connections.evict(now) } else { Room::Made };
         if room != Room::Made {
             return Err(room);
         }
-        connections.inside += 1;
+        connections.occupancy.inside += 1;
         Ok(Pending { limit: Arc::clone(self), end: Arc::default(), stage: Stage::Heard, silence: None })
     }
 
     pub(crate) fn occupancy(&self) -> Occupancy {
-        let connections = self.lock();
-        Occupancy { inside: connections.inside, leaving: connections.leaving, evicted: connections.evicted }
+        self.lock().occupancy
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
@@ -164,10 +159,9 @@ pub(crate) struct PendingLimits {
 impl Default for PendingLimits {
     fn default() -> Self {
         let changed: Arc<Notify> = Arc::default();
-        let limit = |is_for_tokens| {
-            Arc::new(PendingLimit { changed: Arc::clone(&changed), is_for_tokens, ..PendingLimit::default() })
-        };
-        PendingLimits { handshakes: limit(false), tokens: limit(true) }
+        let handshakes = PendingLimit { changed: Arc::clone(&changed), ..PendingLimit::default() };
+        let tokens = PendingLimit { changed, is_for_tokens: true, ..PendingLimit::default() };
+        PendingLimits { handshakes: handshakes.into(), tokens: tokens.into() }
     }
 }
 
@@ -261,8 +255,8 @@ impl Drop for Pending {
         self.note_heard();
         let mut connections = self.limit.lock();
         match self.stage {
-            Stage::Leaving => connections.leaving -= 1,
-            Stage::Heard | Stage::Silent(_) => connections.inside -= 1,
+            Stage::Leaving => connections.occupancy.leaving -= 1,
+            Stage::Heard | Stage::Silent(_) => connections.occupancy.inside -= 1,
         }
         drop(connections);
         self.limit.changed.notify_waiters();

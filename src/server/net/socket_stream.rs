@@ -72,19 +72,13 @@ impl SocketStream {
     /// Returns what TLS has read since the last call. Each record costs time, also one without a
     /// byte for the reader. Without TLS there is none.
     pub(crate) fn take_tls_read(&mut self) -> TlsRead {
-        match self {
-            SocketStream::Tcp(_) | SocketStream::Unix(_) => TlsRead::default(),
-            SocketStream::Tls(stream) => stream.take_read(),
-        }
+        if let SocketStream::Tls(stream) = self { stream.take_read() } else { TlsRead::default() }
     }
 
     /// Returns true while TLS keeps bytes that were accepted for writing.
     /// [`poll_send`](Self::poll_send) sends them.
     pub(crate) fn has_unsent(&self) -> bool {
-        match self {
-            SocketStream::Tcp(_) | SocketStream::Unix(_) => false,
-            SocketStream::Tls(stream) => stream.has_unsent(),
-        }
+        matches!(self, SocketStream::Tls(stream) if stream.has_unsent())
     }
 
     /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the peer has taken
@@ -112,10 +106,7 @@ impl SocketStream {
 
     /// Returns the certificates that the client has shown. `None` without TLS.
     pub(crate) fn shown(&self) -> Option<Shown<'_>> {
-        match self {
-            SocketStream::Tcp(_) | SocketStream::Unix(_) => None,
-            SocketStream::Tls(stream) => Some(stream.shown()),
-        }
+        if let SocketStream::Tls(stream) = self { Some(stream.shown()) } else { None }
     }
 
     /// Returns a name for the peer, for log lines.
@@ -158,10 +149,7 @@ impl SocketStream {
     /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last
     /// bytes arrive.
     pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
-        let closed = timeout(LINGER, self.shutdown()).await;
-        if !matches!(closed, Ok(Ok(()))) {
-            return;
-        }
+        let Ok(Ok(())) = timeout(LINGER, self.shutdown()).await else { return };
         half_closed();
         let mut discarded = [0; 1_024];
         let mut bytes = 0;

@@ -14,21 +14,19 @@ use super::member::Member;
 use super::scheduler::Account;
 use super::thread_state::ThreadState;
 use crate::frontends::{FrontEnd, WithFrontEnd};
-use crate::server::net::accept::{Admitted, ListenerInfo, OpenConnection};
+use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::pending::Pending;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::{SocketStream, network_of};
-use crate::tls::Acceptor;
-use crate::tls::HandshakeFailure;
+use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Spawns the task that shakes hands on a connection, or the one that serves it.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Admitted { socket, info, pending, open } = admitted;
+    let is_loopback = info.is_loopback;
     // Fails when the peer is gone or no descriptor is free. Then there is no peer to notify.
-    let Ok(stream) = SocketStream::register(socket) else {
-        return;
-    };
+    let Ok(stream) = SocketStream::register(socket) else { return };
     let mut member = Member::new(Rc::clone(thread));
     match (stream, &info.tls, pending) {
         (SocketStream::Tcp(socket), Some(acceptor), Some(pending)) => {
@@ -37,28 +35,16 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
             // served.
             tokio::task::spawn_local(async move {
                 if let Some(stream) = shake_hands(&mut member, socket, &acceptor, pending).await {
-                    serve(stream, &info, None, member, open);
+                    info.protocol.with(Accepted { stream, is_loopback, pending: None, member, open });
                 }
             });
         }
-        (stream, _, pending) => serve(stream, &info, pending, member, open),
+        (stream, _, pending) => info.protocol.with(Accepted { stream, is_loopback, pending, member, open }),
     }
 }
 
-/// Spawns the task that serves a connection. Each front end has a task type of its own, so an idle
+/// A connection that is ready to be served. Each front end has a task type of its own, so an idle
 /// connection takes only what its protocol needs.
-fn serve(
-    stream: SocketStream,
-    info: &ListenerInfo,
-    pending: Option<Pending>,
-    member: Member,
-    open: OpenConnection,
-) {
-    let is_loopback = info.is_loopback;
-    info.protocol.with(Accepted { stream, is_loopback, pending, member, open });
-}
-
-/// A connection that is ready to be served.
 struct Accepted {
     stream: SocketStream,
     is_loopback: bool,

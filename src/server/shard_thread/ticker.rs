@@ -7,24 +7,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::thread_state::ThreadState;
-use super::turn::TurnState;
-use crate::source::wait_queue::Finished;
 
 /// Runs until the thread ends.
 pub(super) async fn run(thread: Rc<ThreadState>) {
-    let woken = || thread.common.wake_ups.shard_woken(thread.index);
     let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
         let next = advance(&thread);
         let now = Instant::now();
         thread.turn.borrow_mut().ticker_wakes_at = next.map(|next| now + next);
         match next {
-            None => woken().await,
+            None => thread.common.wake_ups.shard_woken(thread.index).await,
             Some(next) => {
                 sleep.as_mut().reset(now + next);
                 tokio::select! {
                     () = &mut sleep => {}
-                    () = woken() => {}
+                    () = thread.common.wake_ups.shard_woken(thread.index) => {}
                 }
             }
         }
@@ -47,15 +44,10 @@ pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
             next = [next, again].into_iter().flatten().min();
         }
         for finished in source.collect(thread.index) {
-            hand_over(turn, index, finished);
+            // Fails when the connection is gone: the IDs are skipped.
+            let waiter = turn.waiters.remove(&(index, finished.id));
+            let _ = waiter.map(|waiter| waiter.send(finished));
         }
     }
     next
-}
-
-fn hand_over(turn: &mut TurnState, source: usize, finished: Finished) {
-    if let Some(waiter) = turn.waiters.remove(&(source, finished.id)) {
-        // Fails when the connection is gone: the IDs are skipped.
-        let _ = waiter.send(finished);
-    }
 }
