@@ -6,7 +6,7 @@
 //! lock is held while it is sent.
 
 use std::convert::Infallible;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -52,33 +52,23 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 const PAGE_PATHS: [&str; 3] = ["/page.css", "/page.js", "/icon.svg"];
 
-/// The state that all admin connections share.
-pub(crate) struct Site {
-    status: Box<dyn Fn() -> Status + Send + Sync>,
-    config: Box<dyn Fn() -> String + Send + Sync>,
-    history_json: Box<dyn Fn() -> String + Send + Sync>,
-    all_beat: Box<dyn Fn() -> Beats + Send + Sync>,
+/// The daemon that admin connections show.
+pub(crate) trait Daemon {
+    /// Returns the daemon's current status.
+    fn status(&self) -> Status;
+    /// Returns the live configuration, a line for each setting.
+    fn config(&self) -> String;
+    /// Returns the last hour, as JSON.
+    fn history_json(&self) -> String;
+    /// Completes when every thread has shown that it makes progress.
+    fn all_beat(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Completes when every thread has shown that it makes progress.
-pub(crate) type Beats = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The site of a daemon, which all admin connections share.
+#[derive(Clone)]
+pub(crate) struct Site<D>(pub(crate) D);
 
-impl Site {
-    /// Creates a site from the functions that give its answers.
-    pub(crate) fn new(
-        status: impl Fn() -> Status + Send + Sync + 'static,
-        config: impl Fn() -> String + Send + Sync + 'static,
-        history_json: impl Fn() -> String + Send + Sync + 'static,
-        all_beat: impl Fn() -> Beats + Send + Sync + 'static,
-    ) -> Site {
-        Site {
-            status: Box::new(status),
-            config: Box::new(config),
-            history_json: Box::new(history_json),
-            all_beat: Box::new(all_beat),
-        }
-    }
-
+impl<D: Daemon> Site<D> {
     /// Serves one connection to its end. If it is to a loopback address, the Host header must name
     /// this machine. `answers` is true while a request of it waits for its answer.
     pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
@@ -136,9 +126,9 @@ impl Site {
             "/metrics" => self.metrics(headers.get(header::ACCEPT)),
             "/healthz" => self.health().await,
             "/readyz" => self.readiness(),
-            "/status" => respond_json(StatusCode::OK, &(self.status)()),
-            "/history" => respond(StatusCode::OK, JSON, (self.history_json)()),
-            "/config" => respond(StatusCode::OK, TEXT, (self.config)()),
+            "/status" => respond_json(StatusCode::OK, &self.0.status()),
+            "/history" => respond(StatusCode::OK, JSON, self.0.history_json()),
+            "/config" => respond(StatusCode::OK, TEXT, self.0.config()),
             "/page.css" => respond(StatusCode::OK, "text/css; charset=utf-8", include_str!("page/page.css")),
             "/page.js" => {
                 respond(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page/page.js"))
@@ -149,7 +139,7 @@ impl Site {
     }
 
     fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
-        let text = metrics::openmetrics(&(self.status)(), &Process::look());
+        let text = metrics::openmetrics(&self.0.status(), &Process::look());
         let content_type = if wants_openmetrics(accept) {
             "application/openmetrics-text; version=1.0.0; charset=utf-8"
         } else {
@@ -159,7 +149,7 @@ impl Site {
     }
 
     async fn health(&self) -> Response<Full<Bytes>> {
-        match tokio::time::timeout(PROGRESS_WITHIN, (self.all_beat)()).await {
+        match tokio::time::timeout(PROGRESS_WITHIN, self.0.all_beat()).await {
             Ok(()) => respond(StatusCode::OK, TEXT, "ok\n"),
             Err(_) => {
                 let text = "a thread makes no progress: restart the daemon\n";
@@ -175,7 +165,7 @@ impl Site {
             headline: &'a str,
             findings: &'a [Finding],
         }
-        let Status { ready, headline, findings, .. } = &(self.status)();
+        let Status { ready, headline, findings, .. } = &self.0.status();
         let code = if *ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         respond_json(code, &Readiness { ready: *ready, headline, findings })
     }

@@ -32,7 +32,7 @@ mod words;
 pub(crate) use fetch::Target;
 pub(crate) use finding::{Effect, Finding, Severity, seconds};
 pub(crate) use history::History;
-pub(crate) use http::{Beats, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
+pub(crate) use http::{Daemon, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use same_site::{SiteHeaders, is_local_name};

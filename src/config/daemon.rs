@@ -44,6 +44,15 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
     sections.into_iter().chain(FrontEndSettings::ROWS).chain(last).flatten()
 }
 
+/// Returns the settings of the daemon, and those of each of so many sources with its index.
+pub(super) fn rows_of(sources: usize) -> impl Iterator<Item = (&'static Row, Option<usize>)> {
+    let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| (row, None));
+    of_daemon.chain(
+        (0..sources)
+            .flat_map(|index| rows().filter(|row| row.is_of_source()).map(move |row| (row, Some(index)))),
+    )
+}
+
 /// Returns every setting that a file can have: those of [`rows`], and those of identities, which no
 /// variable sets.
 pub(super) fn rows_of_file() -> impl Iterator<Item = &'static Row> {

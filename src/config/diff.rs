@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Settings;
-use super::daemon::rows;
+use super::daemon::rows_of;
 use super::identities::IdentitySettings;
 use super::mistake::{Mistake, Mistakes, Origin};
-use super::setting::{Change, Row};
+use super::setting::Change;
 use super::source::PLACE;
 
 /// A setting that changes.
@@ -59,21 +59,15 @@ fn index_of_identity(settings: &Settings, name: &str) -> Option<usize> {
 /// # Errors
 /// Every setting that takes a restart, with its place in `wanted`, both values and the reason.
 pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mistakes> {
-    let mut compared: Vec<(&Row, Option<usize>)> = Vec::new();
-    for row in rows().filter(|row| !row.is_of_source()) {
-        compared.push((row, None));
-    }
-    for (index, (source, other)) in running.sources.iter().zip(&wanted.sources).enumerate() {
-        // If another source is in its place, only that is reported.
-        let is_same = source.name == other.name;
-        for row in rows().filter(|row| row.is_of_source() && (is_same || row.key == "name")) {
-            compared.push((row, Some(index)));
-        }
-    }
     let mut changed = Vec::new();
     let mut refused = Vec::new();
-    for (row, source) in compared {
+    for (row, source) in rows_of(running.sources.len().min(wanted.sources.len())) {
         let index = source.unwrap_or(0);
+        // If another source is in its place, only that is reported.
+        let is_same = source.is_none() || running.sources[index].name == wanted.sources[index].name;
+        if !is_same && row.key != "name" {
+            continue;
+        }
         let from = (row.show)(running, index);
         let to = (row.show)(wanted, index);
         let key = row.full_key(source);

@@ -96,7 +96,7 @@ impl Findings {
     }
 
     /// Reports a mistake at the place where this setting was given.
-    pub(super) fn mistake_of(&mut self, key: &str, text: String) {
+    pub(super) fn mistake_of(&mut self, key: &str, text: impl Into<String>) {
         let origin = self.origins.of(key).cloned().unwrap_or(Origin::Default);
         self.mistake(origin, key, text);
     }

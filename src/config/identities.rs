@@ -68,7 +68,7 @@ pub(super) fn check(
         } else if !identity.certificate_names.is_empty() && !has_client_ca {
             let text =
                 "no client shows a certificate; name the authority of their certificates in tls.client_ca";
-            findings.mistake_of(&key, text.into());
+            findings.mistake_of(&key, text);
         }
         for certificate in &identity.certificate_names {
             if let Some(earlier) = certificates.insert(certificate, index) {

@@ -74,7 +74,14 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             key: finder.find("fleet.key", &fleet.key),
         },
     };
-    secrets.warnings.extend(located.open_to_others());
+    for (what, path) in [
+        ("the token file", &located.token_file),
+        ("the private key", &located.key),
+        ("the coordinator's password file", &located.fleet.password),
+        ("the private key for the coordinator", &located.fleet.key),
+    ] {
+        secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
+    }
     secrets.fleet_files = located.fleet.digests();
     if let Err((key, text)) = located.read_fleet(fleet, &mut secrets) {
         reader.findings.mistake_of(key, text);
@@ -177,21 +184,6 @@ struct Located {
 }
 
 impl Located {
-    /// Warns of secret files that others can read.
-    fn open_to_others(&self) -> Vec<String> {
-        let secret_files = [
-            ("the token file", &self.token_file),
-            ("the private key", &self.key),
-            ("the coordinator's password file", &self.fleet.password),
-            ("the private key for the coordinator", &self.fleet.key),
-        ];
-        let mut warnings = Vec::new();
-        for (what, path) in secret_files {
-            warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
-        }
-        warnings
-    }
-
     /// Reads what the coordinator and the peers need.
     ///
     /// # Errors
@@ -238,10 +230,8 @@ impl FleetFiles {
             ("fleet.certificate", &self.certificate),
             ("fleet.key", &self.key),
         ];
-        files
-            .into_iter()
-            .filter_map(|(setting, path)| Some(FileDigest::of(setting, path.as_deref()?)))
-            .collect()
+        let files = files.into_iter();
+        files.filter_map(|(setting, path)| Some(FileDigest::of(setting, path.as_deref()?))).collect()
     }
 
     /// Returns the access to the coordinator, if there is one.

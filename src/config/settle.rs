@@ -31,7 +31,9 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_tls(&settings, &mut findings);
     check_distinct(&settings, &mut findings);
     check_any_key(&settings, &mut findings);
-    check_tokens(&settings, &mut findings);
+    for (key, text) in without_place_for_a_token(&settings) {
+        findings.mistake_of(key, text);
+    }
     check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
     identities::check(
@@ -92,16 +94,16 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
     match (certificate, key) {
         (Some(_), None) => findings.mistake_of(
             "tls.certificate",
-            String::from("tls.key is missing; name the file of this certificate's private key"),
+            "tls.key is missing; name the file of this certificate's private key",
         ),
-        (None, Some(_)) => findings.mistake_of(
-            "tls.key",
-            String::from("tls.certificate is missing; name the file of this key's certificate"),
-        ),
+        (None, Some(_)) => findings
+            .mistake_of("tls.key", "tls.certificate is missing; name the file of this key's certificate"),
         (None, None) => {
             let mut tls = all_addresses(settings).filter(|(_, address)| address.is_tls()).peekable();
             if tls.peek().is_none() && client_ca.is_some() {
-                findings.mistake_of("tls.client_ca", String::from("only TLS listeners ask for client certificates; name tls.certificate and tls.key too"));
+                let text =
+                    "only TLS listeners ask for client certificates; name tls.certificate and tls.key too";
+                findings.mistake_of("tls.client_ca", text);
             }
             for (setting, address) in tls {
                 findings.mistake_of(setting, without_certificate(address));
@@ -138,14 +140,6 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
     }
 }
 
-/// Refuses a front end whose protocol cannot carry a token if tokens are required, unless the
-/// operator allows it.
-fn check_tokens(settings: &Settings, findings: &mut Findings) {
-    for (key, text) in without_place_for_a_token(settings) {
-        findings.mistake_of(key, text);
-    }
-}
-
 /// Checks that the source of any key exists.
 fn check_any_key(settings: &Settings, findings: &mut Findings) {
     let names = identities::names_of(&settings.sources);
@@ -177,19 +171,17 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     }
     match (&fleet.certificate, &fleet.key) {
         (Some(_), None) => {
-            findings
-                .mistake_of("fleet.certificate", String::from("fleet.key is missing; name its private key"));
+            findings.mistake_of("fleet.certificate", "fleet.key is missing; name its private key")
         }
         (None, Some(_)) => {
-            findings
-                .mistake_of("fleet.key", String::from("fleet.certificate is missing; name its certificate"));
+            findings.mistake_of("fleet.key", "fleet.certificate is missing; name its certificate")
         }
         _ => {}
     }
     if fleet.user.is_empty() != fleet.password_file.is_none() {
         let text = "fleet.user and fleet.password_file belong together; set both or none";
         let given = if fleet.user.is_empty() { "fleet.password_file" } else { "fleet.user" };
-        findings.mistake_of(given, String::from(text));
+        findings.mistake_of(given, text);
     }
 }
 
@@ -230,7 +222,7 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
     }
     let text = "found \"fleet-ticket\" and no coordinator in [fleet]; set fleet.coordinator";
     for (index, _) in settings.sources.iter().enumerate().filter(|(_, source)| source.is_shared_counter()) {
-        findings.mistake_of(&format!("sources[{index}].kind"), String::from(text));
+        findings.mistake_of(&format!("sources[{index}].kind"), text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of
 //! `serve`.
 
-use super::daemon::rows;
+use super::daemon::rows_of;
 use super::fleet::FleetSettings;
 use super::setting::Row;
 use super::settle_source::{apart, label};
@@ -100,24 +100,14 @@ impl Settings {
     /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no
     /// secrets: tokens and keys are in files of their own.
     pub fn to_text(&self) -> String {
-        let mut shown: Vec<(&Row, Option<usize>)> = Vec::new();
-        for row in rows().filter(|row| !row.is_of_source()) {
-            shown.push((row, None));
-        }
-        for (index, source) in self.sources.iter().enumerate() {
-            for row in rows().filter(|row| row.is_of_source()) {
-                if !source.kind.others_settings().contains(&row.key) {
-                    shown.push((row, Some(index)));
-                }
-            }
-        }
-        for index in 0..self.identities.len() {
-            for row in IdentitySettings::ROWS {
-                shown.push((row, Some(index)));
-            }
-        }
+        let of_others =
+            |row: &Row, index: usize| self.sources[index].kind.others_settings().contains(&row.key);
+        let shown = rows_of(self.sources.len())
+            .filter(|(row, source)| !source.is_some_and(|index| of_others(row, index)));
+        let of_identities = (0..self.identities.len())
+            .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| (row, Some(index))));
         let mut text = String::new();
-        for (row, index) in shown {
+        for (row, index) in shown.chain(of_identities) {
             let value = (row.show)(self, index.unwrap_or(0));
             text += &format!("{} = {value}\n", row.full_key(index));
         }

@@ -78,6 +78,22 @@ pub(crate) fn is_source_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
 }
 
+/// Reads each item of a list, with those before it. Right ones are kept even if others are wrong.
+fn each<'v, T>(
+    items: impl IntoIterator<Item = Value<'v>>,
+    read: impl Fn(Value<'v>, &[T]) -> Result<T, String>,
+) -> Reading<Vec<T>> {
+    let mut values = Vec::new();
+    let mut problems = Vec::new();
+    for item in items {
+        match read(item, &values) {
+            Ok(value) => values.push(value),
+            Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
+        }
+    }
+    Reading { value: Some(values), problems }
+}
+
 /// A value as the file or an override has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'v>(pub(crate) &'v Spanned<DeValue<'v>>);
@@ -245,15 +261,7 @@ impl<'v> Value<'v> {
             DeValue::String(_) => vec![self],
             _ => return Err(self.refuse(format_args!("at least one address, as in [{example:?}]"))).into(),
         };
-        let mut addresses = Vec::new();
-        let mut problems = Vec::new();
-        for item in items {
-            match item.address(parse, example, &addresses) {
-                Ok(address) => addresses.push(address),
-                Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
-            }
-        }
-        Reading { value: Some(addresses), problems }
+        each(items, |item, earlier| item.address(parse, example, earlier))
     }
 
     /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is
@@ -315,18 +323,10 @@ impl<'v> Value<'v> {
         let Some(items) = self.0.get_ref().as_array() else {
             return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();
         };
-        let mut names = Vec::new();
-        let mut problems = Vec::new();
-        for item in items.iter().map(Value) {
-            match item.0.get_ref().as_str().unwrap_or_default().parse() {
-                Ok(name) => names.push(name),
-                Err(allowed) => {
-                    let text = format!("found {}, allowed: {allowed}", item.found());
-                    problems.push(Problem { text, span: Some(item.0.span()) });
-                }
-            }
-        }
-        Reading { value: Some(names), problems }
+        each(items.iter().map(Value), |item, _| {
+            let name = item.0.get_ref().as_str().unwrap_or_default().parse();
+            name.map_err(|allowed| format!("found {}, allowed: {allowed}", item.found()))
+        })
     }
 
     /// Reads an array of names.

@@ -327,10 +327,10 @@ pub struct FrameIds<'a> {
 impl FrameIds<'_> {
     /// Returns the IDs, with random values in their random fields.
     pub fn ids(&self, rng: &mut fastrand::Rng) -> impl Iterator<Item = u64> {
-        let draw = |id, rng: &mut fastrand::Rng| {
-            self.random.iter().fold(id, |id, &(size, weight)| id + rng.u64(..size) * weight)
-        };
-        self.runs.iter().flat_map(Run::ids).map(move |id| draw(id, rng))
+        self.runs
+            .iter()
+            .flat_map(Run::ids)
+            .map(move |id| self.random.iter().fold(id, |id, &(size, weight)| id + rng.u64(..size) * weight))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::super::{Failure, Outcome};
-use super::{Directory, in_words, lock_existing, no_state, refuse_foreign};
+use super::{Directory, in_words, open_own};
 use crate::ceiling::HostIdentity;
 use crate::ceiling::store::{self, Record};
 use crate::clock::{self, Reading, Remembered, Wall};
@@ -27,13 +27,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directory.path()?;
-    let directory = lock_existing(&path)?;
-    let mut records = directory.read().map_err(Failure::no)?;
-    if records.is_empty() {
-        return Err(no_state(&path));
-    }
-    refuse_foreign(&records, &path)?;
+    let (directory, mut records) = open_own(&arguments.directory.path()?)?;
     let now = believed(&records, &HostIdentity::here(), clock::os::read());
     let forgotten: Vec<Record> = records.extract_if(.., |record| record.may_be_forgotten(now)).collect();
     if !forgotten.is_empty() {

@@ -6,7 +6,7 @@ use std::io::Write;
 use snowbank_client::layout::{Tick, UnixMicros};
 
 use super::super::{Failure, Outcome};
-use super::{Directory, LockDirectory, in_words, lock_existing, mark, no_state, refuse_foreign};
+use super::{Directory, LockDirectory, in_words, mark, open_own};
 use crate::ceiling::store::{self, Record};
 use crate::ceiling::{Fate, Mark, Owner, WorkerLocks, lock_records};
 
@@ -39,12 +39,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let Arguments { name, instant, directory, locks } = arguments;
     let path = directory.path()?;
-    let directory = lock_existing(&path)?;
-    let mut records = directory.read().map_err(Failure::no)?;
-    if records.is_empty() {
-        return Err(no_state(&path));
-    }
-    refuse_foreign(&records, &path)?;
+    let (directory, mut records) = open_own(&path)?;
     let of_source = records.extract_if(.., |record| {
         record.name == *name && !record.numbering.is_ticket() && !record.assigned && !record.released
     });

@@ -133,12 +133,7 @@ fn no_state(path: &Path) -> Failure {
 
 fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directory.path()?;
-    let directory = lock_existing(&path)?;
-    let records = directory.read().map_err(Failure::no)?;
-    if records.is_empty() {
-        return Err(no_state(&path));
-    }
-    refuse_foreign(&records, &path)?;
+    let (directory, records) = open_own(&path)?;
     // Held until the release is durable: no daemon of this machine has the worker IDs meanwhile.
     let given = given(&records);
     let locks = lock_records(&arguments.locks.lock_dir, &given).map_err(Failure::no)?;
@@ -187,6 +182,17 @@ fn create(path: &Path) -> Result<(&Path, File), Failure> {
     created.map(|file| (path, file)).map_err(|error| {
         Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
     })
+}
+
+/// Locks and reads this machine's state in a directory.
+fn open_own(path: &Path) -> Result<(StateDir, Vec<Record>), Failure> {
+    let directory = lock_existing(path)?;
+    let records = directory.read().map_err(Failure::no)?;
+    if records.is_empty() {
+        return Err(no_state(path));
+    }
+    refuse_foreign(&records, path)?;
+    Ok((directory, records))
 }
 
 /// Locks a state directory. A missing one is an error; it is not created.

@@ -71,18 +71,17 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
 
 impl<'a> Head<'a> {
     fn read(&mut self, header: &Header<'a>) {
-        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-        if is("accept") {
+        if header.name.eq_ignore_ascii_case("accept") {
             self.accept = std::str::from_utf8(header.value).unwrap_or_default();
-        } else if is("authorization") {
+        } else if header.name.eq_ignore_ascii_case("authorization") {
             self.token = bearer_of(header.value);
             self.authorizations += 1;
-        } else if is("content-length") {
+        } else if header.name.eq_ignore_ascii_case("content-length") {
             // A length that is no number is that of an unknown body.
             self.has_body |= header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
-        } else if is("transfer-encoding") {
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             self.has_body = true;
-        } else if is("connection") {
+        } else if header.name.eq_ignore_ascii_case("connection") {
             for option in header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                 if option.eq_ignore_ascii_case(b"close") {
                     (self.keeps_connection, self.says_close) = (false, true);

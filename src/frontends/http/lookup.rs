@@ -10,7 +10,7 @@ use super::reply::{JSON, Reply};
 use super::route::{codec_of, source_of};
 use crate::config::Protocol;
 use crate::frontends::{Conditions, Facts, statistics};
-use snowbank_client::layout::{Layout, UnixMicros};
+use snowbank_client::layout::Layout;
 
 /// /v1/sources: the daemon's description of itself, as INFO has it.
 pub(super) fn sources(conditions: &Conditions<'_>) -> Reply {
@@ -45,7 +45,7 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
         time: String,
         unix_ms: i64,
         worker_id: u64,
-        fields: Fields<'a>,
+        fields: Members<'a, u64>,
     }
     Ok(Reply::json(&Body {
         id: id.to_string(),
@@ -54,16 +54,16 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
         time: layout.rfc3339(decoded.instant),
         unix_ms: decoded.instant.unix_ms(),
         worker_id: decoded.worker,
-        fields: Fields(decoded.fields),
+        fields: Members(decoded.fields),
     }))
 }
 
-/// Fields in the layout's order.
-struct Fields<'a>(Vec<(&'a str, u64)>);
+/// An object, whose members keep their order.
+struct Members<'a, V>(Vec<(&'a str, V)>);
 
-impl Serialize for Fields<'_> {
+impl<V: Serialize> Serialize for Members<'_, V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().copied())
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
@@ -72,12 +72,8 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let query = Query::parse(head.query, &["from", "to", "source"])?;
     let source = source_of(query.get("source"), facts)?;
     let layout = layout_of(source, facts)?;
-    let instant = |name| -> Result<UnixMicros, Reply> {
-        let text = query.require(name)?;
-        text.parse().map_err(|error| malformed(&format!("{name}: {error}")))
-    };
-    let from = instant("from")?;
-    let to = instant("to")?;
+    let from = query.instant("from")?;
+    let to = query.instant("to")?;
     let (first, last) = layout.range(from, to).map_err(|error| malformed(&error.to_string()))?;
     #[derive(Serialize)]
     struct Body<'a> {
@@ -100,13 +96,7 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
 
 /// katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
-    struct Body([(&'static str, statistics::Statistic); 9]);
-    impl Serialize for Body {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            serializer.collect_map(self.0)
-        }
-    }
-    Reply::json(&Body(statistics::all(conditions, Protocol::Http)))
+    Reply::json(&Members(statistics::all(conditions, Protocol::Http).into()))
 }
 
 /// Leaf's /decodeSnowflakeId, of the front end's source.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::reply::Reply;
+use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::ErrorCode;
 
 /// The parameters of a query, each at most once and with an allowed name.
@@ -40,6 +41,11 @@ impl<'a> Query<'a> {
         self.get(name).ok_or_else(|| malformed(&format!("found no parameter {name}, which is needed")))
     }
 
+    /// Returns the instant that a parameter names, which must be there.
+    pub(super) fn instant(&self, name: &str) -> Result<UnixMicros, Reply> {
+        self.require(name)?.parse().map_err(|error| malformed(&format!("{name}: {error}")))
+    }
+
     /// Returns the count of IDs that a parameter asks for, 1 if it is not there.
     pub(super) fn count(&self, name: &str, max_count: u32) -> Result<u64, Reply> {
         let Some(text) = self.get(name) else { return Ok(1) };
@@ -53,14 +59,14 @@ impl<'a> Query<'a> {
     /// Returns the wait that a request allows: milliseconds, with or without the unit, or seconds.
     pub(super) fn wait(&self) -> Result<Option<Duration>, Reply> {
         let Some(text) = self.get("wait") else { return Ok(None) };
-        let (digits, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
-            (Some(digits), _) => (digits, 1),
-            (None, Some(digits)) => (digits, 1_000),
-            (None, None) => (text, 1),
+        let wait = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+            (None, Some(digits)) => digits.parse::<u32>().map(|count| Duration::from_secs(count.into())),
+            (digits, _) => {
+                digits.unwrap_or(text).parse::<u32>().map(|count| Duration::from_millis(count.into()))
+            }
         };
-        let ms = digits.parse::<u32>().ok().map(|count| u64::from(count) * unit_ms);
-        let allowed = || malformed(&format!("found wait={text}, allowed: milliseconds, as 250, 250ms or 2s"));
-        ms.map(|ms| Some(Duration::from_millis(ms))).ok_or_else(allowed)
+        let allowed = "allowed: milliseconds, as 250, 250ms or 2s";
+        wait.map(Some).map_err(|_| malformed(&format!("found wait={text}, {allowed}")))
     }
 
     /// Returns a parameter that is true or false.

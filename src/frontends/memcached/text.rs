@@ -137,17 +137,16 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
 /// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they
 /// arrive.
 fn rejection(bytes: &[u8]) -> Option<String> {
-    let describe = |bytes: &[u8]| Some(foreign::describe(bytes, Protocol::Memcached));
-    let first: Option<&[u8; 4]> = bytes.first_chunk().filter(|first| !first[..3].contains(&b'\n'));
-    let is_command =
-        |first: &[u8; 4]| first.eq_ignore_ascii_case(b"get ") || first[0] == super::binary::REQUEST;
-    if let Some(first) =
-        first.filter(|first| !is_command(first) && foreign::is_known(*first, Protocol::Memcached))
+    if let Some(first) = bytes.first_chunk::<4>()
+        && !first[..3].contains(&b'\n')
+        && !first.eq_ignore_ascii_case(b"get ")
+        && first[0] != super::binary::REQUEST
+        && foreign::is_known(first, Protocol::Memcached)
     {
-        return describe(first);
+        return Some(foreign::describe(first, Protocol::Memcached));
     }
     match line_of_bytes(bytes) {
-        Some((line, _)) if is_http(line) => describe(line),
+        Some((line, _)) if is_http(line) => Some(foreign::describe(line, Protocol::Memcached)),
         None if bytes.len() >= MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
         _ => None,
     }

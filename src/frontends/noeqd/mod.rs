@@ -63,9 +63,9 @@ pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     if let [0x16, 0x03, 0x00..=0x04, _, _, 1, 0, ..] = bytes {
         return true;
     }
-    let first: Option<&[u8; 4]> = bytes.first_chunk();
-    let is_word = |first: &&[u8; 4]| first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ');
-    first.filter(is_word).is_some_and(|first| foreign::is_known(first, Protocol::Noeqd))
+    let Some(first) = bytes.first_chunk::<4>() else { return false };
+    first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ')
+        && foreign::is_known(first, Protocol::Noeqd)
 }
 
 /// Returns the reason for the log if these are the first bytes of another protocol's client.

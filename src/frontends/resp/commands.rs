@@ -108,9 +108,9 @@ fn refusal(name: &Name, arguments: &Arguments<'_>) -> Option<(ErrorCode, String)
 
 /// Returns Redis' error for an unknown command.
 fn unknown(arguments: &Arguments<'_>) -> String {
-    let (name, operands) =
-        arguments.get().split_first().map_or((&b""[..], &[][..]), |(name, rest)| (*name, rest));
-    let operands: String = operands.iter().map(|operand| format!("'{}' ", shown(operand))).collect();
+    let name = arguments.get().first().copied().unwrap_or_default();
+    let operands = arguments.get().iter().skip(1);
+    let operands: String = operands.map(|operand| format!("'{}' ", shown(operand))).collect();
     format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name))
 }
 
@@ -216,15 +216,10 @@ impl Resp {
         if !get.eq_ignore_ascii_case(b"get") || names.is_empty() {
             return refuse_subcommand(out, get);
         }
-        let known = [("save", ""), ("appendonly", "no")];
-        let is_asked =
-            |(key, _): &(&str, &str)| names.iter().any(|name| name.eq_ignore_ascii_case(key.as_bytes()));
-        let found: Vec<_> = known.into_iter().filter(is_asked).collect();
+        let mut found = vec![("save", ""), ("appendonly", "no")];
+        found.retain(|(key, _)| names.iter().any(|name| name.eq_ignore_ascii_case(key.as_bytes())));
         encode::map(out, self.version, found.len() as u64);
-        for (key, value) in found {
-            encode::bulk(out, key.as_bytes());
-            encode::bulk(out, value.as_bytes());
-        }
+        encode::pairs(out, &found);
         None
     }
 }

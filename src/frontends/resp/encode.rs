@@ -31,6 +31,13 @@ pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Encodes the keys and values of a map.
+pub(super) fn pairs(out: &mut Vec<u8>, pairs: &[(&str, &str)]) {
+    for text in pairs.iter().flat_map(|(key, value)| [key, value]) {
+        bulk(out, text.as_bytes());
+    }
+}
+
 /// Encodes numbers as bulk strings.
 pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
     for id in ids {

@@ -25,9 +25,8 @@ fn one(source: usize, form: IdForm) -> Reply {
 
 /// Answers INCRBY.
 pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
-    let key = operands[0];
-    let by = operands[1];
-    increase(key, by, facts, form).unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
+    let increased = increase(operands[0], operands[1], facts, form);
+    increased.unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
 }
 
 /// Answers SNOWBANK.NEXT.
@@ -59,7 +58,7 @@ fn increase(key: &[u8], by: &[u8], facts: &Facts, form: IdForm) -> Result<Reply,
                 ),
             ))
         }
-        None => Err((ErrorCode::Malformed, String::from("ERR value is not an integer or out of range"))),
+        None => Err(not_a_number()),
     }
 }
 

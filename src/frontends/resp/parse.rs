@@ -168,14 +168,10 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     let line = if end.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
-    let is_text = |(index, &byte): (usize, &u8)| match byte {
-        b'\t' => true,
-        // A line end that has half arrived.
-        b'\r' => end.is_none() && index + 1 == line.len(),
-        byte => byte >= 0x20,
-    };
+    // A line end may have half arrived.
+    let whole = if end.is_none() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
     // Memcached's binary requests begin with this byte, and no text does.
-    if line.first() == Some(&0x80) || !line.iter().enumerate().all(is_text) {
+    if line.first() == Some(&0x80) || whole.iter().any(|&byte| byte < 0x20 && byte != b'\t') {
         // Waits for as many bytes as show which protocol it is.
         return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Fault::NoText.into() });
     }

@@ -34,7 +34,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
         let (send_done, done) = mpsc::sync_channel(jobs_max);
         let waker: Arc<OnceLock<Thread>> = Arc::default();
         let wake = Arc::clone(&waker);
-        let work = move || {
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
             for job in receive_jobs {
                 let is_received = send_done.send(run(&mut subject, job)).is_ok();
                 if let Some(waker) = wake.get().filter(|_| is_received) {
@@ -45,8 +45,7 @@ impl<J: Send + 'static, D: Send + 'static> JobThread<J, D> {
             // that this thread has ended.
             drop(subject);
             drop(send_done);
-        };
-        thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        })?;
         Ok(JobThread { jobs, done, waker, in_flight: 0 })
     }
 

@@ -214,9 +214,7 @@ impl Joined {
                 taken[index] = Some(self.take(settings, want, &taken, here.found)?);
             }
         }
-        if let Err(error) = self.member.settle(&mut taken, clocks) {
-            return Err(StartError::from(error));
-        }
+        self.member.settle(&mut taken, clocks)?;
         Ok(taken)
     }
 
@@ -244,11 +242,10 @@ impl Joined {
             return Ok(resumed);
         }
         let asked = if source.is_assigned() {
-            let lock = |numbering: &Numbering| {
+            self.member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
                 let rule = rule_of(source, numbering);
                 is_free_here(numbering, &settings.lock_dir, latest_grant(&rule, want.clocks.wall))
-            };
-            self.member.pick(want, source.picks(), own.as_ref(), allowed, lock)
+            })
         } else {
             self.member.take(want, &given.set).map_err(StartError::from)
         };
@@ -293,9 +290,10 @@ fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
         if count > POOL_MAX {
             continue;
         }
-        let numbers = match worker_ids.are_given {
-            true => layout.numbers_in_space(&worker_ids.set),
-            false => (0..layout.workers()).map(|id| layout.number_in_space(id)).collect(),
+        let numbers = if worker_ids.are_given {
+            layout.numbers_in_space(&worker_ids.set)
+        } else {
+            (0..layout.workers()).map(|id| layout.number_in_space(id)).collect()
         };
         pools.push(Pool { source, numbers });
     }

@@ -13,7 +13,7 @@ use super::fleet_thread::{self, Fleet, InFleet, Raise};
 use super::job_thread::JobThread;
 use super::start_sources::Durable;
 use super::storage_thread::{self, Done, Storage, Trim};
-use crate::ceiling::{Left, StateError, TakenOver, WorkerLocks};
+use crate::ceiling::{StateError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{Bound, Clocks, POLL_PERIOD_MIN};
 use crate::keeper::{self, Keeper, Looked, Outcome, PERIOD, Reach, Write};
@@ -159,8 +159,7 @@ impl Ceilings {
         {
             self.keeper.lose(taken_over);
         }
-        let done = self.storage.as_mut().map(JobThread::take_done).unwrap_or_default();
-        for done in done {
+        for done in self.storage.as_mut().map(JobThread::take_done).unwrap_or_default() {
             match done {
                 Done::Written(outcome) => self.take_outcome(outcome, reading, metrics),
                 Done::Lost(taken_over) => self.keeper.lose(taken_over),
@@ -241,10 +240,10 @@ impl Ceilings {
     /// Passes a raise of the fleet's ceilings to the fleet thread.
     fn write_to_fleet(&mut self, write: Write, reading: Reading) {
         let Some(fleet) = &mut self.fleet else { return };
-        let bounds = write.ceilings.iter();
-        let bounds = bounds
-            .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })
-            .collect();
+        let mut bounds = Vec::new();
+        for &(source, ceiling) in &write.ceilings {
+            bounds.push(Bound { source, id_bound: self.keeper.id_bound(source, ceiling) });
+        }
         let Write { writer, number, generation, .. } = write;
         let clocks = clocks(&self.keeper, reading);
         fleet.send(fleet_thread::Job::Raise(Raise { writer, number, bounds, generation, clocks }));
@@ -266,12 +265,10 @@ impl Ceilings {
 
     fn take_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
         let now = self.keeper.believe(reading);
-        let locks = &self.locks;
-        let unmarked = &mut self.unmarked;
-        let mark = |index: usize, id_bound| note_granted(&locks[index], id_bound, unmarked);
-        if let Some(written) = self.keeper.written(outcome, now, mark) {
-            metrics.keeper().written(&written, reading.boot);
-        }
+        let written = self.keeper.written(outcome, now, |index, id_bound| {
+            note_granted(&self.locks[index], id_bound, &mut self.unmarked);
+        });
+        written.iter().for_each(|written| metrics.keeper().written(written, reading.boot));
     }
 
     /// Checks that no other process could have a worker ID.
@@ -297,14 +294,13 @@ impl Ceilings {
         // the cursor was handed out.
         let has_worker_ids: Vec<bool> =
             self.sources().map(|source| source.numbering().snowflake().is_some()).collect();
-        let mark = |left: &Left| {
+        let marked = sources.iter().filter(|_| !is_lost).try_for_each(|left| {
             if returning.is_some() && has_worker_ids[left.source] {
                 self.locks[left.source].mark_returned(left.id_bound)
             } else {
                 self.locks[left.source].mark_granted(left.id_bound)
             }
-        };
-        let marked = sources.iter().filter(|_| !is_lost).try_for_each(mark);
+        });
         let bounds =
             sources.iter().map(|left| Bound { source: left.source, id_bound: left.id_bound }).collect();
         let wall_minus_boot_us = self.keeper.wall_minus_boot_us();

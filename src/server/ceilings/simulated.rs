@@ -82,9 +82,9 @@ impl Ceilings {
     /// Takes the outcome of a write.
     pub fn written(&mut self, outcome: Outcome, reading: Reading) {
         let now = self.keeper.believe(reading);
-        let locks = &self.locks;
-        let mark = |index: usize, id_bound| locks[index].mark_granted(id_bound).expect("the lock is ours");
-        self.keeper.written(outcome, now, mark);
+        self.keeper.written(outcome, now, |index, id_bound| {
+            self.locks[index].mark_granted(id_bound).expect("the lock is ours");
+        });
     }
 
     /// Stops cleanly.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::admin::Status;
+use crate::admin::{Daemon, Status};
 use crate::server::shared::common::Common;
 
 /// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and
@@ -34,11 +34,6 @@ impl Health {
         Health { common }
     }
 
-    /// Returns the daemon's current status.
-    pub(crate) fn status(&self) -> Status {
-        self.common.status()
-    }
-
     /// Makes `/readyz` report the stop, and returns the time that the stop takes.
     pub fn announce_stop(&self) -> StopTimes {
         // A daemon that was not ready has no traffic that anybody could send elsewhere.
@@ -58,21 +53,24 @@ impl Health {
     pub fn lost(&self) -> Option<&str> {
         self.common.lost()
     }
+}
 
-    /// Returns the live configuration, a line for each setting.
-    pub(crate) fn config(&self) -> String {
+impl Daemon for Health {
+    fn status(&self) -> Status {
+        self.common.status()
+    }
+
+    fn config(&self) -> String {
         self.common.live_config.borrow().text.clone()
     }
 
-    /// Returns the last hour, as JSON.
-    pub(crate) fn history_json(&self) -> String {
+    fn history_json(&self) -> String {
         // Plain structs do not fail to serialize.
         serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()
     }
 
-    /// Completes when every thread has shown that it makes progress. Never completes if one is
-    /// blocked.
-    pub async fn all_beat(&self) {
+    /// Never completes if a thread is blocked.
+    async fn all_beat(&self) {
         self.common.heartbeat.all_beat(&self.common.wake_ups).await;
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
-use crate::admin::{Beats, Site};
+use crate::admin::Site;
 use crate::config::{Address, Protocol};
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, ListenerInfo, Registered};
@@ -79,25 +79,12 @@ fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
 
 /// Starts to serve on the admin listeners.
 fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
-    let health = Health::new(Arc::clone(common));
-    let of_beats = health.clone();
-    let of_config = health.clone();
-    let of_history = health.clone();
-    let all_beat = move || -> Beats {
-        let health = of_beats.clone();
-        Box::pin(async move { health.all_beat().await })
-    };
-    let site = Arc::new(Site::new(
-        move || health.status(),
-        move || of_config.config(),
-        move || of_history.history_json(),
-        all_beat,
-    ));
-    let serve = |listener| {
+    let mut serving = JoinSet::new();
+    for listener in listeners {
         let tls = tls_of(&listener, common);
-        admin_accept::serve(listener, tls, Arc::clone(&site))
-    };
-    listeners.into_iter().map(serve).collect()
+        serving.spawn(admin_accept::serve(listener, tls, Site(Health::new(Arc::clone(common)))));
+    }
+    serving
 }
 
 /// Accepts connections until `stop` is complete, and closes the listeners. Returns the instant by

@@ -34,10 +34,8 @@ impl Resp {
                 Some(3) => Version::Three,
                 Some(_) => return Reply::Encoded(refuse(out, "NOPROTO unsupported protocol version")),
                 None => {
-                    return Reply::Encoded(refuse(
-                        out,
-                        "ERR Protocol version is not an integer or out of range",
-                    ));
+                    let text = "ERR Protocol version is not an integer or out of range";
+                    return Reply::Encoded(refuse(out, text));
                 }
             };
             rest = options;
@@ -81,19 +79,12 @@ impl Resp {
     /// Encodes the reply to HELLO.
     fn greet(&mut self, out: &mut Vec<u8>) {
         encode::map(out, self.version, 7);
-        let texts = [("server", "redis"), ("version", REDIS_VERSION)];
-        for (key, value) in texts {
-            encode::bulk(out, key.as_bytes());
-            encode::bulk(out, value.as_bytes());
-        }
+        encode::pairs(out, &[("server", "redis"), ("version", REDIS_VERSION)]);
         encode::bulk(out, b"proto");
         encode::integer(out, self.version as u64);
         encode::bulk(out, b"id");
         encode::integer(out, self.client_id());
-        for (key, value) in [("mode", "standalone"), ("role", "master")] {
-            encode::bulk(out, key.as_bytes());
-            encode::bulk(out, value.as_bytes());
-        }
+        encode::pairs(out, &[("mode", "standalone"), ("role", "master")]);
         encode::bulk(out, b"modules");
         encode::array(out, 0);
     }
