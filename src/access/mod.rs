@@ -15,7 +15,7 @@ mod rules;
 mod session;
 mod usage;
 
-pub use pace::TooFast;
+pub use pace::{Permit, TooFast};
 pub use rules::{Identity, Rules};
-pub use session::{Denial, NO_TOKEN, Permit, Session, Shown};
+pub use session::{Denial, NO_TOKEN, Session, Shown};
 pub use usage::Usage;

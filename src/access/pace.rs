@@ -28,16 +28,17 @@ struct State {
     cursor: u64,
 }
 
-/// IDs that a request may draw once it is their time.
+/// IDs that a request may draw once it is their time, as far as rates go.
 #[derive(Clone, Debug)]
-pub(crate) struct Reserved {
-    pace: Arc<Pace>,
+pub struct Permit {
+    /// `None`: its client has no rate.
+    pace: Option<Arc<Pace>>,
     /// The rate at which they were reserved.
     per_second: u32,
     /// Their number. It is lower than the request's only if the request accepts fewer.
-    pub(crate) count: u64,
+    pub count: u64,
     /// The time from which they may be drawn.
-    pub(crate) at: BootMicros,
+    pub at: BootMicros,
     /// The cursor behind them.
     end: u64,
 }
@@ -79,7 +80,7 @@ impl Pace {
         due: BootMicros,
         count: u64,
         partial: bool,
-    ) -> Result<Reserved, TooFast> {
+    ) -> Result<Permit, TooFast> {
         let mut state = self.lock();
         let line = state.line(now);
         let per_second = state.per_second;
@@ -96,7 +97,7 @@ impl Pace {
         }
         state.cursor = end;
         let at = state.time_of(end).max(now);
-        Ok(Reserved { pace: Arc::clone(self), per_second, count, at, end })
+        Ok(Permit { pace: Some(Arc::clone(self)), per_second, count, at, end })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -119,11 +120,17 @@ impl State {
     }
 }
 
-impl Reserved {
+impl Permit {
+    /// Returns the permit of a client without a rate.
+    pub(super) fn unlimited(count: u64, at: BootMicros) -> Self {
+        Permit { pace: None, per_second: 0, count, at, end: 0 }
+    }
+
     /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a
     /// rate that has changed since, they count as drawn.
-    pub(crate) fn give_back(&mut self, drawn: u64, now: BootMicros) {
-        let mut state = self.pace.lock();
+    pub fn settle(&mut self, drawn: u64, now: BootMicros) {
+        let Some(pace) = &self.pace else { return };
+        let mut state = pace.lock();
         let unused = self.count.saturating_sub(drawn);
         let from = (self.end - unused).max(state.line(now));
         if state.per_second == self.per_second {
@@ -207,7 +214,7 @@ mod tests {
         let pace = Arc::new(Pace::new(1_000));
         let mut reserved = pace.reserve(ms(START), ms(START), 600, false).expect("within the burst");
         pace.set(2_000, ms(START));
-        reserved.give_back(0, ms(START));
+        reserved.settle(0, ms(START));
         assert!(pace.reserve(ms(START), ms(START), 801, false).is_err());
         assert!(pace.reserve(ms(START), ms(START), 800, false).is_ok());
     }
@@ -249,7 +256,7 @@ mod tests {
                     prop_assert!((now.0..=due.0).contains(&reserved.at.0));
                     prop_assert!((1..=count).contains(&reserved.count) && (partial || reserved.count == count));
                     if is_dropped {
-                        reserved.give_back(0, now);
+                        reserved.settle(0, now);
                     } else {
                         drawn.push((reserved.at.0, reserved.count));
                     }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustls::pki_types::CertificateDer;
 
-use super::pace::{Reserved, TooFast};
+use super::pace::{Permit, TooFast};
 use super::rules::{Identity, Rules};
 use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
@@ -62,25 +62,6 @@ pub struct Session {
     trusted_by: u64,
     has_two_identities: bool,
     is_unlimited: bool,
-}
-
-/// IDs that a request may draw once it is their time, as far as rates go.
-#[derive(Clone, Debug)]
-pub struct Permit {
-    /// The number of IDs.
-    pub count: u64,
-    /// The time from which it may draw them.
-    pub at: BootMicros,
-    reserved: Option<Reserved>,
-}
-
-impl Permit {
-    /// Gives back all but the first `drawn` of the IDs.
-    pub fn settle(&mut self, drawn: u64, now: BootMicros) {
-        if let Some(reserved) = &mut self.reserved {
-            reserved.give_back(drawn, now);
-        }
-    }
 }
 
 impl Session {
@@ -155,11 +136,10 @@ impl Session {
         count: u64,
         partial: bool,
     ) -> Result<Permit, TooFast> {
-        let Some(pace) = self.identity.as_ref().and_then(|identity| identity.pace.as_ref()) else {
-            return Ok(Permit { count, at: now, reserved: None });
-        };
-        let reserved = pace.reserve(now, due, count, partial)?;
-        Ok(Permit { count: reserved.count, at: reserved.at, reserved: Some(reserved) })
+        match self.identity.as_ref().and_then(|identity| identity.pace.as_ref()) {
+            Some(pace) => pace.reserve(now, due, count, partial),
+            None => Ok(Permit::unlimited(count, now)),
+        }
     }
 
     /// Updates the value that [`is_unlimited`](Self::is_unlimited) returns.

@@ -56,25 +56,15 @@ pub(crate) enum Effect {
     Look,
 }
 
-/// The urgency of a finding, as alerts have it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Severity {
-    Page,
-    Ticket,
-}
-
 impl Effect {
     /// Returns whether a load balancer should send requests elsewhere.
     pub(crate) fn makes_unready(self) -> bool {
         matches!(self, Effect::CouldRepeat | Effect::Refuses)
     }
 
-    /// Returns how urgent it is.
-    pub(crate) fn severity(self) -> Severity {
-        match self {
-            Effect::Look => Severity::Ticket,
-            _ => Severity::Page,
-        }
+    /// Returns whether it is so urgent that alerts page somebody.
+    pub(crate) fn is_urgent(self) -> bool {
+        self != Effect::Look
     }
 
     /// Returns the effect in a few words, for the top of a page. `of` names the source, if others

@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::Samples::{Daemon, Durations, Families, Identity, Process as OfProcess, Protocol, Source};
-use super::finding::{OF_DAEMON, OF_SOURCE, Severity};
+use super::finding::{OF_DAEMON, OF_SOURCE};
 use super::process::Process;
 use super::source_counts::SOURCE_METRICS;
 use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
@@ -154,11 +154,7 @@ fn findings(status: &Status) -> Vec<Sample> {
     for (name, source) in of_daemon.into_iter().chain(of_sources) {
         let found =
             status.findings.iter().find(|found| found.name == name && found.source.as_ref() == source);
-        let value = match found.map(|found| found.effect.severity()) {
-            Some(Severity::Page) => 2,
-            Some(Severity::Ticket) => 1,
-            None => 0,
-        };
+        let value = found.map_or(0, |found| if found.effect.is_urgent() { 2 } else { 1 });
         let labels = vec![name.to_owned(), source.cloned().unwrap_or_default()];
         samples.push(Sample { labels, value: Value::Whole(value) });
     }

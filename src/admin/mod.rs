@@ -30,7 +30,7 @@ mod status;
 mod words;
 
 pub(crate) use fetch::Target;
-pub(crate) use finding::{Effect, Finding, Severity, seconds};
+pub(crate) use finding::{Effect, Finding, seconds};
 pub(crate) use history::History;
 pub(crate) use http::{Daemon, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};

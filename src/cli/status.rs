@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::next::{converse, parse_duration};
 use super::tls::TlsOptions;
 use super::{Failure, Outcome};
-use crate::admin::{Finding, Severity, SourceStatus, Status, Target, counted, seconds, times};
+use crate::admin::{Finding, SourceStatus, Status, Target, counted, seconds, times};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 use snowbank_client::protocol::one_line;
@@ -142,10 +142,7 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
 fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     writeln!(out, "{}", status.headline)?;
     for finding in &status.findings {
-        let mark = match finding.effect.severity() {
-            Severity::Page => "FAIL",
-            Severity::Ticket => "look",
-        };
+        let mark = if finding.effect.is_urgent() { "FAIL" } else { "look" };
         writeln!(out, "  {mark} {}: {}", finding.full_name(), finding.message)?;
     }
     let up = seconds(status.uptime_s);

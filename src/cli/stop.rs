@@ -17,16 +17,6 @@ pub(super) struct Stops {
     terminate: Signal,
 }
 
-/// The part of a stop before the listeners close.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// The delay in which load balancers notice.
-    Announced,
-    /// No delay: a person at a terminal, or the end of a parent process, does not wait for load
-    /// balancers.
-    AtOnce,
-}
-
 impl Stops {
     /// Catches the signals from now on.
     pub(super) fn catch() -> Result<Stops, StartError> {
@@ -71,16 +61,18 @@ impl Stops {
         beside: impl Future<Output = ()>,
     ) {
         let mut attend = pin!(service::attend(notifier, health));
-        let stop = tokio::select! {
-            _ = self.interrupt.recv() => Stop::AtOnce,
-            _ = self.terminate.recv() => Stop::Announced,
-            () = &mut attend => Stop::AtOnce,
-            () = parent::standard_input_ended(), if ends_with_stdin => Stop::AtOnce,
-            () = beside => Stop::AtOnce,
-            () = health.await_loss() => Stop::AtOnce,
+        // A person at a terminal, or the end of a parent process, does not wait for load
+        // balancers.
+        let is_announced = tokio::select! {
+            _ = self.interrupt.recv() => false,
+            _ = self.terminate.recv() => true,
+            () = &mut attend => false,
+            () = parent::standard_input_ended(), if ends_with_stdin => false,
+            () = beside => false,
+            () = health.await_loss() => false,
         };
         let limits = health.announce_stop();
-        let delay = limits.drain_delay.filter(|_| is_probed && stop == Stop::Announced);
+        let delay = limits.drain_delay.filter(|_| is_probed && is_announced);
         notifier.stopping(delay.unwrap_or_default() + limits.longest);
         if let Some(delay) = delay {
             tracing::info!(?delay, "stopping: /readyz reports it, and the listeners close after drain_delay");

@@ -89,13 +89,6 @@ impl WorkerIds {
     }
 
     pub(super) fn of_fields(text: String) -> Self {
-        let by_field = Some(text);
-        WorkerIds {
-            set: WorkerSet::single(0),
-            are_given: true,
-            by_field,
-            are_picked: false,
-            are_awaited: false,
-        }
+        WorkerIds { are_given: true, by_field: Some(text), ..WorkerIds::of(None) }
     }
 }

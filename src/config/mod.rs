@@ -76,7 +76,7 @@ pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
-pub use tokens::{TOKEN_BYTES_MAX, TokenErrors, TokenHash, Tokens, hashed_line, read_tokens};
+pub use tokens::{TOKEN_BYTES_MAX, TokenHash, Tokens, hashed_line, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
 pub use worker_id_from::{Ipv4Of, WorkerIdFrom};

@@ -131,7 +131,7 @@ fn tokens_of(path: &Path, reader: &mut Reader) -> Option<Tokens> {
     let tokens = read_tokens(path);
     let errors = match &tokens {
         Ok(tokens) => &tokens.check(path, &reader.settings.identities),
-        Err(errors) => &errors.0,
+        Err(errors) => errors,
     };
     for error in errors {
         reader.findings.mistake_of("auth.token_file", error.clone());

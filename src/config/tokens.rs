@@ -56,7 +56,7 @@ impl Eq for Token {}
 
 impl Tokens {
     /// Reads the tokens of a file's bytes; `path` is for messages.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenErrors> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Vec<String>> {
         let mut tokens = Vec::new();
         let mut errors = Vec::new();
         let mut short = 0;
@@ -90,7 +90,7 @@ impl Tokens {
                 path.display()
             ));
         }
-        if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(TokenErrors(errors)) }
+        if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(errors) }
     }
 
     /// Checks that each name before a token is an identity's. Returns a line for each mistake.
@@ -211,25 +211,20 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// The reasons why a token file cannot be used, at least one, each in one line. Never repeats a
-/// token.
-#[derive(Debug)]
-pub struct TokenErrors(pub(super) Vec<String>);
-
 /// Reads a token file: one token per line, without the blanks around it; empty lines and lines that
 /// start with `#` do not count.
 ///
 /// # Errors
-/// The file cannot be read, is too large, holds a line that is no token, or holds none.
-pub fn read_tokens(path: &Path) -> Result<Tokens, TokenErrors> {
-    let bytes = super::read_bounded(path).map_err(|error| {
-        TokenErrors(vec![format!("cannot read the token file {}: {error}", path.display())])
-    })?;
+/// Returns a line for each reason: the file cannot be read, is too large, holds a line that is no
+/// token, or holds none. Never repeats a token.
+pub fn read_tokens(path: &Path) -> Result<Tokens, Vec<String>> {
+    let bytes = super::read_bounded(path)
+        .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(TokenErrors(vec![format!(
+        return Err(vec![format!(
             "the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line",
             path.display()
-        )]));
+        )]);
     }
     Tokens::parse(path, &bytes)
 }
@@ -238,7 +233,7 @@ pub fn read_tokens(path: &Path) -> Result<Tokens, TokenErrors> {
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> Result<Tokens, TokenErrors> {
+    fn read(text: &[u8]) -> Result<Tokens, Vec<String>> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         std::fs::write(&path, text).unwrap();
@@ -246,7 +241,7 @@ mod tests {
     }
 
     fn errors(text: &[u8]) -> Vec<String> {
-        read(text).unwrap_err().0
+        read(text).unwrap_err()
     }
 
     #[test]
@@ -344,7 +339,7 @@ mod tests {
         assert_eq!(format!("{tokens:?}"), "Tokens(2 redacted)");
         let long = "s".repeat(TOKEN_BYTES_MAX + 1);
         let error = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
-        assert!(error.0[0].ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
+        assert!(error[0].ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
         // Eight letters s, because the directory's random name may contain one or two.
         assert!(!format!("{error:?}").contains(&long[..8]));
     }
@@ -362,7 +357,7 @@ mod tests {
         assert!(refusal(&vec![b'\n'; (1 << 20) + 1]).contains("has more than 1048576 bytes"));
         let directory = tempfile::tempdir().unwrap();
         for path in [directory.path(), &directory.path().join("missing")] {
-            let error = read_tokens(path).unwrap_err().0.remove(0);
+            let error = read_tokens(path).unwrap_err().remove(0);
             assert!(
                 error.starts_with(&format!("cannot read the token file {}: ", path.display())),
                 "{error}"

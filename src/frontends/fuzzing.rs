@@ -1,8 +1,8 @@
 //! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
 use super::{
-    Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Refused, Resp,
-    Step, in_words, noeqd,
+    Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Resp, Step,
+    in_words, noeqd,
 };
 use crate::access::{Rules, Session};
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
@@ -88,8 +88,7 @@ fn serve<'a, F: FrontEnd>(
                 assert!(!conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
                 let reason = Refusal::Exhausted(None).into();
-                let refused = Refused { reason, identity: "anonymous", source: "default", longer_wait: None };
-                front.refuse(&mut out, *form, &in_words(refused));
+                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", None));
                 asks.push(*ask);
             }
             alike.check(front, bytes, &step);

@@ -42,7 +42,7 @@ pub use native::Form;
 pub(crate) use registry::{About, TokenExemption, WithFrontEnd};
 pub use resp::settings::Replies;
 pub use resp::{IdForm, IncrConnections};
-pub use words::{Reason, Refused, Words, in_words};
+pub use words::{Reason, Words, in_words};
 
 use std::fmt::Debug;
 use std::time::Duration;

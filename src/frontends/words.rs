@@ -23,20 +23,6 @@ impl From<Refusal> for Reason {
     }
 }
 
-/// A refusal, and what its words need.
-#[derive(Clone, Copy, Debug)]
-pub struct Refused<'a> {
-    /// The reason.
-    pub reason: Reason,
-    /// The name of the client's identity.
-    pub identity: &'a str,
-    /// The source's name.
-    pub source: &'a str,
-    /// The longest wait that the daemon allows, if the request's was shorter and its IDs could come
-    /// within this one.
-    pub longer_wait: Option<Duration>,
-}
-
 /// A refusal in words.
 #[derive(Clone, Debug)]
 pub struct Words {
@@ -68,9 +54,10 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
 /// The answer to a request for IDs while the daemon stops.
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
-/// Puts a refusal into words.
-pub fn in_words(refused: Refused<'_>) -> Words {
-    let Refused { reason, identity, source, longer_wait } = refused;
+/// Puts a refusal into words, with the names of the client's identity and of the source.
+/// `longer_wait` is the longest wait that the daemon allows, if the request's was shorter and its
+/// IDs could come within this one.
+pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
     let wait_longer =
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
     match reason {

@@ -3,7 +3,6 @@ use std::time::Duration;
 use super::*;
 use crate::access::Session;
 use crate::config::{Settings, SourceSettings};
-use crate::frontends::words::Refused;
 use crate::frontends::{Counts, IncrConnections, in_words};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::{Run, UnixMicros};
@@ -49,16 +48,7 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
                 asks.push((ask.source, ask.count));
                 if refused_at == Some(asks.len()) {
                     let refusal = Refusal::NoCeiling;
-                    front.refuse(
-                        &mut out,
-                        form,
-                        &in_words(Refused {
-                            reason: refusal.into(),
-                            identity: "anonymous",
-                            source: "s",
-                            longer_wait: None,
-                        }),
-                    );
+                    front.refuse(&mut out, form, &in_words(refusal.into(), "anonymous", "s", None));
                     continue;
                 }
                 let run = Run { first: next[ask.source], count: ask.count as u32, stride: 1 };

@@ -69,6 +69,6 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
              ceilings with `snowbank state lower`"
         }
     };
-    let line = || format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}");
-    (!wait.is_zero()).then(|| Note::Warning(line()))
+    let line = format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}");
+    (!wait.is_zero()).then_some(Note::Warning(line))
 }

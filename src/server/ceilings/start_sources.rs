@@ -171,12 +171,9 @@ impl Found {
         name: &'a str,
         numbering: &'a Numbering,
     ) -> impl Iterator<Item = &'a Record> {
-        let is_earlier = move |record: &&Record| {
-            let of_record = &record.numbering;
-            let is_of_source = record.assigned && record.name == name;
-            is_of_source && of_record.is_of_space(numbering) && !of_record.is_part_of(numbering)
-        };
-        self.records.iter().filter(is_earlier)
+        self.records.iter().filter(move |Record { numbering: earlier, assigned, name: of, .. }| {
+            *assigned && of == name && earlier.is_of_space(numbering) && !earlier.is_part_of(numbering)
+        })
     }
 
     /// Returns the number above all that the state knows of a counter.
@@ -195,8 +192,8 @@ impl Found {
     /// Returns the proof that this state may continue with these worker IDs, as far as this boot of
     /// the machine shows.
     pub(crate) fn proof(&self, numbering: &Numbering, locks: &WorkerLocks) -> Result<Proof, StateError> {
-        let covers = |record: &&Record| !record.released && numbering.is_part_of(&record.numbering);
-        let records = self.records.iter().filter(covers);
+        let records = self.records.iter();
+        let records = records.filter(|it| !it.released && numbering.is_part_of(&it.numbering));
         let Some(stored) = records.map(|record| record.id_bound).max() else { return Ok(Proof::None) };
         let worker_ids = numbering.numbers_in_space().len();
         Ok(rules::proof(&locks.own_marks()?, worker_ids, &self.owner.state, stored))
@@ -235,17 +232,14 @@ impl Found {
         };
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
-        let latest = |records: &mut dyn Iterator<Item = &Record>| {
-            records.max_by_key(|record| record.instant()).cloned()
-        };
-        if let Some(last) = latest(&mut self.records.iter().filter(in_this_boot)) {
-            let used = latest(&mut self.records.iter().filter(in_this_boot).filter(is_used));
+        let here = self.records.iter().filter(in_this_boot);
+        if let Some(last) = here.clone().max_by_key(|record| record.instant()) {
+            let used = here.filter(is_used).max_by_key(|record| record.instant());
             let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
             return Remembered::Offset(last.wall_minus_boot_us.min(ahead_us));
         }
-        latest(&mut self.records.iter().filter(is_used))
-            .and_then(|last| last.instant())
-            .map_or(Remembered::Nothing, Remembered::GrantedUntil)
+        let until = self.records.iter().filter(is_used).map(Record::instant).max().flatten();
+        until.map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
     /// Makes the first ceiling of every source durable.

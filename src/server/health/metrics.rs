@@ -276,6 +276,11 @@ impl Metrics {
         }
     }
 
+    /// Returns the sum of a counter over all shards.
+    pub(crate) fn sum(&self, counter: impl Fn(&ShardCounters) -> u64) -> u64 {
+        self.shards.iter().map(|shard| counter(shard)).sum()
+    }
+
     /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is
     /// held for moments.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
@@ -301,21 +306,15 @@ impl Metrics {
 
 impl CountsOf for Metrics {
     fn counts_of(&self, protocol: Protocol) -> Counts {
-        let mut requests = 0;
-        let mut other = 0;
-        let mut errors = 0;
-        for shard in &self.shards {
-            let counters = &shard.protocols[protocol as usize];
-            requests += counters.requests.get();
-            other += counters.other.get();
-            errors += counters.errors.get();
-        }
+        let index = protocol as usize;
+        let requests = self.sum(|shard| shard.protocols[index].requests.get());
+        let other = self.sum(|shard| shard.protocols[index].other.get());
         Counts {
             uptime: clock::os::boot().since(self.started.boot),
-            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
-            accepted: self.acceptors.accepted[protocol as usize].get(),
+            open: self.open_by_protocol[index].load(Ordering::Relaxed) as u64,
+            accepted: self.acceptors.accepted[index].get(),
             id_requests: requests.saturating_sub(other),
-            errors,
+            errors: self.sum(|shard| shard.protocols[index].errors.get()),
         }
     }
 }

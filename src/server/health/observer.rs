@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::rate_limited_log::PERIOD as LOG_PERIOD;
-use crate::admin::{Effect, Finding, Severity, Status};
+use crate::admin::{Effect, Finding, Status};
 use crate::clock::{BootMicros, Reading};
 use crate::keeper;
 use crate::server::shared::common::Common;
@@ -62,7 +62,7 @@ impl Line {
     fn log(&self) {
         let Line(level, text) = self;
         match level {
-            Level::Found(effect) if effect.severity() == Severity::Page => tracing::error!("{text}"),
+            Level::Found(effect) if effect.is_urgent() => tracing::error!("{text}"),
             Level::Found(_) => tracing::warn!("{text}"),
             Level::Ok => tracing::info!("{text}"),
         }

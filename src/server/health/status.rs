@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Metrics, ProtocolCounters};
+use super::metrics::Metrics;
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
@@ -64,9 +64,6 @@ impl Common {
         let now = self.wall.believe(clock::os::read());
         let mut latency = Latency::default();
         metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
-        let sum = |of: fn(&super::metrics::ShardCounters) -> u64| {
-            metrics.shards.iter().map(|shard| of(shard)).sum()
-        };
         let sources = live_config.supplies.iter().enumerate();
         let sources: Vec<SourceStatus> =
             sources.map(|(index, supply)| self.status_of(index, supply, limits, now)).collect();
@@ -99,9 +96,9 @@ impl Common {
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
-            other_requests: sum(|shard| shard.protocols.iter().map(|protocol| protocol.other.get()).sum()),
-            received_bytes: sum(|shard| shard.received_bytes.get()),
-            sent_bytes: sum(|shard| shard.sent_bytes.get()),
+            other_requests: metrics.sum(|shard| shard.protocols.iter().map(|of| of.other.get()).sum()),
+            received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
+            sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
             latency,
         }
     }
@@ -118,8 +115,8 @@ impl Common {
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
             evicted,
-            unauthorized_refusals: metrics.shards.iter().map(|shard| shard.unauthorized_refusals.get()).sum(),
-            unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
+            unauthorized_refusals: metrics.sum(|shard| shard.unauthorized_refusals.get()),
+            unauthorized_timeouts: metrics.sum(|shard| shard.unauthorized_timeouts.get()),
             unauthorized_addresses: rejections::unauthorized_addresses() as u64,
             incr_integers: metrics.incr_connections.get(IdForm::Integer),
             incr_strings: metrics.incr_connections.get(IdForm::String),
@@ -127,10 +124,9 @@ impl Common {
     }
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
-        let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors send no other error.
         let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
-        of_shards + of_acceptors
+        self.metrics.sum(|shard| shard.errors.get(code)) + of_acceptors
     }
 
     /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared
@@ -233,15 +229,12 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
 
 fn protocol_status(metrics: &Metrics, protocol: Protocol, addresses: &[String]) -> ProtocolStatus {
     let index = protocol as usize;
-    let sum = |of: fn(&ProtocolCounters) -> u64| {
-        metrics.shards.iter().map(|shard| of(&shard.protocols[index])).sum()
-    };
     ProtocolStatus {
         name: protocol.name().to_owned(),
         addresses: addresses.to_vec(),
         connections: metrics.open_by_protocol[index].load(Ordering::Relaxed) as u64,
-        requests: sum(|counters| counters.requests.get()),
-        errors: sum(|counters| counters.errors.get()),
+        requests: metrics.sum(|shard| shard.protocols[index].requests.get()),
+        errors: metrics.sum(|shard| shard.protocols[index].errors.get()),
     }
 }
 

@@ -53,14 +53,20 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
 
 /// Returns the JSON of INFO as an identity reads it: with its name, and `allowed` for each source.
 pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
-    let unreadable = |error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}"));
-    let mut info: serde_json::Value = serde_json::from_slice(info_json).map_err(unreadable)?;
+    with_identity(identity, info_json)
+        .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))
+        .and_then(check_size)
+}
+
+/// Adds what concerns an identity to the JSON of INFO.
+fn with_identity(identity: &IdentitySettings, info_json: &[u8]) -> serde_json::Result<Vec<u8>> {
+    let mut info: serde_json::Value = serde_json::from_slice(info_json)?;
     info["identity"] = identity.name.as_str().into();
     for source in info["sources"].as_array_mut().into_iter().flatten() {
-        let is_named = |names: &Vec<String>| names.iter().any(|name| source["name"] == name.as_str());
-        source["allowed"] = identity.sources.as_ref().is_none_or(is_named).into();
+        let names = identity.sources.as_ref();
+        source["allowed"] = names.is_none_or(|all| all.iter().any(|name| source["name"] == **name)).into();
     }
-    check_size(serde_json::to_vec(&info).map_err(unreadable)?)
+    serde_json::to_vec(&info)
 }
 
 /// Checks that an INFO reply fits into one frame.

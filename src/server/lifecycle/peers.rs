@@ -28,8 +28,8 @@ pub(super) fn refuse_shared(
     let runtime = make_runtime()?;
     let own_sockets: Vec<SocketAddr> =
         inherited.iter().filter_map(|(purpose, address)| own_socket(purpose, address)).collect();
-    let is_own = |at| own_sockets.iter().any(|own| leads_to(at, *own));
-    let answers = runtime.block_on(peers::ask(access, START_TIMEOUT, is_own));
+    let answers = runtime
+        .block_on(peers::ask(access, START_TIMEOUT, |at| own_sockets.iter().any(|own| leads_to(at, *own))));
     // A name that is still being resolved must not delay the start.
     runtime.shutdown_background();
     compare(info_json, &answers)
@@ -82,9 +82,9 @@ fn own_socket(purpose: &Purpose, address: &Address) -> Option<SocketAddr> {
 /// Returns whether connections to an address lead to this listener.
 fn leads_to(address: SocketAddr, listener: SocketAddr) -> bool {
     // Only an address of this machine can be bound.
-    let is_here = || UdpSocket::bind((address.ip(), 0)).is_ok();
     address.port() == listener.port()
-        && (address.ip() == listener.ip() || listener.ip().is_unspecified() && is_here())
+        && (address.ip() == listener.ip()
+            || listener.ip().is_unspecified() && UdpSocket::bind((address.ip(), 0)).is_ok())
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use crate::config::{Changed, FileDigest, Secrets, Settings, diff};
 use crate::frontends::Facts;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::LiveConfig;
-use crate::server::shared::start_error::StartError;
 
 /// The time for which a reload waits for the shards. A turn takes far less. A thread that is
 /// blocked longer takes up the newest configuration when it continues.
@@ -92,11 +91,11 @@ impl Reloader {
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, String> {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
-        let refused = |error: StartError| error.to_string();
-        let info_json = describe(&settings, &self.common.metrics.instance).map_err(refused)?;
+        let instance = &self.common.metrics.instance;
+        let info_json = describe(&settings, instance).map_err(|error| error.to_string())?;
         let before = Arc::clone(&self.live_config.borrow());
-        let access = rules(&settings, &secrets, &self.common.metrics.instance, &before.facts.access);
-        let access = access.map_err(refused)?;
+        let access = rules(&settings, &secrets, instance, &before.facts.access);
+        let access = access.map_err(|error| error.to_string())?;
         // Nothing below fails, except when the daemon stops.
         access.supersede(clock::os::boot());
         let facts = Facts::new(&settings, info_json, access);
@@ -111,8 +110,8 @@ impl Reloader {
         self.settings = settings;
         let tokens = secrets.tokens != before.facts.access.tokens;
         let earlier = std::mem::replace(&mut self.fleet_files, secrets.fleet_files);
-        let is_renewed = |file: &&FileDigest| !earlier.contains(file);
-        let fleet_files = self.fleet_files.iter().filter(is_renewed).map(|file| file.setting).collect();
+        let renewed = self.fleet_files.iter().filter(|file| !earlier.contains(file));
+        let fleet_files = renewed.map(|file| file.setting).collect();
         Ok(Reloaded { changed, tokens, certificates, fleet_files })
     }
 

@@ -109,11 +109,11 @@ impl Prepared {
         // the coordinator was asked.
         wall.note_seen(first);
         let now = wall.believe(reading);
-        let follows_a_crash = found.follows_a_crash();
+        let previous_run_unclean = found.follows_a_crash();
         let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
         let Granted { durable, mut notes } = found.grant(sources, from_fleet, &wall, now)?;
         notes.extend(silent_peers);
-        notes.extend((follows_a_crash == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
+        notes.extend((previous_run_unclean == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         let mut in_fleet = None;
         let mut checked = Ok(());
         if let Some(mut joined) = fleet {
@@ -130,7 +130,7 @@ impl Prepared {
         }
         let ceilings = Ceilings::grant(durable, in_fleet, &wall, reading)?;
         let ((), ceilings) = ceilings.or_trim(checked)?;
-        Ok(Ready { settings, instance, ceilings, wall, reading, follows_a_crash, kernel_log, notes })
+        Ok(Ready { settings, instance, ceilings, wall, reading, previous_run_unclean, kernel_log, notes })
     }
 }
 
@@ -141,7 +141,7 @@ pub struct Ready {
     ceilings: Ceilings,
     wall: Arc<Wall>,
     reading: Reading,
-    follows_a_crash: Option<bool>,
+    previous_run_unclean: Option<bool>,
     kernel_log: KernelLog,
     notes: Vec<Note>,
 }
@@ -166,17 +166,12 @@ impl Server {
         secrets: Secrets,
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
-        let Ready { settings, instance, ceilings, wall, reading, follows_a_crash, kernel_log, notes } = ready;
+        let Ready { settings, instance, ceilings, wall, reading, previous_run_unclean, kernel_log, notes } =
+            ready;
         let count = settings.shards.get();
         let supplies = ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
-        let opening = Opening {
-            settings: &settings,
-            instance,
-            supplies,
-            wall,
-            reading,
-            previous_run_unclean: follows_a_crash,
-        };
+        let opening =
+            Opening { settings: &settings, instance, supplies, wall, reading, previous_run_unclean };
         let ((server, live_config), ceilings) = ceilings.or_trim(opening.open(&secrets, inherited))?;
         server.common.metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
@@ -211,8 +206,9 @@ impl Server {
 fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
     let mut locked = Vec::new();
     for source in &settings.sources {
-        let refuse = |error| StartError::WrongSetting(format!("source {}: {error}", source.name));
-        let numbering = source.numbering().map_err(refuse)?;
+        let numbering = source.numbering();
+        let numbering = numbering
+            .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
         // Other daemons of this machine may count with a shared counter.
         let locks = if source.is_shared_counter() {
             WorkerLocks::none()
@@ -248,20 +244,18 @@ impl Opening<'_> {
         let now = wall.believe(reading);
         let info_json = describe(settings, &instance)?;
         let access = rules(settings, secrets, &instance, &Rules::default())?;
-        let make_shard = |index| {
+        let mut shards = Vec::new();
+        for index in 0..settings.shards.get() {
             let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
             let shard = Shard::new(index, lanes.collect(), fastrand::u64(..), now);
-            Ok((shard, make_runtime()?))
-        };
-        let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<Vec<_>, StartError>>()?;
-        // Inherited sockets take the place of the listeners of their protocol.
-        let mut open = |purpose, addresses| listen_at(inherited.listeners(purpose), addresses);
+            shards.push((shard, make_runtime()?));
+        }
         let mut listeners = Vec::new();
         for (protocol, addresses) in settings.listeners() {
-            let opened = open(Purpose::Clients(protocol), addresses)?;
+            let opened = listen_at(inherited.listeners(Purpose::Clients(protocol)), addresses)?;
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
-        let admin = open(Purpose::Admin, &settings.admin.listen)?;
+        let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
         let of_clients = listeners.iter().map(|(_, listener)| listener);
         let mut over_tls = of_clients.chain(&admin).filter(|listener| listener.address.is_tls());
         if let Some(Listener { address, .. }) = over_tls.next()
@@ -287,15 +281,16 @@ impl Opening<'_> {
 
 /// Returns the protocols that have listeners, with their addresses.
 fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
-    let of = |wanted| {
-        let of_it = listeners.iter().filter(move |(protocol, _)| *protocol == wanted);
-        (wanted, of_it.map(|(_, listener)| listener.address.to_string()).collect())
-    };
-    let all = Protocol::ALL.map(of).into_iter();
-    all.filter(|(_, addresses): &(_, Vec<_>)| !addresses.is_empty()).collect()
+    let mut by_protocol = Vec::new();
+    for group in listeners.chunk_by(|(one, _), (other, _)| one == other) {
+        let addresses = group.iter().map(|(_, listener)| listener.address.to_string());
+        by_protocol.push((group[0].0, addresses.collect()));
+    }
+    by_protocol
 }
 
-/// Returns the inherited listeners; if there are none, opens listeners at the addresses.
+/// Returns the inherited listeners of a protocol; if there are none, opens listeners at its
+/// addresses.
 fn listen_at(inherited: Vec<Listener>, addresses: &[Address]) -> Result<Vec<Listener>, StartError> {
     if !inherited.is_empty() {
         return Ok(inherited);

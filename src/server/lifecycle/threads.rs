@@ -57,11 +57,10 @@ impl ShardThreads {
             let name = format!("shard-{}", shard.index());
             let seed = fastrand::u64(..);
             let alive = alive.clone();
-            let run = move || {
+            threads.push(thread::Builder::new().name(name).spawn(move || {
                 run::run(&runtime, ThreadState::new(common, shard, seed), inbox, adopted, stopped);
                 drop(alive);
-            };
-            threads.push(thread::Builder::new().name(name).spawn(run)?);
+            })?);
         }
         Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
     }
@@ -98,21 +97,18 @@ impl KeeperThread {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
         let is_trimmed = ceilings.as_ref().map(Ceilings::is_trimmed).unwrap_or_default();
-        let keep = {
-            let common = Arc::clone(common);
-            let stopping = Arc::clone(&stopping);
-            move || {
-                // All locks are free when this is received.
-                let _ = send_end.send(match ceilings {
-                    Some(ceilings) => ceilings.run(&common, &stopping),
-                    None => {
-                        keeper_thread::idle(&common, &stopping);
-                        Ok(())
-                    }
-                });
-            }
-        };
-        let thread = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
+        let shared = Arc::clone(common);
+        let is_stopping = Arc::clone(&stopping);
+        let thread = thread::Builder::new().name(String::from("keeper")).spawn(move || {
+            // All locks are free when this is received.
+            let _ = send_end.send(match ceilings {
+                Some(ceilings) => ceilings.run(&shared, &is_stopping),
+                None => {
+                    keeper_thread::idle(&shared, &is_stopping);
+                    Ok(())
+                }
+            });
+        })?;
         common.wake_ups.set_keeper(thread.thread().clone());
         Ok(KeeperThread { thread, stopping, is_trimmed, sealed })
     }

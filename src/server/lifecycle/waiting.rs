@@ -86,13 +86,12 @@ impl<T: Send + 'static> Work<T> {
     ) -> Result<Work<T>, StartError> {
         let (send_end, ended) = oneshot::channel();
         let (is_over, over) = mpsc::sync_channel(0);
-        let run = move || {
+        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(move || {
             if let Some(Err(unwanted)) = work().map(|end| send_end.send(end)) {
                 give_back(unwanted);
             }
             drop(is_over);
-        };
-        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(run);
+        });
         spawned.map_err(|error| StartError::no_thread(&error))?;
         Ok(Work { ended, over, give_back })
     }
@@ -262,9 +261,7 @@ impl Tries {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
             }
             match self.prepare() {
-                Err(error) if error.is_lack_of_numbers() => {
-                    note(&common.metrics, &error);
-                }
+                Err(error) if error.is_lack_of_numbers() => note(&common.metrics, &error),
                 end => return Some(end),
             }
             pause = (pause * 2).min(PAUSE_MAX);

@@ -32,12 +32,11 @@ impl Inherited {
     /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be
     /// served.
     pub fn take() -> Result<Inherited, StartError> {
-        let variable = |name| std::env::var(name).unwrap_or_default();
         // Those of another process, whose environment this one inherited, are not ours.
-        if variable("LISTEN_PID").parse() != Ok(std::process::id()) {
+        if std::env::var("LISTEN_PID").unwrap_or_default().parse() != Ok(std::process::id()) {
             return Ok(Inherited::default());
         }
-        let names = variable("LISTEN_FDNAMES");
+        let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut handed_over = ListenFd::from_env();
         let names = names.split(':').chain(std::iter::repeat(""));
         let mut sockets = Vec::new();

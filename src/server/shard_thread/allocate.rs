@@ -17,7 +17,7 @@ use super::thread_state::ThreadState;
 use super::turn::{Request, Turn};
 use crate::clock::{self, BootMicros};
 use crate::config::Protocol;
-use crate::frontends::{Ask, Reason, Refused, Words, in_words};
+use crate::frontends::{Ask, Reason, Words, in_words};
 use crate::shard::{IdsLost, Taken};
 use crate::source::Bound;
 use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
@@ -208,12 +208,8 @@ impl Turn<'_> {
         let most = self.config.limits.max_wait;
         let least = if ask.partial { ask.count.min(1) } else { ask.count };
         let helps = self.wait_of(ask) < most && least <= source.most_within(most);
-        let words = in_words(Refused {
-            reason,
-            identity: self.conditions.session.name(),
-            source: source.name(),
-            longer_wait: helps.then_some(most),
-        });
+        let identity = self.conditions.session.name();
+        let words = in_words(reason, identity, source.name(), helps.then_some(most));
         // A refusal by the client's own limits does not count for the source.
         if let Reason::Source(_) = reason {
             let counters = &self.thread.counters.sources[ask.source];
