@@ -8,7 +8,7 @@ use crate::config::SOURCES_MAX;
 use crate::counter::Counter;
 
 /// The counts of one identity. A reload keeps them as long as it keeps the identity's name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Usage {
     /// IDs by shard and source. Each shard writes its own.
     ids: Box<[CachePadded<[Counter; SOURCES_MAX]>]>,
@@ -26,18 +26,8 @@ pub struct Usage {
 
 impl Usage {
     pub(super) fn new(shards: usize) -> Self {
-        let mut ids = Vec::with_capacity(shards);
-        for _ in 0..shards {
-            ids.push(CachePadded::new(std::array::from_fn(|_| Counter::default())));
-        }
-        Usage {
-            ids: ids.into(),
-            connections: AtomicU64::new(0),
-            connected: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
-            denied: AtomicU64::new(0),
-            slowed: AtomicU64::new(0),
-        }
+        let of_shard = || CachePadded::new(std::array::from_fn(|_| Counter::default()));
+        Usage { ids: std::iter::repeat_with(of_shard).take(shards).collect(), ..Usage::default() }
     }
 
     /// Counts IDs that a shard hands out. Only that shard's thread may.

@@ -166,6 +166,11 @@ fn labelled(label: &str, count: u64) -> Sample {
     Sample { labels: vec![label.to_owned()], value: Value::Whole(count) }
 }
 
+/// Returns a sample for each name that has a value.
+fn named<'a>(values: impl Iterator<Item = (&'a String, Option<Value>)>) -> Vec<Sample> {
+    values.filter_map(|(name, value)| Sample::of(vec![name.clone()], value)).collect()
+}
+
 fn errors(status: &Status) -> Vec<Sample> {
     status.errors.iter().map(|(code, &count)| labelled(code, count)).collect()
 }
@@ -247,19 +252,9 @@ impl Metric {
             Durations => Vec::new(),
             Daemon(value) => Vec::from_iter(Sample::of(Vec::new(), value(status))),
             OfProcess(value) => Vec::from_iter(Sample::of(Vec::new(), value(process))),
-            Source(value) => {
-                status.sources.iter().filter_map(|of| Sample::of(vec![of.name.clone()], value(of))).collect()
-            }
-            Protocol(value) => status
-                .protocols
-                .iter()
-                .filter_map(|of| Sample::of(vec![of.name.clone()], value(of)))
-                .collect(),
-            Identity(value) => status
-                .identities
-                .iter()
-                .filter_map(|of| Sample::of(vec![of.name.clone()], value(of)))
-                .collect(),
+            Source(value) => named(status.sources.iter().map(|of| (&of.name, value(of)))),
+            Protocol(value) => named(status.protocols.iter().map(|of| (&of.name, value(of)))),
+            Identity(value) => named(status.identities.iter().map(|of| (&of.name, value(of)))),
             Families(_, samples) => samples(status),
         }
     }

@@ -41,36 +41,33 @@ impl Reader {
         }
         let mut sources = None;
         for (key, value) in root.get_ref().iter() {
+            let entry = Entry { key, value };
             match key.get_ref().as_ref() {
-                "sources" => sources = Some((key, value)),
-                "identities" => self.read_identities(&input, key, value),
-                _ => self.read_root_entry(&input, key, value),
+                "sources" => sources = Some(entry),
+                "identities" => self.read_identities(&input, entry),
+                _ => self.read_root_entry(&input, entry),
             }
         }
         // Read last: each source starts from the settings at the top.
-        if let Some((key, value)) = sources {
-            self.read_sources(&input, key, value);
+        if let Some(entry) = sources {
+            self.read_sources(&input, entry);
         }
         self.anchor_paths(path.parent().unwrap_or(Path::new("")));
     }
 
-    fn read_root_entry(
-        &mut self,
-        input: &Input<'_>,
-        key: &Spanned<DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-    ) {
+    fn read_root_entry(&mut self, input: &Input<'_>, entry: Entry<'_>) {
+        let Entry { key, value } = entry;
         let name = key.get_ref().as_ref();
         let Some(&table) = tables().iter().find(|table| **table == name) else {
             let place = Place { prefix: "", index: None, here: &[Section::Top, Section::Source] };
-            return self.read_entry(input, &place, key, value);
+            return self.read_entry(input, &place, entry);
         };
         match value.get_ref() {
             DeValue::Table(entries) => {
                 let prefix = &format!("{table}.");
                 let here = &[Section::Table(table)];
                 for (key, value) in entries.iter() {
-                    self.read_entry(input, &Place { prefix, index: None, here }, key, value);
+                    self.read_entry(input, &Place { prefix, index: None, here }, Entry { key, value });
                 }
             }
             _ => {
@@ -81,14 +78,9 @@ impl Reader {
     }
 
     /// Reads one setting, if its key is known in this place.
-    fn read_entry(
-        &mut self,
-        input: &Input<'_>,
-        place: &Place<'_>,
-        key: &Spanned<DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-    ) {
+    fn read_entry(&mut self, input: &Input<'_>, place: &Place<'_>, entry: Entry<'_>) {
         let Place { prefix, index, here } = *place;
+        let Entry { key, value } = entry;
         let name = key.get_ref().as_ref();
         match rows_of_file().find(|row| row.key == name && here.contains(&row.section)) {
             Some(row) => self.findings.read(row, index, input, Value(value), &mut self.settings),
@@ -106,8 +98,8 @@ impl Reader {
         }
     }
 
-    fn read_sources(&mut self, input: &Input<'_>, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) {
-        let tables = self.tables_of("sources", 1..=SOURCES_MAX, input, key, value);
+    fn read_sources(&mut self, input: &Input<'_>, entry: Entry<'_>) {
+        let tables = self.tables_of("sources", 1..=SOURCES_MAX, input, entry);
         if tables.is_empty() {
             return;
         }
@@ -120,13 +112,8 @@ impl Reader {
         }
     }
 
-    fn read_identities(
-        &mut self,
-        input: &Input<'_>,
-        key: &Spanned<DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-    ) {
-        let tables = self.tables_of("identities", 0..=IDENTITIES_MAX, input, key, value);
+    fn read_identities(&mut self, input: &Input<'_>, entry: Entry<'_>) {
+        let tables = self.tables_of("identities", 0..=IDENTITIES_MAX, input, entry);
         for (index, table) in tables.into_iter().enumerate() {
             self.settings
                 .identities
@@ -142,11 +129,10 @@ impl Reader {
         list: &str,
         allowed: RangeInclusive<usize>,
         input: &Input<'_>,
-        key: &Spanned<DeString<'_>>,
-        value: &'v Spanned<DeValue<'v>>,
+        entry: Entry<'v>,
     ) -> Vec<Listed<'v>> {
-        let place = input.origin(&key.span());
-        let Some(mut tables) = value.get_ref().as_array().and_then(Listed::all) else {
+        let place = input.origin(&entry.key.span());
+        let Some(mut tables) = entry.value.get_ref().as_array().and_then(Listed::all) else {
             let text = format!(
                 "found no list of {list}, allowed: [[{list}]], in two brackets, above each one's settings"
             );
@@ -177,7 +163,7 @@ impl Reader {
         self.findings.origins.set(entry.clone(), input.origin(&span));
         let place = Place { prefix: &format!("{entry}."), index: Some(index), here };
         for (key, value) in table.iter() {
-            self.read_entry(input, &place, key, value);
+            self.read_entry(input, &place, Entry { key, value });
         }
         if !table.contains_key("name") {
             let text = format!("missing; each of [[{list}]] has a name of its own, as in name = \"orders\"");
@@ -225,6 +211,13 @@ fn anchor_sockets(addresses: &mut [Address], directory: &Path) {
             *path = directory.join(&*path);
         }
     }
+}
+
+/// A key of a file, and its value.
+#[derive(Clone, Copy)]
+struct Entry<'v> {
+    key: &'v Spanned<DeString<'v>>,
+    value: &'v Spanned<DeValue<'v>>,
 }
 
 /// The place of entries in a file.

@@ -37,7 +37,7 @@ type Check<F> = fn(&[u8], &[u8], &Step<<F as FrontEnd>::Form>, &Conditions<'_>) 
 fn any_pieces<F: FrontEnd>(
     data: &[u8],
     facts: fn(bool) -> Facts,
-    make: fn(&Facts) -> F,
+    make: fn() -> F,
     check: Check<F>,
 ) -> Vec<u8> {
     let mut choices = Choices::new(data);
@@ -47,8 +47,8 @@ fn any_pieces<F: FrontEnd>(
     let piece_size = usize::from(choices.byte()) + 1;
     let facts = facts(asks_token);
     let stream = choices.rest();
-    let whole = serve(&mut make(&facts), [stream], &facts, draining, check);
-    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), &facts, draining, check);
+    let whole = serve(&mut make(), [stream], &facts, draining, check);
+    let in_pieces = serve(&mut make(), stream.chunks(piece_size), &facts, draining, check);
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
     whole.1
 }
@@ -138,14 +138,14 @@ impl Alike {
 /// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is
 /// answered before the token. Each parsed request encodes to the same bytes.
 pub fn request_frames(data: &[u8]) {
-    any_pieces::<Native>(data, facts, Native::new, |bytes, answer, step, conditions| {
+    any_pieces::<Native>(data, facts, Native::default, |bytes, answer, step, conditions| {
         match step {
             Step::Incomplete => {
                 assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
                 return false;
             }
             Step::Ids { ask, .. } => {
-                let demand = Native::new(conditions.facts).demand(bytes, ask.source, conditions.facts);
+                let demand = Native.demand(bytes, ask.source, conditions.facts);
                 assert!(demand >= ask.count);
             }
             Step::Answered { .. } | Step::Close { .. } => {}
@@ -203,7 +203,7 @@ pub fn resp_requests(data: &[u8]) {
     let replies = any_pieces::<Resp>(
         data,
         keyed,
-        |facts| Resp::numbered(facts, 7),
+        || Resp::numbered(7),
         |bytes, answer, step, _| {
             assert!(
                 matches!(step, Step::Incomplete | Step::Answered { .. }) || !answer.is_empty(),
@@ -227,7 +227,7 @@ pub fn memcached_commands(data: &[u8]) {
     any_pieces::<Memcached>(
         data,
         |_| facts(false),
-        Memcached::new,
+        Memcached::default,
         |bytes, answer, step, _| {
             assert!(
                 matches!(step, Step::Incomplete | Step::Ids { .. }) || is_memcached(answer),
@@ -259,7 +259,7 @@ fn is_memcached(answer: &[u8]) -> bool {
 
 /// HTTP: each answer is a whole response, and a refusal with a body is JSON.
 pub fn http_heads(data: &[u8]) {
-    any_pieces::<Http>(data, facts, Http::new, |bytes, answer, step, _| {
+    any_pieces::<Http>(data, facts, Http::default, |bytes, answer, step, _| {
         if !matches!(step, Step::Incomplete | Step::Ids { .. }) && !answer.is_empty() {
             let text = std::str::from_utf8(answer).expect("text");
             let (head, body) = text.split_once("\r\n\r\n").expect("a whole head");
@@ -280,7 +280,7 @@ pub fn noeqd_requests(data: &[u8]) {
     if data.get(2..).is_some_and(noeqd::is_foreign) {
         return;
     }
-    let replies = any_pieces::<Noeqd>(data, facts, Noeqd::new, |_, answer, step, _| {
+    let replies = any_pieces::<Noeqd>(data, facts, Noeqd::default, |_, answer, step, _| {
         assert!(answer.is_empty(), "{answer:?}");
         matches!(step, Step::Answered { .. })
     });

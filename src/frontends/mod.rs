@@ -188,8 +188,8 @@ pub enum Step<F> {
     },
 }
 
-/// One protocol on one connection.
-pub trait FrontEnd {
+/// One protocol on one connection. The default is a new connection.
+pub trait FrontEnd: Default {
     /// The protocol.
     const PROTOCOL: Protocol;
 
@@ -203,14 +203,8 @@ pub trait FrontEnd {
     /// The details of a request that the front end needs to encode its reply.
     type Form: Copy + Debug;
 
-    /// Starts a new connection.
-    fn new(facts: &Facts) -> Self;
-
     /// Makes it aware that only this machine can reach its listener, without TLS.
-    fn at_loopback(self) -> Self
-    where
-        Self: Sized,
-    {
+    fn at_loopback(self) -> Self {
         self
     }
 

@@ -27,7 +27,7 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
     settings.sources[0].name = "n".repeat(60);
     let facts = Facts::new(&settings, b"{}".to_vec(), Rules::default());
     for is_small in [false, true] {
-        let mut front = F::new(&facts);
+        let mut front = F::default();
         let mut session = Session::new(&facts.access, 0, None);
         let mut conditions = Conditions {
             facts: &facts,

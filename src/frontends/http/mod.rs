@@ -221,10 +221,6 @@ impl FrontEnd for Http {
 
     type Form = Form;
 
-    fn new(_facts: &Facts) -> Self {
-        Http::default()
-    }
-
     fn at_loopback(self) -> Self {
         Http { is_loopback: true, ..self }
     }

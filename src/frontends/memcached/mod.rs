@@ -33,7 +33,7 @@ pub(super) const ABOUT: About = About {
         is_set: |settings| !settings.memcached.tokens,
     }),
     recognises: |bytes, _| matches!(bytes, [b'g', b'e', b't', b' ' | b's', ..] | [binary::REQUEST, ..]),
-    refuse_connection,
+    refuse_connection: |out, message| text::server_error(out, &format!("too_busy {message}")),
 };
 
 /// The version of memcached whose answers these are. libmemcached takes a version that begins with
@@ -86,10 +86,6 @@ impl FrontEnd for Memcached {
     const PROTOCOL: Protocol = Protocol::Memcached;
 
     type Form = Form;
-
-    fn new(_facts: &Facts) -> Self {
-        Memcached::default()
-    }
 
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
@@ -148,10 +144,4 @@ impl FrontEnd for Memcached {
             Form::Binary(echo) => binary::refusal(out, echo, words, &line),
         }
     }
-}
-
-/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may
-/// have.
-fn refuse_connection(out: &mut Vec<u8>, message: &str) {
-    text::server_error(out, &format!("too_busy {message}"));
 }

@@ -19,7 +19,9 @@ pub(super) const ABOUT: About = About {
     token_exemption: None,
     // A frame's length, of which three bytes are 0 or, for the longest requests, two.
     recognises: |bytes, _| matches!(bytes, [_, 0..=4, 0, 0, ..]),
-    refuse_connection,
+    refuse_connection: |out, message| {
+        reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
+    },
 };
 
 /// The number of pipelined requests that an estimate of their demand reads. It is more than clients
@@ -36,7 +38,7 @@ pub struct Form {
 }
 
 /// The native protocol on one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Native;
 
 impl Conditions<'_> {
@@ -115,19 +117,10 @@ fn encode_list(
     reply::encode_list_frame(out, tag, ids.ids(rng), ids.more)
 }
 
-/// Encodes the refusal of a connection, for this reason.
-fn refuse_connection(out: &mut Vec<u8>, message: &str) {
-    reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
-}
-
 impl FrontEnd for Native {
     const PROTOCOL: Protocol = Protocol::Native;
 
     type Form = Form;
-
-    fn new(_facts: &Facts) -> Self {
-        Native
-    }
 
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {

@@ -29,7 +29,7 @@ const NO_COUNT: &str =
     "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file";
 
 /// The protocol on one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Noeqd {
     /// The first byte has come, so that the client is no stranger.
     has_begun: bool,
@@ -77,10 +77,6 @@ impl FrontEnd for Noeqd {
     const PROTOCOL: Protocol = Protocol::Noeqd;
 
     type Form = ();
-
-    fn new(_facts: &Facts) -> Self {
-        Noeqd { has_begun: false, was_refused: false }
-    }
 
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {

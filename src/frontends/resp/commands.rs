@@ -145,9 +145,8 @@ impl Resp {
             }
             b"reset" => {
                 // Redis keeps the library's name, too.
-                let fresh = <Resp as crate::frontends::FrontEnd>::new(conditions.facts);
                 let Resp { id, announced, executed_bytes, .. } = *self;
-                *self = Resp { id, announced, executed_bytes, ..fresh };
+                *self = Resp { id, announced, executed_bytes, ..Resp::default() };
                 conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");
                 return Reply::Encoded(None);

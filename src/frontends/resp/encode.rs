@@ -4,8 +4,9 @@ use super::IdForm;
 use snowbank_client::protocol::one_line;
 
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
+    #[default]
     Two = 2,
     Three = 3,
 }

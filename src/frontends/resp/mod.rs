@@ -34,7 +34,7 @@ pub(super) const ABOUT: About = About {
     ),
     token_exemption: None,
     recognises: |bytes, _| matches!(bytes, [b'*', b'0'..=b'9', ..]),
-    refuse_connection,
+    refuse_connection: |out, _| encode::error(out, "ERR max number of clients reached"),
 };
 
 /// The most bytes of one ID in a list: 19 digits, their length and two line ends.
@@ -61,7 +61,7 @@ pub enum Form {
 }
 
 /// The protocol on one connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Resp {
     version: Version,
     /// The size of the last request. Pipelined requests are mostly alike.
@@ -93,8 +93,8 @@ enum Reply {
 impl Resp {
     /// Starts a new connection with this number.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn numbered(facts: &Facts, id: u64) -> Self {
-        Resp { id: Some(id), ..Resp::new(facts) }
+    pub(super) fn numbered(id: u64) -> Self {
+        Resp { id: Some(id), ..Resp::default() }
     }
 }
 
@@ -102,19 +102,6 @@ impl FrontEnd for Resp {
     const PROTOCOL: Protocol = Protocol::Resp;
 
     type Form = Form;
-
-    fn new(_facts: &Facts) -> Self {
-        Resp {
-            version: Version::Two,
-            last_size: 0,
-            id: None,
-            name: None,
-            announced: Announced::default(),
-            transaction: None,
-            executing: None,
-            executed_bytes: 0,
-        }
-    }
 
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
@@ -226,12 +213,6 @@ fn reject(conditions: &mut Conditions<'_>, out: &mut Vec<u8>, reason: String) ->
     encode::error(out, &format!("ERR {reason}"));
     conditions.rejection = Some(reason);
     Step::Close { error: Some(ErrorCode::Malformed) }
-}
-
-/// Encodes the refusal of a connection: the daemon or the client's address has as many as it may
-/// have.
-fn refuse_connection(out: &mut Vec<u8>, _message: &str) {
-    encode::error(out, "ERR max number of clients reached");
 }
 
 /// Returns the error for bytes that are no request: the name of the client's protocol if it is

@@ -1,9 +1,7 @@
 //! Any IDs on their way to a client: cut into frames, encoded, and put together again.
 
 use super::backlog::Backlog;
-use crate::access::Rules;
-use crate::config::{Settings, SourceSettings};
-use crate::frontends::{Ask, Facts, Form, FrameIds, FrameLimit, FrontEnd, Native};
+use crate::frontends::{Ask, Form, FrameIds, FrameLimit, FrontEnd, Native};
 use crate::fuzzing::{Choices, numbering};
 use crate::numbering::Numbering;
 use crate::source::Span;
@@ -79,9 +77,7 @@ fn runs_of(numbering: &Numbering, spans: &[Span]) -> Vec<Run> {
 
 /// All frames of the reply; with `cut`, smaller ones than the connection would make.
 fn encode(numbering: &Numbering, form: Form, runs: &[Run], cut: u8) -> Vec<u8> {
-    let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
-    let facts = Facts::new(&settings, Vec::new(), Rules::default());
-    let mut front = Native::new(&facts);
+    let mut front = Native;
     let mut rng = fastrand::Rng::with_seed(cut.into());
     let needs_list = numbering.needs_list();
     let full = front.frame_limit(form, needs_list);

@@ -57,12 +57,9 @@ impl WithFrontEnd for Accepted {
     /// Spawns the task that serves the connection.
     fn call<F: FrontEnd + 'static>(self) {
         let Accepted { stream, is_loopback, pending, member, open } = self;
-        let (front, session) = {
-            let config = member.thread.live_config.borrow();
-            let session = authorization::begin(&stream, &config, F::PROTOCOL.has_tokens());
-            (F::new(&config.facts), session)
-        };
-        let front = if is_loopback { front.at_loopback() } else { front };
+        let has_tokens = F::PROTOCOL.has_tokens();
+        let session = authorization::begin(&stream, &member.thread.live_config.borrow(), has_tokens);
+        let front = if is_loopback { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
         // A block, because an async function keeps its arguments twice.
         tokio::task::spawn_local(async move {

@@ -13,7 +13,7 @@ use crate::access::{Rules, Session};
 use crate::ceiling::Grant;
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::{self, Overrides};
-use crate::frontends::{Facts, FrontEnd as _, Resp};
+use crate::frontends::{Facts, Resp};
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::socket_stream::SocketStream;
@@ -238,7 +238,7 @@ fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
         let (mut peer, socket) = std::os::unix::net::UnixStream::pair().expect("two sockets");
         peer.set_nonblocking(true).and_then(|()| socket.set_nonblocking(true)).expect("two sockets");
         let stream = SocketStream::register(socket.into()).expect("it has a reactor");
-        let front = Resp::new(&thread.live_config.borrow().facts);
+        let front = Resp::default();
         let mut connection = Connection::new(stream, front, Member::new(Rc::clone(&thread)), session(), None);
         let events = async {
             peer.write_all(b"INCR orders\r\nPING\r\n").expect("there is room");
