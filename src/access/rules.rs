@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustls::pki_types::CertificateDer;
+
 use super::pace::Pace;
 use super::usage::Usage;
 use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Tokens};
 use crate::tls::Authorities;
-use snowbank_client::tls::names::CertificateName;
+use snowbank_client::tls::names::{self, CertificateName};
 
 /// A client that has a name of its own, and its limits.
 #[derive(Debug)]
@@ -139,15 +141,12 @@ impl Rules {
         self.identities.get(ANONYMOUS)
     }
 
-    /// Returns whether any certificate has an identity.
-    pub(super) fn knows_certificates(&self) -> bool {
-        !self.by_certificate.is_empty()
-    }
-
-    /// Returns the identity of a certificate with these names: the first of them that has an
-    /// identity.
-    pub(super) fn of_certificate(&self, names: &[CertificateName]) -> Option<&Arc<Identity>> {
-        names.iter().find_map(|name| self.by_certificate.get(name))
+    /// Returns the identity of a chain's own certificate: that of the first of its names that has
+    /// one.
+    pub(super) fn of_chain(&self, chain: &[CertificateDer<'_>]) -> Option<&Arc<Identity>> {
+        // Most daemons give no certificate a name, so they do not read certificates.
+        let own = chain.first().filter(|_| !self.by_certificate.is_empty())?;
+        names::names(own).iter().find_map(|name| self.by_certificate.get(name))
     }
 
     /// Returns the identity of a token; `None` if it is not one of the tokens.

@@ -10,7 +10,6 @@ use super::rules::{Identity, Rules};
 use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
 use crate::tls::Authorities;
-use snowbank_client::tls::names;
 
 /// The rejection of a client that has shown no token, for the log.
 pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client one of its lines";
@@ -67,7 +66,7 @@ pub struct Session {
 impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS.
     pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Self {
-        let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
+        let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. Its certificate is then
         // checked again.
@@ -245,7 +244,7 @@ impl Session {
         if let Some(shown) = shown {
             self.check_chain(rules, shown.chain)?;
         }
-        let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
+        let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let of_token = match &self.token {
             Some(hash) if rules.tokens.is_some() => rules.of_token(hash).ok_or(Denial::TokenRevoked)?,
             _ => None,
@@ -297,12 +296,4 @@ fn one_of<'r>(
         (Some(one), Some(other)) if one.name != other.name => Err(Denial::TwoIdentities),
         (one, other) => Ok(other.or(one)),
     }
-}
-
-fn identity_of<'r>(chain: &[CertificateDer<'_>], rules: &'r Rules) -> Option<&'r Arc<Identity>> {
-    // Most daemons give no certificate a name, so they do not read certificates.
-    chain
-        .first()
-        .filter(|_| rules.knows_certificates())
-        .and_then(|own| rules.of_certificate(&names::names(own)))
 }

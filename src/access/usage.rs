@@ -1,6 +1,6 @@
 //! The counts of one identity.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use crossbeam::utils::CachePadded;
 
@@ -13,9 +13,9 @@ pub struct Usage {
     /// IDs by shard and source. Each shard writes its own.
     ids: Box<[CachePadded<[Counter; SOURCES_MAX]>]>,
     /// Connections open now.
-    pub(super) connections: AtomicU64,
+    pub connections: AtomicU64,
     /// Connections that had this identity so far.
-    pub(super) connected: AtomicU64,
+    pub connected: AtomicU64,
     /// Requests that came under its limits.
     pub asked: AtomicU64,
     /// Requests to sources that it may not draw from.
@@ -41,15 +41,5 @@ impl Usage {
     /// Returns the IDs drawn from a source.
     pub(crate) fn ids(&self, source: usize) -> u64 {
         self.ids.iter().map(|of_shard| of_shard[source].get()).sum()
-    }
-
-    /// Returns the connections that have this identity now.
-    pub(crate) fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Returns the connections that had this identity so far.
-    pub(crate) fn connected(&self) -> u64 {
-        self.connected.load(Ordering::Relaxed)
     }
 }

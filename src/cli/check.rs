@@ -59,42 +59,43 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let text = config::read_file(path).map_err(Failure::usage)?;
     let now = clock::os::read().wall;
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
-    match config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores(), now, &credentials) {
-        Ok((mut settings, secrets)) => {
-            let picked = match settings.pick_worker_ids(&Machine::here()) {
-                Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
-                Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
-                Err(Unpicked::NoNumber { reason, .. }) => {
-                    vec![format!("warning: `serve` would not start on this machine: {reason}")]
-                }
-            };
-            let place = settings.state_dir.place(|name| environment_of_service(path, name));
-            let unread = match read_state(&place) {
-                Err(error) if matches!(error.cause(), Cause::System(_)) => Some(error),
-                Err(error) => {
-                    writeln!(out, "{error}")?;
-                    return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
-                }
-                Ok(()) => None,
-            };
-            writeln!(out, "{}: no mistakes", path.display())?;
-            for line in settings.summary().into_iter().chain(picked) {
-                writeln!(out, "{line}")?;
-            }
-            match place {
-                Ok(place) => writeln!(out, "{place}")?,
-                Err(error) => writeln!(out, "warning: {error}")?,
-            }
-            let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
-            let warnings = warnings.chain(unread.map(|error| error.to_string()));
-            let unreadable = service_user::warnings(path, &settings);
-            for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {
-                writeln!(out, "warning: {warning}")?;
-            }
-            Ok(())
+    let loaded =
+        config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores(), now, &credentials);
+    let (mut settings, secrets) = match loaded {
+        Ok(loaded) => loaded,
+        Err(mistakes) => return refuse(path, &mistakes, out),
+    };
+    let picked = match settings.pick_worker_ids(&Machine::here()) {
+        Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
+        Ok(lines) => lines.iter().map(|line| format!("on this machine, {line}")).collect(),
+        Err(Unpicked::NoNumber { reason, .. }) => {
+            vec![format!("warning: `serve` would not start on this machine: {reason}")]
         }
-        Err(mistakes) => refuse(path, &mistakes, out),
+    };
+    let place = settings.state_dir.place(|name| environment_of_service(path, name));
+    let unread = match read_state(&place) {
+        Err(error) if matches!(error.cause(), Cause::System(_)) => Some(error),
+        Err(error) => {
+            writeln!(out, "{error}")?;
+            return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
+        }
+        Ok(()) => None,
+    };
+    writeln!(out, "{}: no mistakes", path.display())?;
+    for line in settings.summary().into_iter().chain(picked) {
+        writeln!(out, "{line}")?;
     }
+    match place {
+        Ok(place) => writeln!(out, "{place}")?,
+        Err(error) => writeln!(out, "warning: {error}")?,
+    }
+    let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
+    let warnings = warnings.chain(unread.map(|error| error.to_string()));
+    let unreadable = service_user::warnings(path, &settings);
+    for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {
+        writeln!(out, "warning: {warning}")?;
+    }
+    Ok(())
 }
 
 /// Reads the state as `serve` does, and writes nothing.

@@ -78,7 +78,7 @@ fn reload(
     inputs::settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
     let too_few_files = inputs::allow_open_files(&mut settings);
     let of_secrets = std::mem::take(&mut secrets.warnings);
-    let hidden = settings.origins.overridden().to_vec();
+    let hidden = settings.origins.overridden.clone();
     let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files);
     // At a start, a file that options or variables override is what was asked for. Who reloads
     // expects the file's values.

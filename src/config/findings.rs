@@ -143,9 +143,9 @@ impl Findings {
             && before != value
         {
             let line = format!("{of_file}: {key} = {before} is not in force: {name} sets it to {value}");
-            self.origins.note_overridden(line);
+            self.origins.overridden.push(line);
         }
-        self.origins.set(key, origin);
+        self.origins.by_key.insert(key, origin);
     }
 
     /// Returns whether this setting was given and refused.

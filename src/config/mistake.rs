@@ -33,19 +33,15 @@ impl fmt::Display for Origin {
 /// `sources[1].layout`; and each source of the file, `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    by_key: BTreeMap<String, Origin>,
-    overridden: Vec<String>,
+    pub(super) by_key: BTreeMap<String, Origin>,
+    /// A line for each value of the file that an option or a variable hides.
+    pub overridden: Vec<String>,
 }
 
 impl Origins {
     /// Returns the place where the setting was given; `None` if it has its default.
     pub fn of(&self, key: &str) -> Option<&Origin> {
         self.by_key.get(key)
-    }
-
-    /// Returns a line for each value of the file that an option or a variable hides.
-    pub fn overridden(&self) -> &[String] {
-        &self.overridden
     }
 
     /// Returns the full key and the place of a setting. A setting of a source is in its own entry
@@ -62,14 +58,6 @@ impl Origins {
                 (own, origin.unwrap_or(Origin::Default))
             }
         }
-    }
-
-    pub(super) fn set(&mut self, key: String, origin: Origin) {
-        self.by_key.insert(key, origin);
-    }
-
-    pub(super) fn note_overridden(&mut self, line: String) {
-        self.overridden.push(line);
     }
 }
 

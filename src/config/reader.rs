@@ -160,7 +160,7 @@ impl Reader {
     ) {
         let Listed { span, table } = listed;
         let entry = format!("{list}[{index}]");
-        self.findings.origins.set(entry.clone(), input.origin(&span));
+        self.findings.origins.by_key.insert(entry.clone(), input.origin(&span));
         let place = Place { prefix: &format!("{entry}."), index: Some(index), here };
         for (key, value) in table.iter() {
             self.read_entry(input, &place, Entry { key, value });

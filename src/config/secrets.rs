@@ -96,7 +96,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     if are_tokens_known {
         secrets.warnings.extend(nobodies(&reader.settings.identities, secrets.tokens.as_ref()));
     }
-    if let Some(files) = located.server_files().filter(|_| is_complete) {
+    if let (Some(certificate), Some(key), true) = (&located.certificate, &located.key, is_complete) {
+        let files = ServerFiles { certificate, key, client_ca: located.client_ca.as_deref() };
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
         secrets.tls = certificate_of(files, stall_timeout, now, reader);
         secrets.warnings.extend(secrets.tls.as_ref().and_then(|certificate| certificate.warning(now)));
@@ -201,13 +202,6 @@ impl Located {
         }
         secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
         Ok(())
-    }
-
-    /// Returns the files of TLS listeners, if there are a certificate and a key.
-    fn server_files(&self) -> Option<ServerFiles<'_>> {
-        let certificate = self.certificate.as_deref()?;
-        let key = self.key.as_deref()?;
-        Some(ServerFiles { certificate, key, client_ca: self.client_ca.as_deref() })
     }
 }
 

@@ -96,7 +96,7 @@ written! {
         [] => quoted(""),
         addresses => list(addresses),
     };
-    Vec<Endpoint>: |endpoints| format!("[{}]", endpoints.iter().map(quoted).collect::<Vec<_>>().join(", "));
+    Vec<Endpoint>: |endpoints| list(endpoints);
     Option<&'static CoordinatorKind>: |kind| quoted(fleet::name_of(*kind));
     WorkerIdFrom: |from| quoted(from);
     Layout: |layout| quoted(layout);

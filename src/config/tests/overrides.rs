@@ -61,11 +61,11 @@ fn overrides_take_the_place_of_the_file() {
 fn a_value_of_the_file_that_is_hidden_is_named() {
     let overrides = given(&[("log.level", &["warn"], "SNOWBANK_LOG_LEVEL"), ("shards", &["2"], "--shards")]);
     let settings = load_text("shards = 2\nlog.level = \"debug\"\n", &overrides).unwrap();
-    let hidden = settings.origins.overridden();
+    let hidden = &settings.origins.overridden;
     assert!(hidden.len() == 1, "{hidden:?}");
     let line = ":2: log.level = \"debug\" is not in force: SNOWBANK_LOG_LEVEL sets it to \"warn\"";
     assert!(hidden[0].ends_with(line), "{hidden:?}");
-    assert_eq!(load_text("shards = 2\n", &overrides).unwrap().origins.overridden(), [""; 0]);
+    assert_eq!(load_text("shards = 2\n", &overrides).unwrap().origins.overridden, [""; 0]);
 }
 
 #[test]

@@ -191,8 +191,8 @@ impl Ceilings {
             && !self.fleet_is_looking
             && self.keeper.lost().is_none()
         {
-            let looked_at = self.fleet_looked_at;
-            let look_in = looked_at.map_or(Duration::ZERO, |at| look_in(at, self.fleet_period, reading.boot));
+            let waited = self.fleet_looked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
+            let look_in = self.fleet_period.saturating_sub(waited);
             if look_in.is_zero() {
                 // Its end wakes this thread.
                 (self.fleet_looked_at, self.fleet_is_looking) = (Some(reading.boot), true);
@@ -349,11 +349,6 @@ pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
         observer.look(common, clock::os::read(), true);
         thread::park_timeout(PERIOD);
     }
-}
-
-/// Returns the time until the next look at the fleet's keys, by the time of the last one.
-fn look_in(looked_at: BootMicros, period: Duration, now: BootMicros) -> Duration {
-    period.saturating_sub(now.since(looked_at))
 }
 
 /// Returns the clocks of a reading, for the fleet.

@@ -17,21 +17,6 @@ use crate::frontends::{Counts, CountsOf, IncrConnections};
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
-/// One counter for each code of an error.
-#[derive(Debug, Default)]
-pub(crate) struct Errors([Counter; ErrorCode::ALL.len()]);
-
-impl Errors {
-    /// Counts an ERROR that was encoded.
-    pub(crate) fn add(&self, code: ErrorCode) {
-        self.0[code as usize - 1].add(1);
-    }
-
-    pub(crate) fn get(&self, code: ErrorCode) -> u64 {
-        self.0[code as usize - 1].get()
-    }
-}
-
 /// The counters of one shard for one protocol.
 #[derive(Debug, Default)]
 pub(crate) struct ProtocolCounters {
@@ -49,7 +34,8 @@ pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
-    pub(crate) errors: Errors,
+    /// One counter for each code of an error, which counts from 1.
+    pub(crate) errors: [Counter; ErrorCode::ALL.len()],
     /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
     /// failed.
     pub(crate) unauthorized_refusals: Counter,
@@ -65,7 +51,7 @@ impl ShardCounters {
         ShardCounters {
             sources: std::array::from_fn(|_| SourceCounters::default()),
             protocols: Default::default(),
-            errors: Errors::default(),
+            errors: Default::default(),
             unauthorized_refusals: Counter::default(),
             unauthorized_timeouts: Counter::default(),
             received_bytes: Counter::default(),
@@ -76,7 +62,7 @@ impl ShardCounters {
 
     /// Counts an answer of this protocol that is an error.
     pub(crate) fn note_error(&self, protocol: Protocol, code: ErrorCode) {
-        self.errors.add(code);
+        self.errors[code as usize - 1].add(1);
         self.protocols[protocol as usize].errors.add(1);
     }
 
@@ -390,12 +376,12 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_code() {
-        let errors = Errors::default();
+        let counters = ShardCounters::new();
         for (times, code) in ErrorCode::ALL.into_iter().enumerate() {
-            (0..times).for_each(|_| errors.add(code));
+            (0..times).for_each(|_| counters.note_error(Protocol::Native, code));
         }
         for (times, code) in ErrorCode::ALL.into_iter().enumerate() {
-            assert_eq!(errors.get(code), times as u64, "{code}");
+            assert_eq!(counters.errors[code as usize - 1].get(), times as u64, "{code}");
         }
     }
 }

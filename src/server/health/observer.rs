@@ -94,8 +94,9 @@ impl Logged {
             return false;
         }
         let is_worse = level < self.level;
-        let is_repeated = |&(to, at): &(Level, Instant)| level >= to && now.duration_since(at) < repeat_after;
-        if is_worse && self.worsened.as_ref().is_some_and(is_repeated) {
+        let repeated =
+            self.worsened.filter(|(to, at)| level >= *to && now.duration_since(*at) < repeat_after);
+        if is_worse && repeated.is_some() {
             return false;
         }
         let worsened = if is_worse { Some((level, now)) } else { self.worsened };

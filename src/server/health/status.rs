@@ -126,7 +126,7 @@ impl Common {
     fn errors_of(&self, code: ErrorCode) -> u64 {
         // Acceptors send no other error.
         let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
-        self.metrics.sum(|shard| shard.errors.get(code)) + of_acceptors
+        self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
     }
 
     /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared
@@ -215,8 +215,8 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
         IdentityStatus {
             name: identity.name.clone(),
             rate: identity.rate,
-            connections: usage.connections(),
-            connected: usage.connected(),
+            connections: usage.connections.load(Ordering::Relaxed),
+            connected: usage.connected.load(Ordering::Relaxed),
             ids: ids.filter(|(_, ids)| *ids > 0).collect(),
             requests: usage.asked.load(Ordering::Relaxed),
             denied: usage.denied.load(Ordering::Relaxed),
