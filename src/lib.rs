@@ -92,35 +92,22 @@
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 
-#[doc(hidden)]
 pub mod access;
 mod admin;
-#[doc(hidden)]
 pub mod cli;
-#[doc(hidden)]
 pub mod clock;
-#[doc(hidden)]
 #[macro_use]
 pub mod config;
 mod counter;
-#[doc(hidden)]
 pub mod frontends;
 #[cfg(any(test, fuzzing))]
-#[doc(hidden)]
 pub mod fuzzing;
-#[doc(hidden)]
 pub mod server;
-#[doc(hidden)]
 pub mod service;
-#[doc(hidden)]
 pub mod tls;
 
-#[doc(hidden)]
 pub use snowbank_core::{keeper, shard, source};
-#[doc(hidden)]
 pub use snowbank_fleet as fleet;
-#[doc(hidden)]
 pub use snowbank_id::numbering;
-#[doc(hidden)]
 pub use snowbank_state as ceiling;
 use snowbank_state::system_error;

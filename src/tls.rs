@@ -210,7 +210,7 @@ impl Acceptor {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shakes hands within `stall_timeout`, and within [`HANDSHAKE_MAX`].
+    /// Shakes hands within `stall_timeout`, and within `HANDSHAKE_MAX`.
     ///
     /// # Errors
     /// Returns the reason, and the stream to close, on which the alert has been sent. There is no

@@ -309,7 +309,7 @@ fn line(entry: &Entry) -> String {
 }
 
 /// The numbers of an ID space by their states, as JSON.
-#[derive(Clone, Serialize)]
+#[derive(Serialize)]
 struct Counts {
     space: String,
     workers: u64,
@@ -333,15 +333,16 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         all.push(Counts { space, workers, held, free, unreadable });
     }
     let counters = counters::read(&mut operator, sources)?;
+    let unreadable = all.iter().map(|counts| counts.unreadable).sum();
     if common.json {
-        write_json(&counters::listed(all.clone(), counters), out)?;
+        write_json(&counters::listed(all, counters), out)?;
     } else {
         for Counts { space, workers, held, free, .. } in &all {
             writeln!(out, "{space}: {held} of {workers} worker IDs held, {free} free")?;
         }
         counters.iter().try_for_each(|counter| counter.write(out))?;
     }
-    match all.iter().map(|counts| counts.unreadable).sum() {
+    match unreadable {
         0 => Ok(()),
         1 => Err(Failure::no("1 key cannot be read: see snowbank fleet list")),
         keys => Err(Failure::no(format_args!("{keys} keys cannot be read: see snowbank fleet list"))),
@@ -377,12 +378,9 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
         let freed = Freed { space, number: *number, holder: &held.holder };
         return write_json(&freed, out).map_err(Failure::from);
     }
-    writeln!(
-        out,
-        "worker ID {number} is released; it can be taken once the clock is near the bound of {}",
-        held.holder
-    )?;
-    Ok(())
+    let holder = held.holder;
+    let when = format!("once the clock is near the bound of {holder}");
+    Ok(writeln!(out, "worker ID {number} is released; it can be taken {when}")?)
 }
 
 /// Returns the layout of the source of this name, or of all sources if they have one ID space.

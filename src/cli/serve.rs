@@ -117,6 +117,27 @@ struct Choices<'a> {
     picked: &'a [String],
 }
 
+impl Choices<'_> {
+    fn log(&self) {
+        for line in self.settings.summary_without_addresses() {
+            tracing::info!("{line}");
+        }
+        let warnings = self.settings.warnings(self.now);
+        for warning in warnings.into_iter().chain(warnings_of_environment(self.settings)) {
+            tracing::warn!("{warning}");
+        }
+        match self.place {
+            StatePlace::Directory { .. } => tracing::info!("{}", self.place),
+            // The coordinator has all that shared counters need.
+            StatePlace::Nowhere if self.settings.sources.iter().all(SourceSettings::is_shared_counter) => {
+                tracing::info!("state nowhere (state_dir is none)");
+            }
+            StatePlace::Nowhere => tracing::warn!("{}", self.place),
+        }
+        self.picked.iter().for_each(|line| tracing::info!("{line}"));
+    }
+}
+
 /// The lines on standard output.
 struct Addresses<'a, W> {
     out: &'a mut W,
@@ -178,10 +199,7 @@ impl<W: Write> Process<'_, W> {
 
     /// Logs the settings that matter, once.
     fn log_choices(&mut self) {
-        if let Some(Choices { settings, place, now, picked }) = self.choices.take() {
-            log_choices(settings, place, now);
-            picked.iter().for_each(|line| tracing::info!("{line}"));
-        }
+        self.choices.take().iter().for_each(Choices::log);
     }
 
     /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start.
@@ -276,21 +294,4 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
         writeln!(out, "{address}")?;
     }
     out.flush()
-}
-
-fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
-    for line in settings.summary_without_addresses() {
-        tracing::info!("{line}");
-    }
-    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment(settings)) {
-        tracing::warn!("{warning}");
-    }
-    match place {
-        StatePlace::Directory { .. } => tracing::info!("{place}"),
-        // The coordinator has all that shared counters need.
-        StatePlace::Nowhere if settings.sources.iter().all(SourceSettings::is_shared_counter) => {
-            tracing::info!("state nowhere (state_dir is none)");
-        }
-        StatePlace::Nowhere => tracing::warn!("{place}"),
-    }
 }

@@ -98,9 +98,8 @@ impl Machine {
                 "cannot list the addresses of this machine: {error}; allow AF_NETLINK sockets, or set {IPV4_VARIABLE}"
             ))
         })?;
-        let all = all.iter().filter(|(_, address)| is_a_machines(*address));
-        let (fit, others): (Vec<_>, Vec<_>) =
-            all.partition(|(interface, address)| of.has(interface, *address));
+        let mut others: Vec<_> = all.iter().filter(|(_, address)| is_a_machines(*address)).collect();
+        let fit: Vec<_> = others.extract_if(.., |(interface, address)| of.has(interface, *address)).collect();
         let distinct = fit.iter().filter(|(_, address)| *address != fit[0].1).count();
         match &fit[..] {
             [(interface, address), ..] if distinct == 0 => Ok((*address, format!("interface {interface}"))),

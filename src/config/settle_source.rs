@@ -76,6 +76,13 @@ impl Place<'_> {
         self.of(key).is_some_and(|(full, _)| self.findings.origins.of(&full).is_some())
     }
 
+    /// Reports a mistake of a setting, even if it was refused before.
+    fn mistake_anyway(&mut self, key: &str, text: String) {
+        if let Some((full, origin)) = self.full(key) {
+            self.findings.mistake(origin, full, text);
+        }
+    }
+
     /// Reports a mistake of a setting, unless it was refused before.
     pub(super) fn mistake(&mut self, key: &str, text: String) {
         if let Some((full, origin)) = self.of(key) {
@@ -198,10 +205,7 @@ pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mu
                     workers.0, workers.1
                 )
             };
-            let place = Place { index, findings };
-            if let Some((key, origin)) = place.full("worker_ids") {
-                findings.mistake(origin, key, text);
-            }
+            Place { index, findings }.mistake_anyway("worker_ids", text);
         }
     }
 }
@@ -233,10 +237,8 @@ pub(super) fn check_open_overlaps(
                 "{one} and {two} can make the same IDs: their layouts differ, but the IDs grow alike, and {why} other \
                  worker IDs; give both the same layout, or epochs that are at least a year apart"
             );
-            let place = Place { index, findings };
-            if let Some((key, origin)) = place.full(if in_fleet { "layout" } else { "worker_id_from" }) {
-                findings.mistake(origin, key, text);
-            }
+            let key = if in_fleet { "layout" } else { "worker_id_from" };
+            Place { index, findings }.mistake_anyway(key, text);
         }
     }
 }

@@ -257,11 +257,8 @@ impl<'a> Shown<'a> {
         if self.assigned {
             writeln!(out, "  assigned        by a fleet's coordinator")?;
         }
-        writeln!(
-            out,
-            "  state       {}",
-            if self.owner.state.is_empty() { "not known" } else { &self.owner.state }
-        )?;
+        let state = if self.owner.state.is_empty() { "not known" } else { &self.owner.state };
+        writeln!(out, "  state       {state}")?;
         if !self.is_set() {
             writeln!(out, "  owner       {}", self.owner)?;
             writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
