@@ -18,7 +18,7 @@ use crate::fleet::{self, Begins, Coordinator, Entry, Freeing, Operator, Operator
 use crate::server::StartError;
 use snowbank_client::layout::{Layout, UnixMicros};
 
-const HELP: &str = "\
+pub(super) const HELP: &str = "\
 Reads the configuration that the daemons have: its [fleet] names the coordinator, and its sources the ID spaces.
 
 Exit codes:
@@ -27,16 +27,8 @@ Exit codes:
   2  wrong use, or a mistake in the configuration
   3  the coordinator does not answer";
 
-/// Options of `snowbank fleet`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
-pub(super) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Prepare the coordinator for a fleet, before its first daemon, or after the coordinator lost
     /// its data
     Init(InitArguments),
@@ -49,7 +41,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
-struct Common {
+pub(super) struct Common {
     /// The configuration, in TOML
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -61,7 +53,7 @@ struct Common {
 }
 
 #[derive(Debug, clap::Args)]
-struct InitArguments {
+pub(super) struct InitArguments {
     #[command(flatten)]
     common: Common,
     /// The fleet is new: no daemon has made IDs of these layouts
@@ -81,7 +73,7 @@ struct InitArguments {
 }
 
 #[derive(Debug, clap::Args)]
-struct ReleaseArguments {
+pub(super) struct ReleaseArguments {
     #[command(flatten)]
     common: Common,
     /// The worker ID, as `snowbank fleet list` shows it
@@ -158,9 +150,9 @@ fn layouts(sources: &[SourceSettings]) -> Vec<&Layout> {
     layouts
 }
 
-pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
-    match &arguments.command {
+    match command {
         Command::Init(arguments) => init(arguments, now, out),
         Command::List(arguments) => list(arguments, now, out),
         Command::Check(common) => check(common, now, out),

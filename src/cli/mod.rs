@@ -71,11 +71,14 @@ enum Command {
     /// ExecReload= of a unit.
     Reload(ask_reload::Arguments),
     /// Show who holds which worker ID in a fleet, and prepare its coordinator.
-    Fleet(fleet::Arguments),
+    #[command(subcommand, after_help = fleet::HELP)]
+    Fleet(fleet::Command),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
-    State(state::Arguments),
+    #[command(subcommand)]
+    State(state::Command),
     /// Set the number from which a ticket source continues: its first start needs it.
-    Ticket(ticket::Arguments),
+    #[command(subcommand)]
+    Ticket(ticket::Command),
 }
 
 /// The reason why a command failed.
@@ -176,9 +179,9 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Token(arguments) => token::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
-        Command::State(arguments) => state::run(&arguments, out),
-        Command::Ticket(arguments) => ticket::run(&arguments, crate::clock::os::read().wall, out),
-        Command::Fleet(arguments) => fleet::run(&arguments, out),
+        Command::State(command) => state::run(&command, out),
+        Command::Ticket(command) => ticket::run(&command, crate::clock::os::read().wall, out),
+        Command::Fleet(command) => fleet::run(&command, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),
     }

@@ -29,22 +29,15 @@ Exit codes:
   2  wrong use
   3  the coordinator does not answer";
 
-/// Options of `snowbank ticket`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Store the highest number that was handed out: the source continues above it
     #[command(after_help = HELP)]
     Set(SetArguments),
 }
 
 #[derive(Debug, clap::Args)]
-struct SetArguments {
+pub(super) struct SetArguments {
     /// The source's name
     #[arg(value_parser = parse_name)]
     name: String,
@@ -80,8 +73,8 @@ fn parse_value(text: &str) -> Result<u64, String> {
     value.ok_or_else(|| format!("allowed: a whole number from 0 to {LAST_ID}"))
 }
 
-pub(super) fn run(arguments: &Arguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
-    let Command::Set(arguments) = &arguments.command;
+pub(super) fn run(command: &Command, now: UnixMicros, out: &mut impl Write) -> Outcome {
+    let Command::Set(arguments) = command;
     match &arguments.config {
         Some(config) => set_in_fleet(arguments, config, now, out),
         None => set(arguments, out),

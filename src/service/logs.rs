@@ -138,7 +138,10 @@ where
     let lines = fmt::layer().with_writer(move || writer.clone()).log_internal_errors(false);
     match format {
         LogFormat::Auto | LogFormat::Text => lines.with_ansi(wants_colours()).with_target(false).boxed(),
-        LogFormat::Journald => lines.with_ansi(false).event_format(ForJournald::default()).boxed(),
+        LogFormat::Journald => {
+            let line = fmt::format().without_time().with_level(false).with_target(false);
+            lines.with_ansi(false).event_format(ForJournald(line)).boxed()
+        }
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     }
 }
@@ -146,12 +149,6 @@ where
 /// Writes an event as journald reads it from a service's standard error: each line starts with
 /// `<N>`, its priority (sd-daemon(3)). The journal has its time.
 struct ForJournald(Format<Full, ()>);
-
-impl Default for ForJournald {
-    fn default() -> Self {
-        ForJournald(fmt::format().without_time().with_level(false).with_target(false))
-    }
-}
 
 impl<S, N> FormatEvent<S, N> for ForJournald
 where

@@ -21,7 +21,7 @@ Exit codes:
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(in crate::cli) struct Arguments {
     #[command(flatten)]
     directory: Directory,
 }

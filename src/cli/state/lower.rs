@@ -25,7 +25,7 @@ Exit codes:
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(in crate::cli) struct Arguments {
     /// The source's name
     name: String,
     /// An instant (RFC 3339): no ID of a later time was handed out

@@ -21,15 +21,8 @@ use crate::numbering::Numbering;
 /// The largest export that is read, in bytes. A path that names a disk is refused by it.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
 
-/// Options of `snowbank state`.
-#[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, clap::Subcommand)]
-enum Command {
+pub(super) enum Command {
     /// Show each source's ceiling: every ID handed out is below it
     #[command(after_help = show::HELP)]
     Show(show::Arguments),
@@ -86,7 +79,7 @@ pub(super) struct LockDirectory {
 }
 
 #[derive(Debug, clap::Args)]
-struct ExportArguments {
+pub(super) struct ExportArguments {
     #[command(flatten)]
     directory: Directory,
     #[command(flatten)]
@@ -97,7 +90,7 @@ struct ExportArguments {
 }
 
 #[derive(Debug, clap::Args)]
-struct ImportArguments {
+pub(super) struct ImportArguments {
     #[command(flatten)]
     directory: Directory,
     #[command(flatten)]
@@ -107,8 +100,8 @@ struct ImportArguments {
     file: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    match &arguments.command {
+pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
+    match command {
         Command::Show(arguments) => show::run(arguments, out),
         Command::Export(arguments) => export(arguments, out),
         Command::Import(arguments) => import(arguments, out),

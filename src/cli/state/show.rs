@@ -30,7 +30,7 @@ Exit codes:
 const ATTEMPTS: usize = 10;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(in crate::cli) struct Arguments {
     #[command(flatten)]
     directory: Directory,
     #[command(flatten)]

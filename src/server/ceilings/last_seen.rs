@@ -15,13 +15,6 @@ const STEP_US: i64 = 100_000;
 const MINUTE: Duration = Duration::from_secs(60);
 const SLOT: Duration = Duration::from_secs(5);
 
-/// A direction in which the wall clock stepped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    Back,
-    Forward,
-}
-
 /// The last observations of the keeper's thread, and its counts.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
@@ -60,9 +53,9 @@ pub(crate) struct LastSeen {
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
-    /// The direction of the last step. A clock that stands seems to step back with each look, which
-    /// counts as one step.
-    stepped: Option<Direction>,
+    /// The sign of the last step, 0 without one. A clock that stands seems to step back with each
+    /// look, which counts as one step.
+    stepped: i64,
 }
 
 /// The lengths of the raises of the last minute.
@@ -139,11 +132,10 @@ impl LastSeen {
             return;
         }
         (self.compared_at, self.offset_us) = (reading.boot, reading.offset_us());
-        let direction = if change_us > 0 { Direction::Forward } else { Direction::Back };
-        let stepped = is_step.then_some(direction);
+        let stepped = if is_step { change_us.signum() } else { 0 };
         if stepped != self.stepped {
-            self.steps_back += u64::from(stepped == Some(Direction::Back));
-            self.steps_forward += u64::from(stepped == Some(Direction::Forward));
+            self.steps_back += u64::from(stepped < 0);
+            self.steps_forward += u64::from(stepped > 0);
         }
         self.stepped = stepped;
     }

@@ -48,9 +48,10 @@ impl Observer {
 }
 
 /// The logged state of a finding, or of readiness. The worst is the least value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Found(Effect),
+    #[default]
     Ok,
 }
 
@@ -70,7 +71,7 @@ impl Line {
 }
 
 /// The logged level of one finding.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Logged {
     level: Level,
     /// Since when it is better than that.
@@ -80,8 +81,6 @@ struct Logged {
 }
 
 impl Logged {
-    const OK: Logged = Logged { level: Level::Ok, better_since: None, worsened: None };
-
     /// Returns true if the level must be logged: at once if it is worse than the logged one, later
     /// if it is better. The same level is logged again as worse only after `repeat_after`.
     fn should_log(&mut self, level: Level, now: Instant, repeat_after: Duration) -> bool {
@@ -106,18 +105,12 @@ impl Logged {
 }
 
 /// The logged levels of all findings, and the logged readiness.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Changes {
     /// By the findings' full names. One that is not here was never found.
     findings: BTreeMap<String, Logged>,
     /// [`Effect::Refuses`]: not ready.
     readiness: Logged,
-}
-
-impl Default for Changes {
-    fn default() -> Self {
-        Changes { findings: BTreeMap::new(), readiness: Logged::OK }
-    }
 }
 
 impl Changes {
@@ -131,7 +124,7 @@ impl Changes {
         for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
             // Clients can come and go every few seconds.
             let repeat_after = if finding.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
-            let logged = self.findings.entry(finding.full_name()).or_insert(Logged::OK);
+            let logged = self.findings.entry(finding.full_name()).or_default();
             if !logged.should_log(Level::Found(finding.effect), now, repeat_after) {
                 continue;
             }

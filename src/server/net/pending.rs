@@ -63,8 +63,8 @@ struct Silent {
     end: Arc<Notify>,
 }
 
-/// The room for a newcomer, if there is any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The room for a newcomer, if there is any. The soonest is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Room {
     /// There is a place.
     Made,
@@ -174,14 +174,7 @@ impl PendingLimits {
     /// Evicts a silent connection for a newcomer that finds all connections of the daemon in use.
     pub(crate) fn evict(&self, now: Instant) -> Room {
         let room = self.tokens.lock().evict(now);
-        if room == Room::Made {
-            return room;
-        }
-        match (room, self.handshakes.lock().evict(now)) {
-            (Room::At(one), Room::At(other)) => Room::At(one.min(other)),
-            (at @ Room::At(_), Room::Full) => at,
-            (_, room) => room,
-        }
+        if room == Room::Made { room } else { room.min(self.handshakes.lock().evict(now)) }
     }
 
     /// Returns the numbers of both together.
