@@ -11,12 +11,11 @@ use crate::server::shared::note::Note;
 /// Returns the note of a source of which nothing is stored.
 pub(super) fn first_time(source: &SourceSettings) -> Note {
     // A fleet knows the bounds of the worker IDs that it assigns.
-    let advice = match source.is_assigned() {
-        true => "",
-        false => {
-            "; if its worker IDs were in use before, on another machine or with another state directory, move that state here \
-             first"
-        }
+    let advice = if source.is_assigned() {
+        ""
+    } else {
+        "; if its worker IDs were in use before, on another machine or with another state directory, move that state here \
+         first"
     };
     Note::Info(format!(
         "source {:?} starts for the first time with this state, at the current time{advice}",

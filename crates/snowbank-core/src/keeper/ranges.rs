@@ -127,8 +127,8 @@ impl Keeper {
     /// Returns by source how long the numbers of a shared counter last without the coordinator.
     /// `None` for other sources.
     pub(super) fn ranges_last(&mut self) -> Vec<Option<Duration>> {
-        let last = |managed: &mut ManagedSource| managed.ranges().map(|(source, ranges)| ranges.last(source));
-        self.sources.iter_mut().map(last).collect()
+        let ranges = self.sources.iter_mut().map(ManagedSource::ranges);
+        ranges.map(|ranges| ranges.map(|(source, ranges)| ranges.last(source))).collect()
     }
 
     /// Takes the answer to a request for a range. `None`: there was no answer.

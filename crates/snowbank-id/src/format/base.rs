@@ -121,11 +121,10 @@ impl Base {
 
     /// Reads digits, with fewer or more leading zeros than are written.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
-        let value_of = |found: char| {
+        read_digits(text, self, self.digits.len() as u64, |found| {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);
             if value == NO_DIGIT { Err(self.stranger(text, found)) } else { Ok(value) }
-        };
-        read_digits(text, self, self.digits.len() as u64, value_of)
+        })
     }
 
     /// Returns the error for a character that is not in the dictionary.

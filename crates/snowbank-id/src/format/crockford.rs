@@ -32,10 +32,10 @@ pub(super) fn read(text: &str, check: bool) -> Result<u64, FormatError> {
         Some((end, last)) if check => (&symbols[..end], Some(last)),
         _ => (symbols.as_str(), None),
     };
-    let stranger =
-        |found| FormatError::character(text, found, format, &String::from_utf8_lossy(&SYMBOLS[..32]));
     let id = read_digits(digits, &format, 32, |found| {
-        value_of(found).filter(|&value| value < 32).ok_or_else(|| stranger(found))
+        value_of(found).filter(|&value| value < 32).ok_or_else(|| {
+            FormatError::character(text, found, format, &String::from_utf8_lossy(&SYMBOLS[..32]))
+        })
     })?;
     match last {
         Some(last) if value_of(last).map(u64::from) != Some(id % CHECK) => {

@@ -53,6 +53,6 @@ pub(super) fn write_hex(number: u128, digits: usize, text: &mut String) {
 
 /// Reads exactly `digits` hexadecimal digits, at most 32.
 pub(super) fn read_hex(text: &str, digits: usize) -> Option<u128> {
-    let add = |number: u128, digit: char| Some(number << 4 | u128::from(digit.to_digit(16)?));
-    if text.len() == digits { text.chars().try_fold(0, add) } else { None }
+    let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|_| is_hex)
 }

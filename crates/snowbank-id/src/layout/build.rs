@@ -112,8 +112,8 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
         ));
     }
     if let Some(index) = fields.iter().position(|field| field.role == Role::Random) {
-        let keeps_order = |field: &&FieldSpec| matches!(field.role, Role::Sequence | Role::Node);
-        if let Some(below) = fields[index..].iter().find(keeps_order) {
+        let mut below = fields[index..].iter();
+        if let Some(below) = below.find(|field| matches!(field.role, Role::Sequence | Role::Node)) {
             return Err(LayoutError::new(format!(
                 "random field {:?} stands above {:?}; move it below, or IDs would not be in order",
                 fields[index].name, below.name

@@ -158,12 +158,12 @@ impl Layout {
 
     /// Returns the highest ID of tick 0.
     fn highest_in_tick(&self) -> u64 {
-        let top = |field: &super::Field| match field.role() {
+        let tops = self.fields.iter().map(|field| match field.role() {
             Role::Time => 0,
             Role::Constant(value) => value * field.weight(),
             Role::Sequence | Role::Node | Role::Random => (field.values() - 1) * field.weight(),
-        };
-        self.fields.iter().map(top).sum()
+        });
+        tops.sum()
     }
 }
 

@@ -114,8 +114,9 @@ impl Layout {
 /// It can err on the safe side, and name two that never collide, if the layouts' sizes do not
 /// divide each other.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
-    let numbers = |(layout, workers): (&Layout, &WorkerSet)| layout.numbers_in_space(workers);
-    let (one, other) = left.0.space().collision(&numbers(left), &right.0.space(), &numbers(right))?;
+    let numbers = left.0.numbers_in_space(left.1);
+    let others = right.0.numbers_in_space(right.1);
+    let (one, other) = left.0.space().collision(&numbers, &right.0.space(), &others)?;
     Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
 }
 
@@ -228,8 +229,8 @@ impl Space {
 
     /// Returns whether the IDs of both grow by the same amount in the same time.
     fn keeps_pace_with(&self, other: &Space) -> bool {
-        let times = |space: &Space, tick_ms: u64| u128::from(space.tick_weight()) * u128::from(tick_ms);
-        times(self, other.tick_ms) == times(other, self.tick_ms)
+        u128::from(self.tick_weight()) * u128::from(other.tick_ms)
+            == u128::from(other.tick_weight()) * u128::from(self.tick_ms)
     }
 
     fn tick_weight(&self) -> u64 {

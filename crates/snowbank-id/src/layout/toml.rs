@@ -124,7 +124,7 @@ impl FieldForm {
 
 impl From<&Layout> for LayoutTable {
     fn from(layout: &Layout) -> Self {
-        let form = |field: &super::Field| {
+        let fields = layout.fields().iter().map(|field| {
             let mut form = FieldForm { name: field.name().to_owned(), ..FieldForm::default() };
             match field.size() {
                 FieldSize::Bits(bits) => form.bits = Some(bits),
@@ -137,9 +137,9 @@ impl From<&Layout> for LayoutTable {
                 Role::Constant(value) => form.constant = Some(value),
             }
             form
-        };
+        });
         LayoutTable {
-            fields: layout.fields().iter().map(form).collect(),
+            fields: fields.collect(),
             tick: Some(super::build::tick_text(layout.tick_ms())),
             epoch: Some(EpochForm::UnixMs(layout.epoch_unix_ms())),
         }
@@ -163,8 +163,8 @@ impl<'de> Deserialize<'de> for EpochForm {
             }
 
             fn visit_u64<E: de::Error>(self, unix_ms: u64) -> Result<EpochForm, E> {
-                let invalid = || E::invalid_value(de::Unexpected::Unsigned(unix_ms), &self);
-                i64::try_from(unix_ms).map(EpochForm::UnixMs).map_err(|_| invalid())
+                let read = i64::try_from(unix_ms).map(EpochForm::UnixMs);
+                read.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(unix_ms), &self))
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<EpochForm, E> {

@@ -147,15 +147,17 @@ impl WaitQueue {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
             return None;
         }
-        let counted = |left: PassingLeft| left.ids.checked_sub(count).map(|ids| PassingLeft { ids, ..left });
-        self.change_passing(counted).map(|before| before.look)
+        let before =
+            self.change_passing(|left| Some(PassingLeft { ids: left.ids.checked_sub(count)?, ..left }));
+        before.map(|before| before.look)
     }
 
     /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was
     /// looked at since.
     pub(super) fn uncount_bypass(&self, look: Look, count: u64) {
-        let is_same = |left: &PassingLeft| left.look == look;
-        self.change_passing(|left| Some(PassingLeft { ids: left.ids + count, ..left }).filter(is_same));
+        self.change_passing(|left| {
+            (left.look == look).then(|| PassingLeft { ids: left.ids + count, ..left })
+        });
     }
 
     /// Changes what may pass, in one step. Returns what it was, or `None` if there is no change.
@@ -342,11 +344,8 @@ impl Source {
     /// [`Lane::end_wait`](crate::shard::Lane::end_wait), because the grant may be lost by now.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
         let mut queue = self.wait_queue.lock();
-        let (mine, others) =
-            std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
-        queue.finished = others;
-        let mine: Vec<(usize, Finished)> = mine;
-        mine.into_iter().map(|(_, finished)| finished).collect()
+        let mine = queue.finished.extract_if(.., |(owner, _)| *owner == shard);
+        mine.map(|(_, finished)| finished).collect()
     }
 
     /// Ends the wait of a request because the daemon stops. Positions claimed for it are skipped.

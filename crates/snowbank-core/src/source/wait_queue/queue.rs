@@ -118,11 +118,11 @@ impl Queue {
             self.summary.insert(at, entry.want());
         }
         self.lacks_limits |= entry.limit_by_due.is_none();
-        let (oldest, newest) = match self.waiting.is_empty() {
-            true => (entry.generation, entry.generation),
-            false => self.generations,
-        };
-        self.generations = (oldest.min(entry.generation), newest.max(entry.generation));
+        if self.waiting.is_empty() {
+            self.generations = (entry.generation, entry.generation);
+        }
+        self.generations.0 = self.generations.0.min(entry.generation);
+        self.generations.1 = self.generations.1.max(entry.generation);
         self.waiting.insert(at, Box::new(entry));
     }
 

@@ -207,13 +207,13 @@ impl Summary {
 
     /// Returns the positions promised to requests that are due up to this deadline.
     pub(super) fn promised_by(&self, due: BootMicros) -> u64 {
-        let is_by_then = |want: &&Want| want.due <= due;
-        let of_group = |group: &Group| match group.wants.last() {
+        let begun = self.groups.iter();
+        let begun = begun.take_while(|group| group.wants.first().is_some_and(|first| first.due <= due));
+        let promised = begun.map(|group| match group.wants.last() {
             Some(last) if last.due <= due => group.promised,
-            _ => group.wants.iter().take_while(is_by_then).map(|want| want.promised).sum(),
-        };
-        let begins = |group: &&Group| group.wants.first().is_some_and(|first| first.due <= due);
-        self.groups.iter().take_while(begins).map(of_group).fold(0, u64::saturating_add)
+            _ => group.wants.iter().take_while(|want| want.due <= due).map(|want| want.promised).sum(),
+        });
+        promised.fold(0, u64::saturating_add)
     }
 
     /// Returns the most positions that any promise to a later request would lack, if this many

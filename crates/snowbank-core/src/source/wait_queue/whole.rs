@@ -34,16 +34,15 @@ impl Source {
     }
 
     fn feed_in_range(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let mut is_served = |entry: &mut Box<Entry>| {
+        queue.is_summary_stale = true;
+        let served = queue.waiting.extract_if(.., |entry| {
             let least = self.least_of(&entry.request, window.bound);
             let wanted = entry.request.count;
             let Some(span) = self.claim_some(window, least, wanted, window.limit, rng) else { return false };
             self.wait_queue.uncount(wanted);
             entry.take(span);
             true
-        };
-        queue.is_summary_stale = true;
-        let served = queue.waiting.extract_if(.., &mut is_served);
+        });
         queue.finished.extend(served.map(|entry| entry.finish(None)));
         // All later requests queue, behind those that wait.
         self.let_pass(queue.waiting.len(), 0);
