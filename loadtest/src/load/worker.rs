@@ -15,6 +15,7 @@ use super::meter::Meter;
 use super::outage::RETRY_NS;
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Shared};
 use crate::machine::processor::RunDelay;
+use crate::machine::stalls::MIN_STALL_NS;
 use crate::measure::Fault;
 use crate::promise::Span;
 use crate::scenario::{Drive, SEED};
@@ -151,7 +152,7 @@ impl<'a> Worker<'a> {
             self.meter.paused(before_sleep, before_sleep.ns.saturating_sub(turn.ns));
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
             self.sleep(&mut events, sleep_ns);
-            turn = self.shared.now();
+            let began_ns = std::mem::replace(&mut turn, self.shared.now()).ns;
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             self.meter.paused(turn, overslept_ns);
@@ -161,7 +162,9 @@ impl<'a> Worker<'a> {
                 self.housekeeping_ns = turn.ns + overslept_ns.min(ANSWER_TIMEOUT.as_nanos() as u64);
             }
             let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);
-            self.meter.woke(turn, due_ns.min(turn.ns.saturating_sub(waited_ns)));
+            let woken_ns = turn.ns.saturating_sub(waited_ns);
+            let held_up_ns = held_up_since_ns(began_ns, before_sleep.ns, turn.ns).unwrap_or(woken_ns);
+            self.meter.woke(turn, due_ns.min(woken_ns).min(held_up_ns));
             for event in events.drain(..) {
                 let index = event.data.u64() as usize;
                 self.receive(index, &mut input).or_else(|fault| self.excuse(index, fault))?;
@@ -310,6 +313,25 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// Returns the instant since which answers may have lain here, if something held up the thread in
+/// the turn that began at `began_ns`: the sleep after it ended at once.
+fn held_up_since_ns(began_ns: u64, slept_ns: u64, woke_ns: u64) -> Option<u64> {
+    (slept_ns >= began_ns + MIN_STALL_NS && woke_ns < slept_ns + MIN_STALL_NS).then_some(began_ns)
+}
+
 fn draw(mix: &Mix, random: &mut fastrand::Rng) -> u32 {
     if mix.is_fixed() { mix.max() } else { mix.at(random.f64()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_came_while_the_thread_was_held_up_lay_there_since_its_turn_began() {
+        const MS: u64 = 1_000_000;
+        assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 19 * MS + 1), Some(5 * MS));
+        assert_eq!(held_up_since_ns(5 * MS, 19 * MS, 21 * MS), None, "they came in the sleep");
+        assert_eq!(held_up_since_ns(5 * MS, 5 * MS + MIN_STALL_NS - 1, 6 * MS), None, "a usual turn");
+    }
 }
