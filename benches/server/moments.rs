@@ -63,7 +63,7 @@ pub(crate) fn start(effort: &Effort) -> io::Result<()> {
             let state = if kept == "none kept" { Path::new("none") } else { &state };
             // No ticket source starts without its counter.
             if source.is_empty() || kept != "none kept" {
-                print_times(&format!("| {kind}{kept}"), first_ids(effort, (&config, state), clean)?);
+                print_times(&format!("| {kind}{kept}"), first_ids(effort, &config, state, clean)?);
             }
         }
     }
@@ -79,7 +79,7 @@ pub(crate) fn start(effort: &Effort) -> io::Result<()> {
 }
 
 /// Starts the daemon again and again, with this configuration and state.
-fn first_ids(effort: &Effort, (config, state): (&Path, &Path), clean: bool) -> io::Result<Vec<f64>> {
+fn first_ids(effort: &Effort, config: &Path, state: &Path, clean: bool) -> io::Result<Vec<f64>> {
     let config = config.to_str().ok_or_else(|| io::Error::other("a path that is no text"))?;
     let mut times = Vec::new();
     // The first start may find no state yet, or the state after another kind of stop, and is not

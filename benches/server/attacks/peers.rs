@@ -111,12 +111,12 @@ impl Attack {
             Attack::Silent => hold(victim.address(), 10_000, &[], stop),
             Attack::Guesses => guess(victim, stop),
             Attack::Flood(count) => {
-                flood((victim.address(), count), &victim.request(Wanted::ONE).repeat(AT_ONCE), stop)
+                flood(victim.address(), count, &victim.request(Wanted::ONE).repeat(AT_ONCE), stop)
             }
             Attack::Malformed => {
-                flood((victim.address(), 200), &malformed(victim.kind()).repeat(AT_ONCE), stop)
+                flood(victim.address(), 200, &malformed(victim.kind()).repeat(AT_ONCE), stop)
             }
-            Attack::Http => flood((victim.http(), 200), &HTTP_REQUEST.repeat(AT_ONCE), stop),
+            Attack::Http => flood(victim.http(), 200, &HTTP_REQUEST.repeat(AT_ONCE), stop),
             Attack::Handshakes => shake_hands(victim, stop),
             Attack::Giants => devour(victim, stop),
             Attack::Deaf => deafen(victim, &victim.long_requests(AT_ONCE), stop),
@@ -181,7 +181,7 @@ fn guess(victim: &Victim, stop: &AtomicBool) {
 }
 
 /// Writes requests on all connections in turn, as many as fit, and reads all replies.
-fn flood((to, connections): (SocketAddr, usize), requests: &[u8], stop: &AtomicBool) {
+fn flood(to: SocketAddr, connections: usize, requests: &[u8], stop: &AtomicBool) {
     let open = || connect(to);
     let mut peers: Vec<(Option<TcpStream>, usize)> = (0..connections).map(|_| (open(), 0)).collect();
     let mut buffer = vec![0; 64 * 1024];

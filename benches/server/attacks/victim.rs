@@ -81,12 +81,24 @@ impl Seen {
 pub(crate) struct Victim {
     kind: Kind,
     process: Process,
-    tls: SocketAddr,
-    http: SocketAddr,
-    admin: SocketAddr,
+    ports: Ports,
     needs_token: bool,
     /// The client's request, and the time between two of them.
     modest: (Wanted, Duration),
+}
+
+/// Addresses beside that of the process, for the listeners that an attack needs.
+#[derive(Clone, Copy)]
+struct Ports {
+    tls: SocketAddr,
+    http: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Ports {
+    fn free() -> io::Result<Ports> {
+        Ok(Ports { tls: free_port()?, http: free_port()?, admin: free_port()? })
+    }
 }
 
 /// A port that is free a moment before it is used.
@@ -111,22 +123,20 @@ impl Victim {
     pub(crate) fn start(kind: Kind, attack: Attack) -> io::Result<Option<Victim>> {
         let needs_token = attack.needs_token();
         let modest = attack.modest();
-        let tls = free_port()?;
-        let http = free_port()?;
-        let admin = free_port()?;
+        let ports = Ports::free()?;
         let directory = tempfile::tempdir()?;
         if attack == Attack::Handshakes {
             make_certificate(directory.path())?;
         }
         let process = match kind {
             Kind::Redis if matches!(attack, Attack::Admin | Attack::Http) => return Ok(None),
-            Kind::Redis => match start_redis(directory.path(), attack, tls)? {
+            Kind::Redis => match start_redis(directory.path(), attack, ports.tls)? {
                 None => return Ok(None),
                 Some(process) => process,
             },
-            Kind::Snowbank => start_snowbank(directory.path(), attack, (tls, http, admin))?,
+            Kind::Snowbank => start_snowbank(directory.path(), attack, ports)?,
         };
-        Ok(Some(Victim { kind, process, tls, http, admin, needs_token, modest }))
+        Ok(Some(Victim { kind, process, ports, needs_token, modest }))
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -138,15 +148,15 @@ impl Victim {
     }
 
     pub(crate) fn tls(&self) -> SocketAddr {
-        self.tls
+        self.ports.tls
     }
 
     pub(crate) fn http(&self) -> SocketAddr {
-        self.http
+        self.ports.http
     }
 
     pub(crate) fn admin(&self) -> SocketAddr {
-        self.admin
+        self.ports.admin
     }
 
     pub(crate) fn waited(&self) -> io::Result<Duration> {
@@ -312,7 +322,7 @@ impl Victim {
             thread::sleep(due.saturating_duration_since(Instant::now()));
             let asked = Instant::now();
             let answer = || -> io::Result<bool> {
-                let mut stream = TcpStream::connect_timeout(&self.admin, LOST_AFTER)?;
+                let mut stream = TcpStream::connect_timeout(&self.ports.admin, LOST_AFTER)?;
                 stream.set_read_timeout(Some(LOST_AFTER))?;
                 stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
                 let mut answer = [0; 64];
@@ -324,11 +334,7 @@ impl Victim {
     }
 }
 
-fn start_snowbank(
-    directory: &Path,
-    attack: Attack,
-    (tls, http, admin): (SocketAddr, SocketAddr, SocketAddr),
-) -> io::Result<Process> {
+fn start_snowbank(directory: &Path, attack: Attack, ports: Ports) -> io::Result<Process> {
     let mut config = String::new();
     if attack.needs_token() {
         fs::write(directory.join("tokens"), TOKEN)?;
@@ -340,9 +346,9 @@ fn start_snowbank(
     let file = directory.join("snowbank.toml");
     fs::write(&file, config)?;
     let file = file.display().to_string();
-    let tls = format!("tls:{tls}");
-    let http = http.to_string();
-    let admin = admin.to_string();
+    let tls = format!("tls:{}", ports.tls);
+    let http = ports.http.to_string();
+    let admin = ports.admin.to_string();
     let mut options = vec!["--config", &file, "--admin", &admin];
     options.extend(attack.options());
     if attack == Attack::Handshakes {

@@ -8,7 +8,7 @@ mod zookeeper;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -21,11 +21,14 @@ pub use self::etcd::Etcd;
 pub use self::proxy::Proxy;
 pub use self::zookeeper::ZooKeeper;
 
-/// The files for TLS.
+/// The files with which a coordinator serves TLS.
 pub struct Tls {
-    ca: PathBuf,
-    certificate: PathBuf,
-    key: PathBuf,
+    /// Certificates of the authority of its clients.
+    pub ca: PathBuf,
+    /// Its own certificate.
+    pub certificate: PathBuf,
+    /// The key of its certificate.
+    pub key: PathBuf,
 }
 
 /// The longest wait for one answer while a server starts. It may accept a connection then and never
@@ -124,11 +127,9 @@ pub trait Coordinator {
         self.server().child.as_ref().expect("it runs").id()
     }
 
-    /// Makes it serve only TLS from its next run on, to clients of this authority. `own` is its
-    /// certificate and its key.
-    fn use_tls(&mut self, ca: &Path, own: (&Path, &Path)) {
-        let [ca, certificate, key] = [ca, own.0, own.1].map(Path::to_owned);
-        self.server_mut().tls = Some(Tls { ca, certificate, key });
+    /// Makes it serve only TLS from its next run on.
+    fn use_tls(&mut self, tls: Tls) {
+        self.server_mut().tls = Some(tls);
     }
 
     /// Starts the process, and waits until it answers.

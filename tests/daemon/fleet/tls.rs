@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::secure::{Authority, Pair};
+use crate::support::coordinators::Tls;
 
 /// A part of the log line if a handshake took too long, as on busy machines.
 const TOO_LATE: &str = "not connected within";
@@ -41,7 +42,11 @@ impl Files {
     /// authority.
     fn secure(&self, at: &mut dyn Coordinator, server: &Pair) {
         at.kill();
-        at.use_tls(&self.authority.file, (&server.certificate, &server.key));
+        at.use_tls(Tls {
+            ca: self.authority.file.clone(),
+            certificate: server.certificate.clone(),
+            key: server.key.clone(),
+        });
         at.run();
     }
 
