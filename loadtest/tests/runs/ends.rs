@@ -230,3 +230,19 @@ fn a_token_comes_first_on_each_connection() {
         ran.assert_refused(2, reason);
     }
 }
+
+#[test]
+fn a_load_test_without_files_blames_no_target() {
+    // Between the connections, which are opened first, and all that a run opens.
+    for files in 7..10 {
+        let target = sound_target();
+        let mut few_files = Command::new("sh");
+        let script = format!(r#"ulimit -n {files}; exec "$0" "$@""#);
+        few_files.args(["-c", &script, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
+        let address = target.name();
+        let load = ["--address", &address, "--connections", "4", "--rate", "500", "--for", "100ms"];
+        let ran = start_by(few_files, &load).wait();
+        assert_eq!(ran.code, 2, "{files}: {ran:?}");
+        assert!(format!("{ran:?}").contains("Too many open files"), "{files}: {ran:?}");
+    }
+}
