@@ -148,7 +148,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     open_files(&[json, html, csv, hgrm, hlog])?;
     let origin = origin::of_this_process();
     let terminal = Terminal::new(json.as_deref());
-    terminal.catch_interrupt()?;
+    terminal.begin_runs()?;
     let trial = trial::run(&scenario, &objectives, arguments.runs, &terminal);
     terminal.clear();
     let trial = trial?;

@@ -214,7 +214,7 @@ impl Evidence<'_> {
             counts.longest_pause.max(counts.late_at_fault).max(Duration::from_nanos(counts.slip.max()));
         match fault {
             Fault::TooManyInFlight { .. } => counts.late_at_fault > MAX_BEHIND,
-            Fault::NotOpened { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,
+            Fault::NotBegun { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,
             Fault::Closed { .. } => stood > SHORTEST_IDLE_TIMEOUT,
             _ => false,
         }

@@ -112,8 +112,9 @@ pub(crate) enum Fault {
     TooManyInFlight { bound: usize },
     /// After an outage connections were not back within that time.
     NotRecovered { waited: Duration },
-    /// A further run was not possible. `is_ours` if this machine has no more files or ports.
-    NotOpened { reason: String, is_ours: bool },
+    /// A further run, or a thread of one, could not begin. `is_ours` if this machine has no more
+    /// files or ports.
+    NotBegun { reason: String, is_ours: bool },
 }
 
 /// The counters of one thread, or of all.

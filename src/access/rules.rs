@@ -34,7 +34,7 @@ const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 impl Identity {
     /// Creates an identity. `before` is the identity that had this name before a reload. The new
     /// one takes over its counts, and the IDs that it drew ahead. The rate changes once
-    /// [`Rules::supersede`] is called.
+    /// [`Rules::apply_rates`] is called.
     pub fn new(
         settings: &IdentitySettings,
         sources: &[SourceSettings],
@@ -106,9 +106,9 @@ impl Rules {
         rules
     }
 
-    /// Makes all connections follow these rates, also those on shards that still use the rules from
+    /// Puts these rates in force for all connections, also those on shards that still use the rules from
     /// before.
-    pub fn supersede(&self, now: BootMicros) {
+    pub fn apply_rates(&self, now: BootMicros) {
         for identity in self.identities.values() {
             if let Some((pace, rate)) = identity.pace.as_ref().zip(identity.rate) {
                 pace.set(rate, now);
@@ -182,7 +182,7 @@ mod tests {
         let slow_shard = session(&before, 0);
         slow_shard.reserve(NOW, NOW, 600, false).expect("within the burst");
         let after = at_rate(100, &before);
-        after.supersede(NOW);
+        after.apply_rates(NOW);
         let fast_shard = session(&after, 2);
         fast_shard.reserve(NOW, NOW, 41, false).expect_err("0.6 of the burst was drawn");
         fast_shard.reserve(NOW, NOW, 30, false).expect("0.3 of the burst");
@@ -190,7 +190,7 @@ mod tests {
         slow_shard.reserve(NOW, NOW, 10, false).expect("what is left");
         // A reload of something else keeps what was drawn.
         let same = at_rate(100, &after);
-        same.supersede(NOW);
+        same.apply_rates(NOW);
         session(&same, 4).reserve(NOW, NOW, 1, false).expect_err("the whole burst was drawn");
     }
 }

@@ -289,12 +289,13 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
 }
 
 fn line(entry: &Entry) -> String {
-    let Entry { number, state, holder, source, until, .. } = entry;
+    let Entry { number, state, holder, source, until, is_free, .. } = entry;
     match *state {
         "held" => {
             format!("{number}: held by {holder} for source {source:?}, until {until} unless it raises that")
         }
-        "released" => format!("{number}: free, released by {holder}"),
+        "released" if *is_free => format!("{number}: free, released by {holder}"),
+        "released" => format!("{number}: released by {holder}; can be taken once a clock is near {until}"),
         "free" => format!("{number}: free since {until}, last held by {holder} for source {source:?}"),
         _ => format!("{number}: {holder}"),
     }
@@ -306,7 +307,7 @@ struct Counts {
     space: String,
     workers: u64,
     held: u64,
-    /// Those that can be taken: released, or no longer held, or never used.
+    /// Those that can be taken: their bound is near or past, or they were never used.
     free: u64,
     unreadable: u64,
 }
@@ -317,7 +318,9 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut all = Vec::new();
     for layout in layouts(sources) {
         let entries = operator.list(layout, now)?;
-        let held = entries.iter().filter(|entry| entry.state == "held").count() as u64;
+        let held =
+            entries.iter().filter(|entry| matches!(entry.state, "held" | "released") && !entry.is_free);
+        let held = held.count() as u64;
         let unreadable = entries.iter().filter(|entry| entry.state == "unreadable").count() as u64;
         let space = layout.space().to_string();
         let workers = layout.space().numbers();

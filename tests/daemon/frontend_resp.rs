@@ -111,6 +111,8 @@ fn a_clients_first_commands_are_answered_as_by_redis() {
         ("COMMAND DOCS\r\n", "*0\r\n"),
         ("CONFIG GET save\r\n", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
         ("CONFIG GET maxmemory\r\n", "*0\r\n"),
+        ("COMMAND COUNT\r\n", ":0\r\n"),
+        ("COMMAND NONE\r\n", "-ERR unknown subcommand 'NONE'\r\n"),
         ("CONFIG SET save x\r\n", "-ERR unknown subcommand 'SET'\r\n"),
         ("FLUSHALL now\r\n", "-ERR unknown command 'FLUSHALL', with args beginning with: 'now' \r\n"),
         ("INCR\r\n", "-ERR wrong number of arguments for 'incr' command\r\n"),

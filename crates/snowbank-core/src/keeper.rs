@@ -205,18 +205,17 @@ impl Keeper {
         if writer.due.is_some_and(|due| now.boot < due) {
             return None;
         }
-        let mut is_due = false;
+        let mut sources = self.sources.iter().zip(&writer.durable);
+        if !sources.any(|(managed, durable)| managed.needs_fleet(now, *durable, horizon)) {
+            (writer.due, writer.failure) = (None, None);
+            return None;
+        }
         let mut ceilings = Vec::new();
         for (source, managed) in self.sources.iter().enumerate() {
             let durable = writer.durable[source];
             if !durable.is_exempt() {
-                is_due |= managed.needs_fleet(now, durable, horizon);
                 ceilings.push((source, managed.fleet_ceiling(now, horizon).max(durable.ceiling)));
             }
-        }
-        if !is_due {
-            (writer.due, writer.failure) = (None, None);
-            return None;
         }
         writer.due = Some(now.boot.after(PERIOD));
         Some(ceilings)

@@ -156,9 +156,9 @@ impl Notes {
 
     /// Notes the reach of a marker. Returns true if it is longer than those before.
     pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
-        let is_longer = reach > self.longest_reach();
-        self.reach_ms = millis(self.longest_reach().max(reach));
-        is_longer
+        let before = self.longest_reach();
+        self.reach_ms = millis(before.max(reach).min(REACH_MAX));
+        self.longest_reach() > before
     }
 
     /// Returns the longest reach for which this state has waited.

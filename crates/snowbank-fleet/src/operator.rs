@@ -2,6 +2,8 @@
 
 mod spaces;
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use super::counter::CounterKey;
@@ -50,6 +52,9 @@ pub struct Entry {
     pub id_bound: String,
     /// The instant of that ID.
     pub until: String,
+    /// True if a daemon can take it now. What an operator released waits for the clock.
+    #[serde(skip)]
+    pub is_free: bool,
 }
 
 /// The name, for people, of the command that sets a counter.
@@ -302,10 +307,11 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
                 false if until > now => "held",
                 false => "free",
             };
+            let is_free = rules::free_at(&key, until, Duration::MAX) < now;
             let id_bound = key.id_bound.to_string();
             let until = until.rfc3339(0);
             let NumberKey { holder, source, since_unix_s, .. } = key;
-            Entry { space, number, state, holder, source, since_unix_s, id_bound, until }
+            Entry { space, number, state, holder, source, since_unix_s, id_bound, until, is_free }
         }
         Err(error) => Entry {
             space,
@@ -316,6 +322,7 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
             since_unix_s: 0,
             id_bound: String::new(),
             until: String::new(),
+            is_free: false,
         },
     }
 }

@@ -35,7 +35,7 @@ pub struct Tls {
 /// answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Returns `value` once something listens there.
+/// Returns `Some` if something listens there.
 fn listens(address: SocketAddr) -> Option<()> {
     TcpStream::connect(address).ok().map(drop)
 }
@@ -104,7 +104,9 @@ impl Drop for Server {
 /// A coordinator that runs on this machine.
 pub trait Coordinator {
     /// Its name in a configuration.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &'static str {
+        self.server().name
+    }
 
     /// The scheme of its endpoints.
     fn scheme(&self) -> &'static str {

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
     open_files(&[&arguments.json, &arguments.html])?;
     let terminal = Terminal::new(arguments.json.as_deref());
-    terminal.catch_interrupt()?;
+    terminal.begin_runs()?;
     let swept = sweep(settings, &terminal);
     terminal.clear();
     let swept = swept?;

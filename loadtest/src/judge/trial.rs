@@ -71,7 +71,7 @@ pub(crate) fn rounds(
                 let is_gone = matches!(error, CannotRun::NoTarget(_)) || error.exit_code() == 1;
                 let is_ours = error.is_limit_here() || !is_gone;
                 let reason = error.to_string();
-                outcome.collected.faults.push(Fault::NotOpened { reason, is_ours });
+                outcome.collected.faults.push(Fault::NotBegun { reason, is_ours });
             }
         }
     }

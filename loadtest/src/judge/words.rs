@@ -136,7 +136,7 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
         Fault::NotRecovered { waited } => {
             format!("the target did not recover within {waited:?}")
         }
-        Fault::NotOpened { reason, is_ours: true } => reason.clone(),
-        Fault::NotOpened { reason, is_ours: false } => format!("the target took no new connection: {reason}"),
+        Fault::NotBegun { reason, is_ours: true } => reason.clone(),
+        Fault::NotBegun { reason, is_ours: false } => format!("the target took no new connection: {reason}"),
     }
 }

@@ -73,7 +73,7 @@ pub(crate) fn run(thread: usize, streams: Vec<(usize, Stream)>, shared: &Shared,
         Ok(worker) => worker.run_to_end(),
         Err(error) => {
             let reason = format!("a thread cannot watch its connections: {error}");
-            let fault = Some(Fault::NotOpened { reason, is_ours: true });
+            let fault = Some(Fault::NotBegun { reason, is_ours: true });
             let _ = to.send(Message::Done { thread, counts: Box::default(), fault });
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::measure::SecondFigures;
 use crate::units::count;
@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines on standard output, a bar on a terminal's standard error, and the interrupt.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    /// Hidden where standard error is no terminal.
+    /// Hidden until runs begin, and where standard error is no terminal.
     bar: ProgressBar,
     /// True if standard output is for the JSON. Lines then go to standard error.
     is_beside: bool,
@@ -27,17 +27,18 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Returns the terminal of a command that writes this file of JSON.
     pub(crate) fn new(json: Option<&Path>) -> Self {
-        let bar = ProgressBar::new(0);
+        let bar = ProgressBar::hidden();
         let style = ProgressStyle::with_template("{elapsed_precise} [{bar:20}] {prefix}{msg}");
         let bar = style.map_or(bar.clone(), |style| bar.with_style(style.progress_chars("=> ")));
         Self { bar, is_beside: json.is_some_and(is_stdout), is_interrupted: Arc::default() }
     }
 
-    /// Catches Ctrl-C from now on.
+    /// Shows the bar and catches Ctrl-C from now on.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn catch_interrupt(&self) -> Result<(), ctrlc::Error> {
+    pub(crate) fn begin_runs(&self) -> Result<(), ctrlc::Error> {
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
         let is_interrupted = Arc::clone(&self.is_interrupted);
         ctrlc::set_handler(move || is_interrupted.store(true, Ordering::Relaxed))
     }

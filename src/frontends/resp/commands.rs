@@ -187,8 +187,10 @@ impl Resp {
             b"client" => return self.client(operands, out),
             // No client needs to know the arities.
             b"command" => match operands.first() {
+                None => encode::array(out, 0),
+                Some(count) if count.eq_ignore_ascii_case(b"count") => encode::integer(out, 0),
                 Some(docs) if docs.eq_ignore_ascii_case(b"docs") => encode::map(out, self.version, 0),
-                _ => encode::array(out, 0),
+                Some(other) => return refuse_subcommand(out, other),
             },
             b"config" => return self.config(operands, out),
             b"select" => match parse::number(operands[0]) {

@@ -41,9 +41,7 @@ pub(super) fn pairs(out: &mut Vec<u8>, pairs: &[(&str, &str)]) {
 
 /// Encodes numbers as bulk strings.
 pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
-    for id in ids {
-        bulk(out, itoa::Buffer::new().format(id).as_bytes());
-    }
+    ids.for_each(|id| bulk(out, itoa::Buffer::new().format(id).as_bytes()));
 }
 
 /// Encodes a reply of INCR for each ID.
@@ -51,11 +49,7 @@ pub(super) fn bulk_numbers(out: &mut Vec<u8>, ids: impl Iterator<Item = u64>) {
 pub(super) fn replies(out: &mut Vec<u8>, form: IdForm, ids: impl Iterator<Item = u64>) {
     match form {
         IdForm::String => bulk_numbers(out, ids),
-        IdForm::Integer => {
-            for id in ids {
-                header(out, b':', id);
-            }
-        }
+        IdForm::Integer => ids.for_each(|id| header(out, b':', id)),
     }
 }
 

@@ -68,7 +68,9 @@ pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
 /// The ceilings may not be lowered.
 pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
     let is_wanted = trim.is_some();
-    trim.into_iter().for_each(|trim| storage.send(Job::Trim(trim)));
+    if let Some(trim) = trim {
+        storage.send(Job::Trim(trim));
+    }
     let trimmed = storage.close().into_iter().filter_map(|done| match done {
         Done::Trimmed(trimmed) => Some(trimmed),
         Done::Lost(TakenOver(reason)) => Some(Err(StateError::storage(reason))),

@@ -97,7 +97,7 @@ impl Reloader {
         let access = rules(&settings, &secrets, instance, &before.facts.access);
         let access = access.map_err(|error| error.to_string())?;
         // Nothing below fails, except when the daemon stops.
-        access.supersede(clock::os::boot());
+        access.apply_rates(clock::os::boot());
         let facts = Facts::new(&settings, info_json, access);
         let supplies = before.supplies.clone();
         let version = before.version + 1;

@@ -6,7 +6,7 @@ use crate::config::{Secrets, Settings};
 use crate::server::shared::start_error::StartError;
 
 /// Returns the rules. `before` are the rules in use until now. An identity of the same name keeps
-/// its counts. Its rate changes once [`Rules::supersede`] is called.
+/// its counts. Its rate changes once [`Rules::apply_rates`] is called.
 pub(super) fn rules(
     settings: &Settings,
     secrets: &Secrets,

@@ -61,7 +61,13 @@ fn every_command_prints_json() {
     assert_eq!(json(&toml, &["check"]), counts(1));
     let freed = json(&toml, &["release", "5", "--force"]);
     assert_eq!(freed, serde_json::json!({ "space": SPACE, "number": 5, "holder": held["holder"] }));
-    assert_eq!(json(&toml, &["check"]), counts(0));
+    // It can be taken once the clock is near its bound.
+    assert_eq!(json(&toml, &["check"]), counts(1));
+    let (_, text) = fleet(&toml, &["list"]);
+    assert!(
+        text.starts_with("5: released by ") && text.contains("; can be taken once a clock is near "),
+        "{text}"
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ impl Limited {
     pub(crate) fn change(&mut self, per_second: u32, now: BootMicros) {
         let before = std::mem::take(&mut self.rules);
         self.rules = rules(per_second, &before);
-        self.rules.supersede(now);
+        self.rules.apply_rates(now);
         self.rounded_s += 1.0 / f64::from(per_second) + 1.0 / f64::from(self.per_second);
         (self.version, self.per_second) = (self.version + 1, per_second);
     }

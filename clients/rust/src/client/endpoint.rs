@@ -1,5 +1,7 @@
 //! Connecting to a daemon over TCP, TLS or a Unix socket.
 
+#[cfg(not(feature = "tls"))]
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -12,6 +14,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::options::TlsChoice;
 use crate::address::Address;
+#[cfg(feature = "tls")]
+use crate::tls::Connector;
 
 /// Both directions of a connection.
 pub(super) struct Streams {
@@ -98,10 +102,13 @@ async fn connect_patiently(
         Address::Tcp { host, port } | Address::Tls { host, port } => (host, *port),
         Address::Unix(path) => return connect_unix(path, turn).await,
     };
+    // The files first: their mistakes show even where nobody listens, and a slow disk keeps no
+    // daemon waiting for the handshake.
+    let connector = if endpoint.is_tls() { Some(read_files(tls).await?) } else { None };
     let addresses = look_up(host, port).await?;
     let (stream, chosen) = connect_any(&addresses, deadline, turn).await?;
-    if endpoint.is_tls() {
-        return Ok((encrypt(stream, host, tls, deadline).await?, chosen));
+    if let Some(connector) = connector {
+        return Ok((encrypt(stream, host, &connector, deadline).await?, chosen));
     }
     let (reader, writer) = stream.into_split();
     Ok((Streams::plain(reader, writer), chosen))
@@ -118,13 +125,23 @@ async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, Chosen)> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
 }
 
-/// Makes the TLS handshake.
+/// Reads the files for TLS.
 #[cfg(feature = "tls")]
-async fn encrypt(stream: TcpStream, host: &str, tls: &TlsChoice, deadline: Instant) -> io::Result<Streams> {
+async fn read_files(tls: &TlsChoice) -> io::Result<Connector> {
     let files = tls.clone();
     // The disk may be slow, and other tasks share this thread.
-    let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
-    let connector = connector.map_err(io::Error::other)?;
+    let read = tokio::task::spawn_blocking(move || files.read()).await;
+    read.map_err(io::Error::other)?.map_err(io::Error::other)
+}
+
+/// Makes the TLS handshake.
+#[cfg(feature = "tls")]
+async fn encrypt(
+    stream: TcpStream,
+    host: &str,
+    connector: &Connector,
+    deadline: Instant,
+) -> io::Result<Streams> {
     let handshake = connector.connect(host, stream);
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
     let stream = timeout_at(deadline, handshake).await.map_err(|_| timed_out(silent))??;
@@ -134,11 +151,16 @@ async fn encrypt(stream: TcpStream, host: &str, tls: &TlsChoice, deadline: Insta
 }
 
 #[cfg(not(feature = "tls"))]
-async fn encrypt(_: TcpStream, _: &str, _: &TlsChoice, _: Instant) -> io::Result<Streams> {
+async fn read_files(_: &TlsChoice) -> io::Result<Infallible> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "built without TLS: enable the cargo feature `tls` of snowbank-client",
     ))
+}
+
+#[cfg(not(feature = "tls"))]
+async fn encrypt(_: TcpStream, _: &str, connector: &Infallible, _: Instant) -> io::Result<Streams> {
+    match *connector {}
 }
 
 /// Looks a name up, for each connection again: a daemon may come back at another address.

@@ -101,8 +101,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
-    fn unused(&mut self, pick: Pick<'_>, candidates: &[u64], count: usize) -> Result<Vec<u64>, JoinError> {
-        let found = unused::search(candidates.len(), count, |places| {
+    fn unused(&mut self, pick: Pick<'_>, candidates: &[u64], missing: usize) -> Result<Vec<u64>, JoinError> {
+        let found = unused::search(candidates.len(), missing, |places| {
             let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
             let found = self.found(pick.want, pick.place, &ids)?;
             Ok::<_, JoinError>(found.iter().map(|(_, found)| found.text.is_none()).collect())
@@ -117,7 +117,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         &mut self,
         pick: Pick<'_>,
         ids: impl Iterator<Item = u64> + Clone,
-        count: usize,
+        missing: usize,
     ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
         let want = pick.want;
         let keys = self.keys(pick.place)?;
@@ -130,13 +130,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, &found(id), &own))
         };
         let is_unused = |id: &u64| !keys.contains_key(&want.layout.number_in_space(*id));
-        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(count).collect();
+        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(missing).collect();
         let mut busy = BusyHolders::new();
-        if free.len() < count {
+        if free.len() < missing {
             let used: Vec<u64> = ids.filter(|id| !is_unused(id)).collect();
             let others;
             (others, busy) = of_others(&used, judge)?;
-            free.extend(others.into_iter().take(count - free.len()));
+            free.extend(others.into_iter().take(missing - free.len()));
         }
         Ok((free.into_iter().map(|id| (id, found(id))).collect(), busy))
     }

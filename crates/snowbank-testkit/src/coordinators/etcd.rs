@@ -93,10 +93,6 @@ fn base64(text: &str) -> String {
 }
 
 impl Coordinator for Etcd {
-    fn name(&self) -> &'static str {
-        "etcd"
-    }
-
     fn scheme(&self) -> &'static str {
         "http"
     }

@@ -33,7 +33,7 @@ impl ZooKeeper {
             skip("ZooKeeper is missing: install the package zookeeper (tests/run does it)");
             return None;
         }
-        let mut zookeeper = ZooKeeper { server: Server::new("ZooKeeper") };
+        let mut zookeeper = ZooKeeper { server: Server::new("zookeeper") };
         zookeeper.run();
         Some(zookeeper)
     }
@@ -81,10 +81,6 @@ fn buffer(bytes: &[u8]) -> Vec<u8> {
 }
 
 impl Coordinator for ZooKeeper {
-    fn name(&self) -> &'static str {
-        "zookeeper"
-    }
-
     fn server(&self) -> &Server {
         &self.server
     }
