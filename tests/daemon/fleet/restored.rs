@@ -2,7 +2,7 @@
 //! what was handed out.
 
 use super::*;
-use crate::support::wire::CLOCK_BEHIND;
+use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
 
 /// Returns the IDs that a daemon hands out, once its clock has reached the fleet's floor.
 fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
@@ -11,7 +11,8 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
     poll("the floor is reached", || match wire.next(Ask::of(100).wait_ms(100)) {
         Reply::Runs(_, runs) => Some(runs),
         Reply::Error { code, .. } => {
-            assert_eq!(code, CLOCK_BEHIND);
+            // On a busy machine the first ceiling may take longer than the wait.
+            assert!([CLOCK_BEHIND, NO_CEILING].contains(&code), "code {code}");
             None
         }
         other => panic!("{other:?}"),
