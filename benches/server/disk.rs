@@ -1,12 +1,11 @@
 //! Single IDs while the disk is slow: a raise of a ceiling must not delay a request.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use snowbank_testkit::failing_disk;
 
 use crate::Effort;
 use crate::client::Client;
@@ -27,7 +26,6 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("| a sync takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
     println!("|---|---:|---:|---:|---:|");
     let directory = tempfile::tempdir()?;
-    let library = compile(directory.path())?;
     for (name, orders) in [("what it takes", ""), ("500 ms", "sync stall 500")] {
         let control = directory.path().join("control");
         // The start's syncs are not what is measured.
@@ -35,7 +33,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         let state = directory.path().join(format!("state-{}", orders.len()));
         std::fs::create_dir_all(&state)?;
         let environment = [
-            ("LD_PRELOAD", library.as_path()),
+            ("LD_PRELOAD", failing_disk::library()),
             ("FAILING_DISK_DIR", state.as_path()),
             ("FAILING_DISK_CONTROL", control.as_path()),
         ];
@@ -66,22 +64,4 @@ pub(crate) fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogr
         due += EVERY;
     }
     Ok(times)
-}
-
-/// The library of the tests that makes a disk fail or stall at will.
-fn compile(directory: &Path) -> io::Result<PathBuf> {
-    let source =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/crates/snowbank-testkit/src/failing_disk/failing_disk.c");
-    let library = directory.join("failing_disk.so");
-    let status = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(&library)
-        .arg(source)
-        .arg("-ldl")
-        .status()?;
-    if status.success() {
-        Ok(library)
-    } else {
-        Err(io::Error::other("cc could not compile the failing disk"))
-    }
 }

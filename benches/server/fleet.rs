@@ -1,19 +1,17 @@
 //! A fleet on a real etcd: the first ID, and single IDs while etcd takes two seconds for each
 //! answer.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+
+use snowbank_testkit::coordinators::{Coordinator, Etcd};
+use snowbank_testkit::program::snowbank;
 
 use crate::client::Client;
 use crate::process::Process;
 use crate::{Effort, disk, moments};
 
-/// The longest wait for etcd's first answer.
-const ETCD_STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// Several times as long as a start takes at a slow coordinator, and short enough for raises while
 /// single IDs are measured.
 const HORIZON: &str = "40s";
@@ -24,33 +22,15 @@ const DELAY: Duration = Duration::from_secs(2);
 struct Place(tempfile::TempDir);
 
 impl Place {
-    fn new(worker: usize, etcd: SocketAddr, horizon: &str) -> io::Result<Place> {
+    fn new(worker: usize, table: &str, horizon: &str) -> io::Result<Place> {
         let place = Place(tempfile::tempdir()?);
-        let toml = format!(
-            "worker_ids = {worker}\nmax_ahead = \"1s\"\n[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{etcd}\"]\nhorizon = \"{horizon}\"\n"
-        );
+        let toml = format!("worker_ids = {worker}\nmax_ahead = \"1s\"\n{table}horizon = \"{horizon}\"\n");
         std::fs::write(place.config(), toml)?;
         Ok(place)
     }
 
     fn config(&self) -> PathBuf {
         self.0.path().join("snowbank.toml")
-    }
-
-    /// Prepares the fleet, once etcd answers.
-    fn init(&self) -> io::Result<()> {
-        let deadline = Instant::now() + ETCD_STARTS_WITHIN;
-        loop {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-            command.args(["fleet", "init", "--new", "--config"]).arg(self.config());
-            if command.stdout(Stdio::null()).stderr(Stdio::null()).status()?.success() {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                return Err(io::Error::other("etcd does not answer"));
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
     }
 
     fn daemon(&self) -> io::Result<Process> {
@@ -64,17 +44,18 @@ impl Place {
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## A fleet on etcd\n");
-    let Some(etcd) = Process::etcd()? else {
-        println!("etcd is not installed.");
-        return Ok(());
-    };
+    let Some(etcd) = Etcd::start() else { return Ok(()) };
     println!(
         "From before the fork to the first ID over TCP. Targets: 50 ms; after kill -9 as without a fleet.\n"
     );
     println!("| state | median ms | longest ms | times |");
     println!("|---|---:|---:|---:|");
-    let place = Place::new(0, etcd.address(), "5m")?;
-    place.init()?;
+    let place = Place::new(0, &etcd.table(&[&etcd.url()]), "5m")?;
+    let prepared =
+        snowbank(["fleet", "init", "--new", "--config"].map(Path::new).into_iter().chain([&*place.config()]));
+    if prepared.code != Some(0) {
+        return Err(io::Error::other(prepared.err));
+    }
     for (name, clean) in [("after a clean stop", true), ("after kill -9", false)] {
         let mut times = Vec::new();
         for round in 0..=effort.rounds(20, 5) {
@@ -96,7 +77,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
 
 /// Latency of single IDs at 10,000/s, from the moment that each was due, with an etcd as it is and
 /// a slow one.
-fn slow(effort: &Effort, etcd: &Process) -> io::Result<()> {
+fn slow(effort: &Effort, etcd: &Etcd) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(30), Duration::from_secs(10));
     println!(
         "\n10,000 requests of one ID a second for {} s, from the moment that each was due, with a horizon of {HORIZON}.\n",
@@ -105,35 +86,12 @@ fn slow(effort: &Effort, etcd: &Process) -> io::Result<()> {
     println!("| an answer takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
     println!("|---|---:|---:|---:|---:|");
     for (worker, name, delay) in [(1, "what it takes", Duration::ZERO), (2, "2 s", DELAY)] {
-        let place = Place::new(worker, delayed(etcd.address(), delay)?, HORIZON)?;
+        let proxy = etcd.proxy();
+        proxy.delay(delay);
+        let place = Place::new(worker, &etcd.table(&[&proxy.url()]), HORIZON)?;
         let daemon = place.daemon()?;
         disk::print_times(name, &disk::measure(&daemon, stretch)?);
         daemon.stop()?;
     }
     Ok(())
-}
-
-/// Starts a proxy that delays each piece of an answer.
-fn delayed(to: SocketAddr, delay: Duration) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    thread::spawn(move || {
-        for client in listener.incoming().map_while(Result::ok) {
-            let Ok(server) = TcpStream::connect(to) else { continue };
-            let (Ok(requests), Ok(answers)) = (client.try_clone(), server.try_clone()) else { continue };
-            thread::spawn(move || copy(requests, server, Duration::ZERO));
-            thread::spawn(move || copy(answers, client, delay));
-        }
-    });
-    Ok(address)
-}
-
-fn copy(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
-    let mut piece = [0; 65_536];
-    while let Ok(size @ 1..) = from.read(&mut piece) {
-        thread::sleep(delay);
-        if to.write_all(&piece[..size]).is_err() {
-            return;
-        }
-    }
 }

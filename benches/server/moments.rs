@@ -1,10 +1,13 @@
 //! Figures of single moments: a burst from rest, and the start.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use snowbank_testkit::program::snowbank;
 
 use crate::client::Client;
 use crate::process::Process;
@@ -57,7 +60,14 @@ pub(crate) fn start(effort: &Effort) -> io::Result<()> {
         std::fs::write(&config, source)?;
         let kind = if source.is_empty() { "" } else { "ticket source, " };
         if !source.is_empty() {
-            Process::set_ticket("orders", &state)?;
+            let paths = [
+                "--state-dir".as_ref(),
+                state.as_os_str(),
+                "--lock-dir".as_ref(),
+                directory.path().as_os_str(),
+            ];
+            let set = snowbank(["ticket", "set", "orders", "0"].map(OsStr::new).into_iter().chain(paths));
+            assert_eq!(set.code, Some(0), "{}", set.err);
         }
         for (kept, clean) in [("none kept", true), ("after a clean stop", true), ("after kill -9", false)] {
             let state = if kept == "none kept" { Path::new("none") } else { &state };

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use snowbank_testkit::Port;
+use snowbank_testkit::program::program;
 use tempfile::TempDir;
 
 /// A server that was started here and ends when this is dropped.
@@ -37,28 +39,13 @@ impl Process {
         Process::start_daemon(options, state, environment, tempfile::tempdir()?)
     }
 
-    /// Sets a ticket source's counter to 0, so that the source can start.
-    pub(crate) fn set_ticket(name: &str, state: &Path) -> io::Result<()> {
-        let locks = tempfile::tempdir()?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        command
-            .args(["ticket", "set", name, "0", "--state-dir"])
-            .arg(state)
-            .arg("--lock-dir")
-            .arg(locks.path());
-        match command.stdout(Stdio::null()).status()? {
-            status if status.success() => Ok(()),
-            status => Err(io::Error::other(format!("snowbank ticket set: {status}"))),
-        }
-    }
-
     fn start_daemon(
         options: &[&str],
         state: &Path,
         environment: &[(&str, &Path)],
         directory: TempDir,
     ) -> io::Result<Process> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        let mut command = program();
         let has_locks = options.contains(&"--lock-dir");
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
         if !has_locks {
@@ -93,9 +80,7 @@ impl Process {
     /// Redis with more options.
     pub(crate) fn redis_with(options: &[&str]) -> io::Result<Option<Process>> {
         let directory = tempfile::tempdir()?;
-        // Redis has no way to tell which port it chose, so one that is free a moment before has to
-        // do.
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let address = Port::take().address();
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
         command.arg(address.port().to_string()).arg("--dir").arg(directory.path());
@@ -114,26 +99,6 @@ impl Process {
             thread::sleep(Duration::from_micros(200));
         }
         Ok(Some(process))
-    }
-
-    /// An etcd with one member; `None` where it is not installed.
-    pub(crate) fn etcd() -> io::Result<Option<Process>> {
-        let directory = tempfile::tempdir()?;
-        let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr();
-        let address = free()?;
-        let peer = free()?;
-        let (client, peer) = (format!("http://{address}"), format!("http://{peer}"));
-        let mut command = Command::new("etcd");
-        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &format!("default={peer}"), "--log-level", "error", "--data-dir"]);
-        command.arg(directory.path()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        Ok(Some(Process { child, address, _directory: directory }))
     }
 
     /// Starts a server that says `listening on ADDR` on its standard output.

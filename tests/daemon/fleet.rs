@@ -32,25 +32,21 @@ const LONG: &str = "10m";
 
 /// Returns the configuration of a daemon with this number, or with one that the fleet assigns.
 fn toml(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
-    toml_at(at, &at.url(), worker, horizon)
+    toml_at(at, &[&at.url()], worker, horizon)
 }
 
-/// Returns the same with another endpoint.
-fn toml_at(at: &dyn Coordinator, url: &str, worker: Option<u64>, horizon: &str) -> String {
+/// Returns the same with other endpoints.
+fn toml_at(at: &dyn Coordinator, urls: &[&str], worker: Option<u64>, horizon: &str) -> String {
     let origin =
         worker.map_or("worker_id_from = \"coordinator\"".to_owned(), |id| format!("worker_ids = {id}"));
-    format!(
-        "max_ahead = \"400ms\"\n{origin}\n[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{url}\"]\n\
-         horizon = \"{horizon}\"\n",
-        at.name()
-    )
+    format!("max_ahead = \"400ms\"\n{origin}\n{}horizon = \"{horizon}\"\n", at.table(urls))
 }
 
 /// Prepares a fleet whose daemons reach the coordinator through a proxy. Returns that and their
 /// configuration.
 fn prepared_behind_proxy(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> (Proxy, String) {
     let proxy = at.proxy();
-    let toml = toml_at(at, &proxy.url(), worker, horizon);
+    let toml = toml_at(at, &[&proxy.url()], worker, horizon);
     init(&toml);
     (proxy, toml)
 }
@@ -98,21 +94,6 @@ fn draw(daemon: &Daemon) -> Vec<Run> {
 
 fn worker_of(runs: &[Run]) -> u64 {
     twitter_worker(runs[0].first)
-}
-
-/// Draws until a refusal has this code.
-fn draw_until(daemon: &Daemon, code: u16) -> Vec<Run> {
-    let mut wire = daemon.connect();
-    let mut runs = Vec::new();
-    poll("a refusal", || {
-        match wire.next(Ask::of(10).wait_ms(0)) {
-            Reply::Runs(_, more) => runs.extend(more),
-            Reply::Error { code: found, .. } if found == code => return Some(()),
-            other => panic!("{other:?}"),
-        }
-        None
-    });
-    runs
 }
 
 #[test]
@@ -295,7 +276,7 @@ fn another_cluster_at_the_coordinators_place_ends_its_daemons() {
 fn a_write_whose_answer_was_lost_is_recognized() {
     each(|at| {
         let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), "12s");
+        let toml = toml_at(at, &[&proxy.url()], Some(5), "12s");
         init(&toml);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).start();

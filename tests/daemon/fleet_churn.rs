@@ -87,11 +87,8 @@ impl Site {
     /// A site whose daemon has worker IDs of this origin, in the fleet of this name.
     fn of(at: &dyn Coordinator, worker_ids: &str, name: &str) -> Site {
         let proxy = at.proxy();
-        let toml = format!(
-            "{LAYOUT}{worker_ids}[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{}\"]\nhorizon = \"{HORIZON}\"\n{name}",
-            at.name(),
-            proxy.url()
-        );
+        let table = at.table(&[&proxy.url()]);
+        let toml = format!("{LAYOUT}{worker_ids}{table}horizon = \"{HORIZON}\"\n{name}");
         Site { machine: Machine::new(), proxy, toml, address: Mutex::default() }
     }
 

@@ -194,6 +194,11 @@ pub trait Coordinator {
         format!("{}s://{}", self.scheme(), self.address())
     }
 
+    /// The table of a fleet in a configuration, with these endpoints in its list.
+    fn table(&self, endpoints: &[&str]) -> String {
+        format!("[fleet]\ncoordinator = \"{}\"\nendpoints = {endpoints:?}\n", self.name())
+    }
+
     /// Starts a proxy in front of it.
     fn proxy(&self) -> Proxy {
         Proxy::before(self.address(), self.scheme())

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::output::{Lines, Text};
 use super::program::{Said, program};
-use super::wire::Wire;
+use super::wire::{Ask, Reply, Run, Wire};
 use super::{DEADLINE, poll};
 
 /// An address on which a daemon listens, as a line of its output names it.
@@ -337,6 +337,24 @@ impl Daemon {
     /// Replaces a file of its own directory in one step.
     pub fn replace(&self, name: &str, text: &str) {
         replace(&self.path(name), text);
+    }
+
+    /// Draws without a wait until a refusal has this code. Returns the runs.
+    pub fn draw_until(&self, ask: Ask, code: u16) -> Vec<Run> {
+        const REQUESTS_BETWEEN_PAUSES: usize = 20;
+        let mut wire = self.connect();
+        let mut runs = Vec::new();
+        poll("a refusal", || {
+            for _ in 0..REQUESTS_BETWEEN_PAUSES {
+                match wire.next(ask.wait_ms(0)) {
+                    Reply::Runs(_, more) => runs.extend(more),
+                    Reply::Error { code: found, .. } if found == code => return Some(()),
+                    other => panic!("{other:?}"),
+                }
+            }
+            None
+        });
+        runs
     }
 
     /// Makes it reload. Returns the lines of its log about that.

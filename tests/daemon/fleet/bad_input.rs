@@ -63,13 +63,13 @@ fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
         let proxies = SILENCES.map(|_| at.proxy());
         thread::scope(|scope| {
             for (worker, (begin, proxy)) in (5..).zip(SILENCES.iter().zip(&proxies)) {
-                let toml = toml_at(at, &proxy.url(), Some(worker), SHORT);
+                let toml = toml_at(at, &[&proxy.url()], Some(worker), SHORT);
                 scope.spawn(move || {
                     let machine = Machine::new();
                     let daemon = machine.setup(&toml).admin().start();
                     let mut runs = draw(&daemon);
                     begin(proxy);
-                    runs.extend(draw_until(&daemon, NO_CEILING));
+                    runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
                     poll("not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
                     assert_asks_rarely(&daemon, proxy);
                     proxy.pass();
@@ -98,7 +98,7 @@ fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
             daemon = machine.setup(&toml).admin().start();
             assert_eq!(get(&daemon, "/readyz").code, 503);
             daemon.assert_logs("waits for a worker ID, and hands out nothing");
-            assert!(draw_until(&daemon, NO_CEILING).is_empty());
+            assert!(daemon.draw_until(Ask::of(10), NO_CEILING).is_empty());
             daemon.kill();
         }
         let daemon = machine.setup(&toml).admin().start();
@@ -142,7 +142,7 @@ fn endpoints_of_two_clusters_are_refused_with_both_named() {
     each(|at| {
         let other = another(at);
         init(&toml(at, Some(5), LONG));
-        let both = |first: &str, second: &str| toml_at(at, &format!("{first}\", \"{second}"), Some(5), LONG);
+        let both = |first: &str, second: &str| toml_at(at, &[first, second], Some(5), LONG);
         let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
         let refused = || {
             for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
@@ -268,7 +268,7 @@ fn a_password_that_was_changed_is_read_at_the_next_login() {
     let file = directory.path().join("password");
     std::fs::write(&file, "before\n").expect("written");
     let proxy = etcd.proxy();
-    let toml = toml_at(&etcd, &proxy.url(), Some(5), LONG);
+    let toml = toml_at(&etcd, &[&proxy.url()], Some(5), LONG);
     let toml = format!("{toml}user = \"{user}\"\npassword_file = {file:?}\n");
     init(&toml);
     let machine = Machine::new();

@@ -9,7 +9,7 @@ pub(super) const TRIES: usize = 5;
 
 /// Returns a configuration with these endpoints.
 fn toml_of(at: &dyn Coordinator, urls: &[&str], horizon: &str) -> String {
-    toml_at(at, &urls.join("\", \""), Some(5), horizon)
+    toml_at(at, urls, Some(5), horizon)
 }
 
 /// Starts a daemon with an endpoint that hangs after this many answers, and two that work. Returns
@@ -45,7 +45,7 @@ fn a_start_beside_a_hanging_endpoint_asks_that_once() {
 fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) -> Vec<Run> {
     let before = other.get(KEY);
     at.kill();
-    let mut runs = draw_until(daemon, NO_CEILING);
+    let mut runs = daemon.draw_until(Ask::of(10), NO_CEILING);
     assert_eq!(other.get(KEY), before);
     at.run();
     runs.extend(draw(daemon));

@@ -76,12 +76,8 @@ fn a_number_that_is_unknown_or_ambiguous_is_refused() {
     let source = |name: &str, layout: &str| {
         format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = 5\n")
     };
-    let several = format!(
-        "{}{}[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"{}\"]\n",
-        source("orders", "twitter"),
-        source("bills", "sonyflake"),
-        etcd.url()
-    );
+    let sources = source("orders", "twitter") + &source("bills", "sonyflake");
+    let several = sources + &etcd.table(&[&etcd.url()]);
     init(&several);
     let refused = |args: &[&str], code: i32, parts: &[&str]| {
         let (found, text) = fleet(&several, &[&["release"], args].concat());

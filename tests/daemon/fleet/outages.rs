@@ -61,7 +61,7 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     const HORIZON: &str = "36s";
     on_one(|at| {
         let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), Some(5), HORIZON);
+        let toml = toml_at(at, &[&proxy.url()], Some(5), HORIZON);
         // The local ceiling is seconds ahead, so that storage of a busy machine delays no request
         // either.
         let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"6s\"");
@@ -133,7 +133,7 @@ fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
         let proxy = at.proxy();
         proxy.cut();
         std::fs::remove_dir_all(first.path("locks")).expect("no daemon has it");
-        let waiting = first.setup(&toml_at(at, &proxy.url(), Some(5), SHORT)).admin().start();
+        let waiting = first.setup(&toml_at(at, &[&proxy.url()], Some(5), SHORT)).admin().start();
         let other = start_once_released(|| second.setup(&toml));
         runs.extend(draw(&other));
         proxy.pass();
@@ -202,7 +202,7 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
         }
         assert_eq!(get(&waiting, "/healthz").code, 200);
         assert!(!get(&waiting, "/metrics").body.contains("snowbank_worker_id{"));
-        assert!(draw_until(&waiting, NO_CEILING).is_empty());
+        assert!(waiting.draw_until(Ask::of(10), NO_CEILING).is_empty());
         first.stop();
         let waiting = waiting.await_numbers();
         let after = draw(&waiting);
@@ -226,7 +226,7 @@ fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
         waiting.assert_logs("holds worker ID 5");
         waiting.stop();
         let proxy = at.proxy();
-        let away = toml_at(at, &proxy.url(), Some(6), LONG);
+        let away = toml_at(at, &[&proxy.url()], Some(6), LONG);
         proxy.cut();
         let waiting = machine.start(&away);
         waiting.assert_logs("the coordinator does not answer");
@@ -240,7 +240,7 @@ fn a_wait_ends_where_waiting_does_not_help() {
     on_one(|at| {
         let proxy = at.proxy();
         proxy.cut();
-        let toml = format!("{}name = \"unprepared\"\n", toml_at(at, &proxy.url(), Some(5), LONG));
+        let toml = format!("{}name = \"unprepared\"\n", toml_at(at, &[&proxy.url()], Some(5), LONG));
         let machine = Machine::new();
         let mut waiting = machine.start(&toml);
         waiting.assert_logs("the coordinator does not answer");
@@ -270,7 +270,7 @@ fn a_clock_step_in_an_outage_stops_the_ids_until_an_answer() {
         proxy.cut();
         runs.extend(draw(&daemon));
         machine.clock().step(3_000);
-        runs.extend(draw_until(&daemon, NO_CEILING));
+        runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
         proxy.pass();
         runs.extend(draw(&daemon));
         daemon.stop();

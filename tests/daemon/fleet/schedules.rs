@@ -105,11 +105,8 @@ fn draw_many(daemon: &Daemon) -> Vec<Run> {
 
 /// Returns the configuration of a daemon of a fleet, whose worker IDs have this origin.
 fn config(at: &dyn Coordinator, url: &str, name: &str, (origin, horizon): (&str, &str)) -> String {
-    format!(
-        "max_ahead = \"1s\"\n{origin}\n[fleet]\ncoordinator = \"{}\"\nendpoints = [\"{url}\"]\nname = \"{name}\"\nhorizon = \
-         \"{horizon}\"\n",
-        at.name()
-    )
+    let table = at.table(&[url]);
+    format!("max_ahead = \"1s\"\n{origin}\n{table}name = \"{name}\"\nhorizon = \"{horizon}\"\n")
 }
 
 const ASSIGNED: &str = "worker_id_from = \"coordinator\"";
@@ -151,7 +148,7 @@ fn jump(at: &mut dyn Coordinator, (name, fail): (&str, fn(&Proxy)), tally: &mut 
     tally.draw(&[("the original", &daemon)]);
     fail(&proxy);
     machine.clock().step(30_000);
-    draw_until(&daemon, NO_CEILING);
+    daemon.draw_until(Ask::of(10), NO_CEILING);
     if proxy.is_swallowing() {
         println!("  killed inside a call");
     }

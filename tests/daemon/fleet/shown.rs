@@ -32,7 +32,7 @@ fn an_outage_is_shown_with_the_time_that_is_left() {
     const HORIZON_S: f64 = 16.0;
     let Some(etcd) = Etcd::start() else { return };
     let proxy = etcd.proxy();
-    let toml = toml_at(&etcd, &proxy.url(), Some(5), &format!("{HORIZON_S}s"));
+    let toml = toml_at(&etcd, &[&proxy.url()], Some(5), &format!("{HORIZON_S}s"));
     init(&toml);
     let machine = Machine::new();
     let daemon = machine.setup(&toml).admin().start();

@@ -185,7 +185,7 @@ fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
         daemon.kill();
         // The clock may still be below the stored ceiling, or not.
         let daemon = machine.start(&toml);
-        runs.extend(draw_until(&daemon, NO_CEILING));
+        runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
         at.run();
         runs.extend(draw(&daemon));
         daemon.stop();

@@ -68,7 +68,7 @@ fn with(bare: &str, settings: &[(&str, &Path)]) -> String {
 }
 
 fn secured_toml(at: &dyn Coordinator) -> String {
-    toml_at(at, &at.tls_url(), Some(5), LONG)
+    toml_at(at, &[&at.tls_url()], Some(5), LONG)
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_coordinator_that_is_far_away_is_reached_over_tls() {
         files.secure_local(at);
         let proxy = at.proxy();
         let url = proxy.url().replace("://", "s://");
-        let toml = files.trusting(&toml_at(at, &url, Some(5), LONG), &files.authority.issue_local("own"));
+        let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
         poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
         let machine = Machine::new();
         // A number that it did not hold would need a pause of several answers.

@@ -22,14 +22,12 @@ fn source(name: &str) -> String {
     format!("[[sources]]\nname = \"{name}\"\nkind = \"fleet-ticket\"\n")
 }
 
-fn toml_at(at: &dyn Coordinator, url: &str, more: &str) -> String {
-    let coordinator = at.name();
-    let source = source("orders");
-    format!("[fleet]\ncoordinator = \"{coordinator}\"\nendpoints = [\"{url}\"]\n{source}{more}")
+fn toml_at(at: &dyn Coordinator, urls: &[&str], more: &str) -> String {
+    at.table(urls) + &source("orders") + more
 }
 
 fn toml(at: &dyn Coordinator) -> String {
-    toml_at(at, &at.url(), "")
+    toml_at(at, &[&at.url()], "")
 }
 
 #[track_caller]
@@ -40,23 +38,6 @@ fn set(toml: &str, value: &str) {
 
 fn draw(daemon: &Daemon, count: u32) -> Vec<Run> {
     daemon.connect().next_once_granted(Ask::of(count)).runs()
-}
-
-/// Draws single numbers until a refusal has this code.
-fn draw_until(daemon: &Daemon, code: u16) -> Vec<Run> {
-    let mut wire = daemon.connect();
-    let mut runs = Vec::new();
-    poll("a refusal", || {
-        for _ in 0..500 {
-            match wire.next(Ask::of(1).wait_ms(0)) {
-                Reply::Runs(_, more) => runs.extend(more),
-                Reply::Error { code: found, .. } if found == code => return Some(()),
-                other => panic!("{other:?}"),
-            }
-        }
-        None
-    });
-    runs
 }
 
 fn draw_after_an_outage(daemon: &Daemon) -> Vec<Run> {
@@ -124,7 +105,7 @@ fn two_daemons_share_a_counter_and_each_rises() {
 fn many_counters_get_ranges_at_the_same_time() {
     let Some(etcd) = Etcd::start() else { return };
     let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
-    let toml = toml_at(&etcd, &etcd.url(), &names.map(source).concat());
+    let toml = toml_at(&etcd, &[&etcd.url()], &names.map(source).concat());
     let machine = Machine::new();
     set(&toml, "0");
     names.iter().for_each(|name| assert_eq!(run_configured(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
@@ -176,7 +157,7 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
         let daemon = machine.setup(&toml).admin().start();
         let mut runs = draw(&daemon, 1);
         at.kill();
-        runs.extend(draw_until(&daemon, NO_CEILING));
+        runs.extend(daemon.draw_until(Ask::of(1), NO_CEILING));
         assert!(runs.iter().map(|run| run.count).sum::<u32>() >= 900, "the rest of the range");
         poll("it is not ready", || (get(&daemon, "/readyz").code == 503).then_some(()));
         at.run();
@@ -248,7 +229,7 @@ fn lost_answers_skip_a_range_at_most() {
     each(|at| {
         set(&toml(at), "0");
         let proxy = at.proxy();
-        let toml = toml_at(at, &proxy.url(), "");
+        let toml = toml_at(at, &[&proxy.url()], "");
         let machine = Machine::new();
         let daemon = machine.start(&toml);
         let mut runs = Vec::new();
@@ -286,7 +267,7 @@ fn assert_two_clusters(toml: &str, part: &str) {
 #[test]
 fn endpoints_of_two_clusters_are_refused() {
     let (Some(one), Some(other)) = (ZooKeeper::start(), ZooKeeper::start()) else { return };
-    let both = toml_at(&one, &format!("{}\", \"{}", one.url(), other.url()), "");
+    let both = toml_at(&one, &[&one.url(), &other.url()], "");
     set(&toml(&one), "0");
     // Warms ZooKeeper up: its first answer takes longer than the next ones.
     other.put("/asked", "");
@@ -374,7 +355,7 @@ fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
 #[test]
 fn a_counter_ends_at_its_maximum() {
     let Some(etcd) = Etcd::start() else { return };
-    let toml = toml_at(&etcd, &etcd.url(), "maximum = 1005\n");
+    let toml = toml_at(&etcd, &[&etcd.url()], "maximum = 1005\n");
     set(&toml, "1000");
     let (code, text) = run_configured(&toml, &["ticket", "set", "orders", "1005"]);
     assert!(code == Some(2) && text.contains("up to 1004"), "{text}");
@@ -392,6 +373,6 @@ fn a_counter_ends_at_its_maximum() {
         daemon.connect().next(Ask::of(1).wait_ms(9_000)).assert_error(0, EXHAUSTED);
     }
     assert_eq!(etcd.get(KEY), last_write);
-    let lower = toml_at(&etcd, &etcd.url(), "maximum = 1004\n");
+    let lower = toml_at(&etcd, &[&etcd.url()], "maximum = 1004\n");
     Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
 }
