@@ -106,8 +106,8 @@ impl Rules {
         rules
     }
 
-    /// Puts these rates in force for all connections, also those on shards that still use the rules from
-    /// before.
+    /// Puts these rates in force for all connections, also those on shards that still use the rules
+    /// from before.
     pub fn apply_rates(&self, now: BootMicros) {
         for identity in self.identities.values() {
             if let Some((pace, rate)) = identity.pace.as_ref().zip(identity.rate) {

@@ -303,7 +303,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
-    /// once a clock is near that. The state must have that bound already. The notes drop the higher bound first.
+    /// once a clock is near that. The state must have that bound already. The notes drop the higher
+    /// bound first.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.

@@ -111,7 +111,8 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     let target = sound_target();
     let address = target.name();
     let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms", "--rate", "100000"];
-    // The load is above the quota, also where the generator sends what is due in large bunches. The second objective is still met, but the rate is not.
+    // The load is above the quota, also where the generator sends what is due in large bunches. The
+    // second objective is still met, but the rate is not.
     for more in [&["--runs", "1"][..], &["--p99.9", "20s"], &["--closed"]] {
         let ran = quota.run(&[&load[..], more].concat());
         assert_eq!(ran.code, 2, "{more:?}: {ran:?}");

@@ -74,7 +74,8 @@ impl Inherited {
     }
 }
 
-/// Refuses a number of sockets that no unit has: the daemon would serve somewhere else than it says.
+/// Refuses a number of sockets that no unit has: the daemon would serve somewhere else than it
+/// says.
 fn check_count(sockets: &str) -> Result<(), StartError> {
     match sockets.parse() {
         Ok(0..=SOCKETS_MAX) => Ok(()),
