@@ -9,6 +9,7 @@
 //! fleet_churn::a_coordinator -- --nocapture` takes a quarter of an hour.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -70,8 +71,6 @@ struct Site {
     machine: Machine,
     proxy: Proxy,
     toml: String,
-    /// The address of its daemon.
-    address: Mutex<Option<Address>>,
 }
 
 impl Site {
@@ -89,7 +88,7 @@ impl Site {
         let proxy = at.proxy();
         let table = at.table(&[&proxy.url()]);
         let toml = format!("{LAYOUT}{worker_ids}{table}horizon = \"{HORIZON}\"\n{name}");
-        Site { machine: Machine::new(), proxy, toml, address: Mutex::default() }
+        Site { machine: Machine::new(), proxy, toml }
     }
 
     /// Runs one life after another until the churn is over, with these faults and ends.
@@ -97,10 +96,10 @@ impl Site {
         let mut rng = Random::seeded(index as u64);
         let mut round = index;
         while !churn.is_over.load(Ordering::SeqCst) {
-            match self.machine.setup(&self.toml).try_start() {
+            let listener = format!("unix:{}", self.socket().display());
+            match self.machine.setup(&self.toml).option("--listen", listener).listeners(2).try_start() {
                 Ok(daemon) => {
                     churn.lives.fetch_add(1, Ordering::SeqCst);
-                    *self.address.lock().expect("no thread panics") = Some(daemon.addresses[0].clone());
                     rest(&mut rng, 1_000);
                     self.suffer(&daemon, faults[round % faults.len()], &mut rng);
                     rest(&mut rng, 1_000);
@@ -151,6 +150,11 @@ impl Site {
         }
     }
 
+    /// The socket of its daemon. The port of one that has ended may be another test's.
+    fn socket(&self) -> PathBuf {
+        self.machine.path("socket")
+    }
+
     /// Draws from the daemon, if one listens.
     fn draw(&self, churn: &Churn) {
         let mut runs = Vec::new();
@@ -163,10 +167,7 @@ impl Site {
             match drawn {
                 Some(Reply::Runs(_, more)) => runs.extend(more),
                 Some(_) => {}
-                None => {
-                    let address = self.address.lock().expect("no thread panics").clone();
-                    wire = address.and_then(|address| Wire::try_connect(&address).ok());
-                }
+                None => wire = Wire::try_connect(&Address::Unix(self.socket())).ok(),
             }
             thread::sleep(Duration::from_millis(5));
         }
