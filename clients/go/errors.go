@@ -176,7 +176,7 @@ func (e *DeadlineError) Error() string {
 	if e.Endpoint != "" {
 		text += " from " + e.Endpoint
 	}
-	text += fmt.Sprintf(" within %s", e.Allowed.Round(time.Microsecond))
+	text += fmt.Sprintf(" within %s", e.Allowed.Round(100*time.Microsecond))
 	if e.Last != nil {
 		text += "; last: " + e.Last.Error()
 	}
