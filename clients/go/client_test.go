@@ -78,6 +78,9 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	if _, err := New(Options{Endpoints: one, TokenFile: missing}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file's error is lost: %v", err)
 	}
+	if _, err := TLSFiles("", missing, ""); err == nil || !strings.Contains(err.Error(), "both or neither") {
+		t.Errorf("a certificate without its key: %v", err)
+	}
 }
 
 func TestEndpointsOfEveryForm(t *testing.T) {

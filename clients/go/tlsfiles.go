@@ -25,6 +25,9 @@ func TLSFiles(caFile, certFile, keyFile string) (*tls.Config, error) {
 	if certFile == "" && keyFile == "" {
 		return config, nil
 	}
+	if certFile == "" || keyFile == "" {
+		return nil, optionError("TLS", "found the certificate %q and the key %q, allowed: both or neither", certFile, keyFile)
+	}
 	read := func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
