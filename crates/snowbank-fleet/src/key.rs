@@ -37,6 +37,10 @@ pub struct NumberKey {
     /// end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
+    /// The highest bound of the term: a release may lower `id_bound`, and hides no restore by it. 0
+    /// in values of earlier builds.
+    #[serde(default, with = "id_bound")]
+    pub highest: u64,
     /// The bound at which the term began. A holder of before that was granted more shows that the
     /// coordinator went back.
     #[serde(with = "id_bound")]
@@ -65,6 +69,7 @@ impl NumberKey {
             term: String::new(),
             write: String::new(),
             id_bound: 0,
+            highest: 0,
             from: 0,
             horizon_ms: 0,
             max_ahead_ms: 0,

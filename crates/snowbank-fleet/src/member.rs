@@ -502,6 +502,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         NumberKey {
             term: held.term.clone(),
             id_bound,
+            highest: held.acknowledged.max(id_bound),
             from: held.floor,
             horizon_ms: millis(held.horizon),
             max_ahead_ms: millis(held.max_ahead),

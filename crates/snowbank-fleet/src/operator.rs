@@ -274,13 +274,10 @@ impl Operator<'_> {
             )));
         }
         let id_bound = id_bound.map_err(refused)?;
-        let mut released =
-            NumberKey { write: freeing.write.to_owned(), released: true, id_bound, ..held.clone() };
-        if id_bound == held.id_bound {
-            // A new term begins here, so a holder that was acknowledged more notices the loss. Only
-            // a bound that is lowered on purpose stays in the holder's term.
-            (released.term, released.from) = (freeing.write.to_owned(), id_bound);
-        }
+        // It stays in the holder's term, so a daemon that was acknowledged more notices the loss.
+        let highest = held.highest.max(id_bound);
+        let write = freeing.write.to_owned();
+        let released = NumberKey { write, released: true, id_bound, highest, ..held.clone() };
         let swaps = [
             Swap::compare(Paths::of(self.name).marker(), Some(before.clone())),
             Swap::write(key, Some(stored), released.text()),

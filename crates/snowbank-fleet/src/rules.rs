@@ -139,11 +139,9 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
     }
-    let found = key.map_or(0, |key| key.id_bound);
-    // A release ends a term, so a released key of this term is newer than all that was acknowledged
-    // in it.
-    let is_older = |own: &Acknowledged<'_>| key.is_none_or(|key| key.term == own.term && !key.released);
-    let lost = taker.acknowledged.filter(|own| own.id_bound > found && is_older(own));
+    let is_own_term = |own: &Acknowledged<'_>| key.is_none_or(|key| key.term == own.term);
+    let is_lost = |own: &Acknowledged<'_>| is_own_term(own) && is_older(key, own.term, own.id_bound);
+    let lost = taker.acknowledged.filter(is_lost);
     if let Some(own) = lost {
         return Ok(if may_be_abandoned(own.until, taker.wall, taker.max_ahead) {
             Taking::Above(own.id_bound)
@@ -213,12 +211,11 @@ pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reac
 /// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a
 /// term. 0: it had acknowledged none. `None`: there is no key.
 ///
-/// Another daemon takes a number at its bound or above. A release ends a term, and may lower the
-/// bound.
+/// Another daemon takes a number at its bound or above.
 pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool {
     let Some(key) = key else { return acknowledged > 0 };
-    let reaches = if key.term == term { key.id_bound } else { key.from };
-    reaches < acknowledged && !(key.released && key.term == term)
+    let reaches = if key.term == term { key.id_bound.max(key.highest) } else { key.from };
+    reaches < acknowledged
 }
 
 /// Returns the latest instant that a bound in the coordinator can have. What is later was never

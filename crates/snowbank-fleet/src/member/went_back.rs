@@ -4,7 +4,7 @@
 use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, clocks, member, names, store, take, want};
 use super::*;
 use crate::counter::CounterKey;
-use crate::{Begins, Marker, NumberRange, Operator, Preparing};
+use crate::{Begins, Freeing, Marker, NumberRange, Operator, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -134,6 +134,28 @@ fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
     let TakenByAnotherClock { mut x, x_now, y_had, .. } = taken_by_another_clock();
     let raised = x.raise(&[keepers_bound(x_now)], 0, clocks(x_now));
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
+}
+
+/// The restored bound has passed, so another daemon starts there, and an operator takes the number
+/// from it, before the first holder asks again.
+#[test]
+fn a_release_of_a_later_holder_hides_no_restore() {
+    let layout = twitter();
+    let store = store(&layout);
+    let mut first = member(&store, Notes::default());
+    let covered = take(&mut first, want(&layout, WALL, false), &five()).covered;
+    let backup = store.text(&key_five());
+    let raised_at = at(WALL, 200);
+    assert_eq!(first.raise(&[keepers_bound(raised_at)], 0, clocks(raised_at)), Raised::Done);
+    store.put(&key_five(), &backup);
+    let now = rules::instant_of(&numbering(), covered);
+    assert_eq!(takes_the_number(&store, now), covered, "below what the first had");
+    let freeing = Freeing { write: "freed", now, is_forced: true, is_lowering: false };
+    let mut coordinator = store.clone();
+    Operator { coordinator: &mut coordinator, name: "f" }.release(&layout, 5, freeing).unwrap();
+    let looked = first.look(clocks(now));
+    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(floor(&store) > now, "the first has noticed it");
 }
 
 /// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it

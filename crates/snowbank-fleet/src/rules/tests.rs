@@ -138,15 +138,11 @@ fn a_bound_below_an_acknowledged_one_shows_a_coordinator_that_went_back() {
         Seen::Older(Loss::WentBack),
         "another has taken it since"
     );
-    let released = NumberKey { released: true, term: String::from("t"), ..key("x", 8) }.text();
-    assert!(
-        matches!(held("w3").read(Some(&released), "t"), Seen::Lost(Loss::Taken(_))),
-        "a release is newer"
-    );
-    assert_eq!(held("w3").read(Some(&released), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
-    let mut released = held("w3");
-    released.lower(8);
-    assert_eq!(released.read(Some(&lower("w3")), "t"), Seen::Ours(Box::new(key("w3", 8))), "its own release");
+    let released = |highest: u64| NumberKey { released: true, highest, ..key("x", 8) }.text();
+    let newer = held("w3").read(Some(&released(9)), "t");
+    assert!(matches!(newer, Seen::Lost(Loss::Taken(_))), "a release is newer");
+    assert_eq!(held("w3").read(Some(&released(8)), "t"), Seen::Older(Loss::WentBack), "after a restore");
+    assert_eq!(held("w3").read(Some(&released(9)), "u"), Seen::Older(Loss::WentBack), "of an earlier term");
 }
 
 #[test]
@@ -163,8 +159,9 @@ fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
     assert_eq!(take(Some(&ours), after(19), 88), Ok(Taking::Above(88)), "others may have had it since");
     assert_eq!(take(Some(&anothers), after(60), 88), Ok(Taking::Above(77)));
     assert_eq!(take(Some(&ours), after(60), 77), Ok(Taking::Above(77)), "nothing was lost");
-    let released = NumberKey { released: true, ..in_term("t") };
-    assert_eq!(take(Some(&released), after(60), 88), Ok(Taking::Above(77)), "the release is newer");
+    let released = |highest: u64| NumberKey { released: true, highest, ..in_term("t") };
+    assert_eq!(take(Some(&released(88)), after(0), 88), Ok(Taking::Above(77)), "the release is newer");
+    assert_eq!(take(Some(&released(87)), after(60), 88), Ok(Taking::Again(88)), "released after a restore");
 }
 
 #[test]

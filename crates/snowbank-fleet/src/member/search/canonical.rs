@@ -104,7 +104,7 @@ impl<'a> Form<'a> {
         let number = |name| field(text, name).parse::<u64>().unwrap_or(0);
         self.words.extend([number("\"floor_unix_ms\""), number("\"reach_ms\""), number("\"from\"")]);
         let bound = field(text, "\"id_bound\"").parse::<u64>().unwrap_or(u64::MAX);
-        self.words.extend([bound, u64::from(field(text, "\"released\"") == "true")]);
+        self.words.extend([bound, number("\"highest\""), u64::from(field(text, "\"released\"") == "true")]);
     }
 
     fn write(&mut self, write: &'a str) {
