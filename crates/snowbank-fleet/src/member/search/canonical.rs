@@ -135,6 +135,7 @@ impl<'a> Form<'a> {
             starting,
             daemon,
             horizon: _,
+            max_ahead: _,
             has_lost,
         } = machine;
         self.words.extend([*wall_minus_boot_us as u64, u64::from(*has_lost)]);
@@ -200,7 +201,17 @@ impl<'a> Form<'a> {
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let Daemon { member, number, cursor, granted, newest, generation, space: _, horizon: _ } = daemon;
+        let Daemon {
+            member,
+            number,
+            cursor,
+            granted,
+            newest,
+            generation,
+            space: _,
+            horizon: _,
+            max_ahead: _,
+        } = daemon;
         self.words.extend([*number as u64, *cursor, *granted, *newest]);
         self.member(member, *generation);
     }

@@ -16,14 +16,17 @@ pub(super) const FLEET: &str = "f";
 /// By machine. Their daemons were not configured alike.
 pub(super) const HORIZONS: [Duration; 3] =
     [Duration::from_secs(10), Duration::from_secs(10), Duration::from_secs(7)];
-pub(super) const MAX_AHEAD: Duration = Duration::from_secs(2);
+pub(super) const MAX_AHEADS: [Duration; 3] =
+    [Duration::from_secs(4), Duration::from_secs(4), Duration::from_secs(2)];
+/// The most by which clocks differ: the shortest `max_ahead`.
+pub(super) const SKEW: Duration = MAX_AHEADS[2];
 /// The instants that clocks read, in any order. At the second one the ceilings of the first are
 /// past.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks read which differ by `MAX_AHEAD`. By the third one a ceiling of the
-/// first is near, and by the second it is not.
-pub(super) const SKEWED_WALLS: [UnixMicros; 3] =
-    [UnixMicros(0), UnixMicros(8_000_000), UnixMicros(10_000_000)];
+/// The instants that clocks read which differ by `SKEW`. By the third one a ceiling of the first is
+/// near for some daemons, by the fourth one for all, and by the second for none.
+pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
+    [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 /// The number that each machine is given. `None`: the coordinator picks one.
 pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
 
@@ -110,6 +113,7 @@ pub(super) struct Machine {
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
+    pub(super) max_ahead: Duration,
     /// True if a restore has lost a bound that it was acknowledged, until its daemon ends for that.
     pub(super) has_lost: bool,
 }
@@ -140,6 +144,7 @@ pub(super) struct Daemon {
     pub(super) newest: u64,
     pub(super) generation: u64,
     pub(super) horizon: Duration,
+    pub(super) max_ahead: Duration,
 }
 
 impl Daemon {
@@ -148,7 +153,7 @@ impl Daemon {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
         let numbering = self.space.numbering(self.number);
         let id_time = numbering.start_of(Tick(self.cursor.saturating_sub(1)));
-        let from = rules::counts_from(now, id_time, MAX_AHEAD);
+        let from = rules::counts_from(now, id_time, self.max_ahead);
         let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
         ceiling.max(self.newest)
     }
@@ -206,7 +211,7 @@ impl Machine {
             layout: self.space.layout(),
             clocks: self.clocks(wall),
             proof: Proof::None,
-            max_ahead: MAX_AHEAD,
+            max_ahead: self.max_ahead,
             horizon: self.horizon,
         };
         let names = Names { fleet: FLEET, state: &self.state, holder: "holder" };
@@ -285,9 +290,9 @@ impl Machine {
         };
         self.store(number, start);
         let granted = space.tick(number, taken.covered);
-        let horizon = self.horizon;
-        let newest = granted;
-        Some(Daemon { member, space, number, cursor: start, granted, newest, generation: 0, horizon })
+        let (horizon, max_ahead) = (self.horizon, self.max_ahead);
+        let (cursor, newest, generation) = (start, granted, 0);
+        Some(Daemon { member, space, number, cursor, granted, newest, generation, horizon, max_ahead })
     }
 
     pub(super) fn raise(&mut self, wall: UnixMicros) {

@@ -1,6 +1,6 @@
 //! The operator of the search, with the shipped commands.
 
-use super::machine::{FLEET, HORIZONS, MAX_AHEAD, Space};
+use super::machine::{FLEET, HORIZONS, MAX_AHEADS, Space};
 use super::wire::{self, Wire};
 use super::world::World;
 use crate::{Begins, Coordinator, Freeing, NoAnswer, Operator, Preparing, Swap, Swapped};
@@ -68,7 +68,7 @@ impl World {
             begins,
             is_growing: true,
             horizon: HORIZONS[0],
-            max_ahead: MAX_AHEAD,
+            max_ahead: MAX_AHEADS[0],
             now: self.time,
         };
         let mut console = Console { world: self, calls: 0, meanwhile };

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::machine::{
-    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEAD, Machine, NUMBERS, SKEWED_WALLS, Space, WALLS, lose,
+    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEADS, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS, lose,
 };
 use super::operator::{self, Meanwhile};
 use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
@@ -37,7 +37,7 @@ pub(super) enum AllClocks {
     Differ,
     /// None reads an earlier time than another one has read.
     Agree,
-    /// They differ by up to `MAX_AHEAD`.
+    /// They differ by up to `SKEW`.
     AreSkewed,
 }
 
@@ -101,7 +101,7 @@ enum Amount {
 impl World {
     /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The
     /// coordinator may be restored to an older state only where clocks differ by at most
-    /// `MAX_AHEAD`: the floor that is then raised is above all their grants.
+    /// `SKEW`: the floor that is then raised is above all their grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let left = Left::new(2, faults);
         let left = if clocks == AllClocks::Differ { left.without(Fault::GoBack) } else { left };
@@ -128,6 +128,7 @@ impl World {
             starting: None,
             daemon: None,
             horizon: HORIZONS[index],
+            max_ahead: MAX_AHEADS[index],
             has_lost: false,
         };
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
@@ -188,7 +189,7 @@ impl World {
 
     /// Returns the times that clocks may read now.
     fn walls(&self) -> Vec<UnixMicros> {
-        let max_ahead = MAX_AHEAD.as_micros() as i64;
+        let max_ahead = SKEW.as_micros() as i64;
         match self.clocks {
             AllClocks::Differ => WALLS.to_vec(),
             AllClocks::Agree => WALLS.into_iter().filter(|wall| *wall >= self.time).collect(),
@@ -337,7 +338,7 @@ impl World {
     fn slowest_clock(&self) -> UnixMicros {
         match self.clocks {
             AllClocks::Differ | AllClocks::Agree => self.time,
-            AllClocks::AreSkewed => UnixMicros(self.time.0 - MAX_AHEAD.as_micros() as i64),
+            AllClocks::AreSkewed => UnixMicros(self.time.0 - SKEW.as_micros() as i64),
         }
     }
 
