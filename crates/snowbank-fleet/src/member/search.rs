@@ -11,8 +11,8 @@
 //! pass within an event, so the pause of a start always lasts until a daemon that lost a write has
 //! asked; in the simulation it may be too short, and `member/noticed.rs` tests that daemons ask in
 //! time. The coordinator goes back only where no two clocks differ by more than the shortest
-//! `max_ahead`. It never comes back as another cluster (`member/went_back.rs`), and no daemon with a
-//! longer reach restarts between the record of that and a restore.
+//! `max_ahead`. It never comes back as another cluster (`member/went_back.rs`), and no daemon with
+//! a longer reach restarts between the record of that and a restore.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks: `tests/long` looks
 //! further.
