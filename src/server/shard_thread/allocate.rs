@@ -48,7 +48,7 @@ impl Turn<'_> {
     #[inline]
     pub(super) fn allocate<F: Copy>(
         &mut self,
-        request: &Request<F>,
+        request: Request<F>,
         ahead: impl FnOnce() -> u64,
     ) -> Result<(), NotYet<F>> {
         self.state.runs.clear();
@@ -85,19 +85,19 @@ impl Turn<'_> {
 
     /// Allocates the IDs of a request if its client's limits allow it.
     #[cold]
-    fn allocate_limited<F: Copy>(&mut self, request: &Request<F>) -> Result<(), NotYet<F>> {
+    fn allocate_limited<F: Copy>(&mut self, request: Request<F>) -> Result<(), NotYet<F>> {
         let due = request.read_at.after(self.wait_of(&request.ask));
         let permitted = limits::permit(self.conditions.session, &request.ask, request.read_at, due);
         let (held, ask, at) = permitted.map_err(NotYet::Refused)?;
-        let request = Request { ask, ..*request };
+        let request = Request { ask, ..request };
         if at > request.read_at {
             return Err(NotYet::Parked(Parked::Paced(Box::new(Paced { request, at, held }))));
         }
-        self.allocate_held(&request, held)
+        self.allocate_held(request, held)
     }
 
     /// Allocates the IDs of a request that its client's limits allow, or queues it.
-    fn allocate_held<F: Copy>(&mut self, request: &Request<F>, held: Held) -> Result<(), NotYet<F>> {
+    fn allocate_held<F: Copy>(&mut self, request: Request<F>, held: Held) -> Result<(), NotYet<F>> {
         match self.claim(&request.ask, || 0) {
             Ok(()) => {
                 held.note_drawn(request.ask.count_in(&self.state.runs));
@@ -135,7 +135,7 @@ impl Turn<'_> {
     /// stop has refused all that waited, the request ends. It gets the IDs that it has if the
     /// client accepts fewer.
     #[cold]
-    fn enqueue<F: Copy>(&mut self, request: &Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
+    fn enqueue<F: Copy>(&mut self, request: Request<F>, missing: u64, held: Held) -> Result<(), NotYet<F>> {
         let thread = self.thread;
         let ask = &request.ask;
         if thread.refuses_all.get() {
@@ -166,7 +166,7 @@ impl Turn<'_> {
         thread.counters.sources[ask.source].waits.add(1);
         let queued = Queued {
             thread: Rc::clone(thread),
-            request: *request,
+            request,
             id,
             finished,
             outcome: None,
@@ -291,7 +291,7 @@ impl<F: Copy> Queued<F> {
         let (lane, _) = turn.state.shard.lane(ask.source);
         match lane.end_wait(taken, &outcome, &mut turn.state.runs) {
             Ok(refusal) => turn.finish(ask, held, refusal).map_err(NotYet::Refused),
-            Err(IdsLost) => turn.allocate_held(&self.request, held),
+            Err(IdsLost) => turn.allocate_held(self.request, held),
         }
     }
 }
@@ -331,7 +331,7 @@ impl<F: Copy> Paced<F> {
             return Err(NotYet::Refused(Refusal::Sealed.into()));
         }
         turn.state.runs.clear();
-        turn.allocate_held(&self.request, self.held)
+        turn.allocate_held(self.request, self.held)
     }
 }
 

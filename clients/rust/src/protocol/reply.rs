@@ -207,9 +207,10 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
     let [run] = runs else {
         return encode_many_runs(out, tag, runs, more);
     };
+    let stride = encodable_stride(run)?;
     let mut bytes = [0; super::HEADER_SIZE + RUN_SIZE];
     bytes[..super::HEADER_SIZE].copy_from_slice(&frame::header(RUNS, flags(more), tag, RUN_SIZE));
-    bytes[super::HEADER_SIZE..].copy_from_slice(&encode_run(run)?);
+    bytes[super::HEADER_SIZE..].copy_from_slice(&run_bytes(run, stride));
     out.extend_from_slice(&bytes);
     Ok(())
 }
@@ -227,8 +228,8 @@ fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Re
     out.reserve(super::HEADER_SIZE + runs.len() * RUN_SIZE);
     out.extend_from_slice(&frame::header(RUNS, flags(more), tag, runs.len() * RUN_SIZE));
     for run in runs {
-        match encode_run(run) {
-            Ok(bytes) => out.extend_from_slice(&bytes),
+        match encodable_stride(run) {
+            Ok(stride) => out.extend_from_slice(&run_bytes(run, stride)),
             Err(reason) => {
                 out.truncate(start);
                 return Err(reason);
@@ -238,17 +239,22 @@ fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Re
     Ok(())
 }
 
+/// Returns the stride of a run as it stands on the wire.
 #[inline]
-fn encode_run(run: &Run) -> Result<[u8; RUN_SIZE], Unencodable> {
+fn encodable_stride(run: &Run) -> Result<u32, Unencodable> {
     if run.count == 0 {
         return Err(Unencodable::EmptyRun);
     }
-    let stride = u32::try_from(run.stride).map_err(|_| Unencodable::WideStride { stride: run.stride })?;
+    u32::try_from(run.stride).map_err(|_| Unencodable::WideStride { stride: run.stride })
+}
+
+#[inline]
+fn run_bytes(run: &Run, stride: u32) -> [u8; RUN_SIZE] {
     let mut bytes = [0; RUN_SIZE];
     bytes[..8].copy_from_slice(&run.first.to_le_bytes());
     bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
     bytes[12..].copy_from_slice(&stride.to_le_bytes());
-    Ok(bytes)
+    bytes
 }
 
 /// Appends one LIST frame of 1 to [`IDS_PER_FRAME`] IDs. `more` says that another frame of this

@@ -18,7 +18,7 @@ pub type Rings = Arc<[Ring]>;
 /// reserve: to ticks that a claim ahead has skipped, and to siblings' blocks that lie too low. The
 /// documents allow an eighth. A smaller fraction would need more claims. At a sixteenth of the
 /// default 10 ms a busy shard claims about 3,200 times a second.
-const AHEAD_SHARE: u32 = 16;
+const AHEAD_SHARE: u64 = 16;
 
 /// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several
 /// claims.
@@ -416,14 +416,14 @@ impl Lane {
             }
             return;
         }
-        let span_of_demand = self.source.rules().burst_window / AHEAD_SHARE;
-        let elapsed = self.now.boot.since(self.demand_since);
+        let span_us = micros(self.source.rules().burst_window) as u64 / AHEAD_SHARE;
+        let elapsed_us = self.now.boot.0.saturating_sub(self.demand_since.0).max(0) as u64;
         let handed_out = self.drawn_ids.saturating_sub(u64::from(self.current.count));
-        if elapsed < span_of_demand / 2 && handed_out < LEAST_AHEAD {
+        if elapsed_us < span_us / 2 && handed_out < LEAST_AHEAD {
             return;
         }
-        let wanted = self.ahead_of_demand(handed_out, span_of_demand, elapsed);
-        if elapsed >= span_of_demand {
+        let wanted = self.ahead_of_demand(handed_out, span_us, elapsed_us);
+        if elapsed_us >= span_us {
             self.drawn_ids = u64::from(self.current.count);
             self.demand_since = self.now.boot;
         }
@@ -437,7 +437,7 @@ impl Lane {
         if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
             return;
         }
-        if let Some(from) = self.source.claim_ahead(&window, count, span_of_demand, rng) {
+        if let Some(from) = self.source.claim_ahead(&window, count, Duration::from_micros(span_us), rng) {
             self.fill_ring(Span { from, count });
         }
     }
@@ -453,11 +453,10 @@ impl Lane {
         }
     }
 
-    /// Returns how many IDs this shard would hand out in `span` at the rate of `elapsed`, at most
-    /// its share.
-    fn ahead_of_demand(&self, handed_out: u64, span: Duration, elapsed: Duration) -> u64 {
-        let span_us = micros(span).max(1) as u64;
-        let elapsed_us = (micros(elapsed) as u64).max(span_us / 8).max(1);
+    /// Returns how many IDs this shard would hand out in `span_us` at the rate of the last
+    /// `elapsed_us`, at most its share.
+    fn ahead_of_demand(&self, handed_out: u64, span_us: u64, elapsed_us: u64) -> u64 {
+        let elapsed_us = elapsed_us.max(span_us / 8).max(1);
         let wanted = handed_out.saturating_mul(span_us) / elapsed_us;
         let tick_us = micros(self.source.tick()) as u64;
         let ids_in_span = self.source.numbering().ids_per_tick().saturating_mul(span_us) / tick_us;

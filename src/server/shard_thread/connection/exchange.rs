@@ -59,6 +59,7 @@ impl<F: FrontEnd> Exchange<F> {
         let full_at = self.share.full_at(self.unwritten.len());
         let extra_before = self.front.extra_cost_bytes();
         let mut at = 0;
+        let mut served = 0;
         let end = loop {
             if let Some(end) = self.end_reply(turn, peer) {
                 break end;
@@ -82,10 +83,10 @@ impl<F: FrontEnd> Exchange<F> {
                     at += consumed;
                     self.errors_in_row = 0;
                     let request = Request { ask, form, read_at: self.read_at, size: consumed };
-                    match self.serve_ids(turn, &request, &bytes[at - consumed..]) {
+                    match self.serve_ids(turn, request, &bytes[at - consumed..]) {
                         Ok(alike) => {
                             at += consumed * alike;
-                            turn.state.timing.note_served(1 + alike as u64);
+                            served += 1 + alike as u64;
                         }
                         Err(parked) => break TurnEnd::Parked(parked),
                     }
@@ -99,6 +100,7 @@ impl<F: FrontEnd> Exchange<F> {
                 }
             }
         };
+        turn.state.timing.note_served(served);
         self.keep(&bytes[at..]);
         let cost_bytes = at / F::BYTES_OF_COST + self.front.extra_cost_bytes() - extra_before;
         self.turn_cost = turn_cost(cost_bytes, turn.state.output.len()) + scan_cost(bytes.len() - at);
@@ -144,16 +146,17 @@ impl<F: FrontEnd> Exchange<F> {
     fn serve_ids(
         &mut self,
         turn: &mut Turn<'_>,
-        request: &Request<F::Form>,
+        request: Request<F::Form>,
         bytes: &[u8],
     ) -> Result<usize, Parked<F::Form>> {
         let source = request.ask.source;
+        let size = request.size;
         let facts = &turn.config.facts;
-        let ahead = || self.front.demand(&bytes[request.size..], source, facts);
+        let ahead = || self.front.demand(&bytes[size..], source, facts);
         if let Err(not_yet) = turn.allocate(request, ahead) {
             return self.put_off(turn, request, not_yet).map_or(Ok(0), Err);
         }
-        let alike = match self.front.alike(bytes, request.size, request.form, || turn.at_hand(source)) {
+        let alike = match self.front.alike(bytes, size, request.form, || turn.at_hand(source)) {
             0 => 0,
             most => turn.allocate_at_hand(source, most),
         };
@@ -166,7 +169,7 @@ impl<F: FrontEnd> Exchange<F> {
     fn put_off(
         &mut self,
         turn: &mut Turn<'_>,
-        request: &Request<F::Form>,
+        request: Request<F::Form>,
         not_yet: NotYet<F::Form>,
     ) -> Option<Parked<F::Form>> {
         match not_yet {
@@ -186,8 +189,8 @@ impl<F: FrontEnd> Exchange<F> {
         let request = parked.request();
         let timed_from = parked.timed_from();
         match parked.resume(turn) {
-            Ok(()) => self.encode_ids(turn, &request),
-            Err(NotYet::Refused(reason)) => self.refuse(turn, &request, reason),
+            Ok(()) => self.encode_ids(turn, request),
+            Err(NotYet::Refused(reason)) => self.refuse(turn, request, reason),
             Err(NotYet::Parked(parked)) => return Some(parked),
         }
         turn.thread.counters.note_served(F::PROTOCOL, timed_from);
@@ -198,7 +201,7 @@ impl<F: FrontEnd> Exchange<F> {
     /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
     // Not a call of its own: that would cost each request a tenth.
     #[inline(always)]
-    fn encode_ids(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>) {
+    fn encode_ids(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
         let numbering = turn.config.source(request.ask.source).numbering();
         let needs_list = numbering.needs_list();
         let form = request.form;
@@ -209,7 +212,7 @@ impl<F: FrontEnd> Exchange<F> {
         }
         let frame_ids = FrameIds {
             runs: &state.runs,
-            random: numbering.random_parts(),
+            random: if needs_list { numbering.random_parts() } else { &[] },
             needs_list,
             reply_count: Some(request.ask.count_in(&state.runs)),
             more: false,
@@ -220,7 +223,7 @@ impl<F: FrontEnd> Exchange<F> {
     /// Makes the IDs in `state.runs` the backlog.
     #[cold]
     #[inline(never)]
-    fn start_backlog(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>) {
+    fn start_backlog(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
         let source = request.ask.source;
         let numbering = turn.config.source(source).numbering();
         self.backlog = Some(Box::new(Backlog::new(source, request.form, numbering, &turn.state.runs)));
@@ -256,7 +259,7 @@ impl<F: FrontEnd> Exchange<F> {
 
     /// Encodes the refusal of a request for IDs.
     #[cold]
-    fn refuse(&mut self, turn: &mut Turn<'_>, request: &Request<F::Form>, reason: Reason) {
+    fn refuse(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>, reason: Reason) {
         let words = turn.refuse(&request.ask, F::PROTOCOL, reason);
         self.front.refuse(&mut turn.state.output, request.form, &words);
     }
