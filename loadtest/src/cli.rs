@@ -22,7 +22,7 @@ use crate::daemon::Ending;
 use crate::judge::{Objectives, trial};
 use crate::origin;
 use crate::report::terminal::{Terminal, is_stdout};
-use crate::report::{csv, hdr, html, json, table};
+use crate::report::{Report, csv, html, json, table};
 use crate::run::{CannotRun, Collected};
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::units::printable;
@@ -98,9 +98,6 @@ struct Arguments {
     /// Write the figures of each second as a table for spreadsheets
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the percentiles of all response times, as HdrHistogram's viewers read them
-    #[arg(long, value_name = "FILE")]
-    hgrm: Option<PathBuf>,
     /// Write each second's histogram of response times, as HdrHistogram's log viewers read it
     #[arg(long, value_name = "FILE")]
     hlog: Option<PathBuf>,
@@ -115,13 +112,14 @@ enum Command {
 }
 
 /// The reason why there is no verdict, in one line, and the exit code.
-struct Failure {
-    code: u8,
-    reason: String,
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) reason: String,
 }
 
 impl Failure {
-    fn usage(reason: impl ToString) -> Self {
+    pub(crate) fn usage(reason: impl ToString) -> Self {
         Self { code: 2, reason: reason.to_string() }
     }
 }
@@ -144,18 +142,18 @@ pub(crate) fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let scenario = arguments.scenario()?;
     let objectives = arguments.objectives();
-    let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
-    open_files(&[json, html, csv, hgrm, hlog])?;
+    let Arguments { json, html, csv, hlog, .. } = arguments;
+    open_files(&[json, html, csv, hlog])?;
     let origin = origin::of_this_process();
     let terminal = Terminal::new(json.as_deref());
     terminal.begin_runs()?;
-    let trial = trial::run(&scenario, &objectives, arguments.runs, &terminal);
+    let outcome = trial::run(&scenario, &objectives, arguments.runs, &terminal);
     terminal.clear();
-    let trial = trial?;
-    let report = trial.report(&scenario, &objectives);
+    let outcome = outcome?;
+    let report = Report::new(&scenario, &objectives, &outcome);
     let figures = json::Run::of(&report, &origin);
     terminal.print(|out| table::write(&figures, out));
-    let written = arguments.write_files(&figures, &scenario, &trial.outcome.collected);
+    let written = arguments.write_files(&figures, &outcome.collected);
     with_files(report.verdict.exit_code(), written)
 }
 
@@ -212,20 +210,10 @@ impl Arguments {
         Objectives { rate: self.rate, latencies, errors }
     }
 
-    fn write_files(
-        &self,
-        figures: &json::Run,
-        scenario: &Scenario,
-        collected: &Collected,
-    ) -> Result<(), Failure> {
+    fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
         write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds))?;
-        write_file(self.hgrm.as_ref(), || {
-            // Viewers skip lines that begin so.
-            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", scenario.loop_words());
-            (kind + &hdr::percentile_distribution(&collected.counts.response)).into_bytes()
-        })?;
         write_file(self.hlog.as_ref(), || collected.interval_log.clone())
     }
 }

@@ -27,19 +27,19 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    pub(crate) native: Endpoint,
-    /// The address of the other protocol that the load is for.
-    pub(crate) front_end: Option<Endpoint>,
+    pub(crate) addresses: Addresses,
     protocol: Protocol,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
 }
 
-/// The addresses that a daemon listens on, as in [`Daemon`].
-struct Addresses {
-    native: Endpoint,
-    front_end: Option<Endpoint>,
+/// The addresses that a daemon listens on.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    pub(crate) native: Endpoint,
+    /// The address of the other protocol that the load is for.
+    pub(crate) front_end: Option<Endpoint>,
 }
 
 /// The ways to end a daemon.
@@ -76,8 +76,8 @@ impl Daemon {
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
         let any = Addresses { front_end: protocol.is_front_end().then(|| any.clone()), native: any };
-        let (child, Addresses { native, front_end }) = spawn(&binary, directory.path(), protocol, &any)?;
-        Ok(Self { child, native, front_end, protocol, binary, directory })
+        let (child, addresses) = spawn(&binary, directory.path(), protocol, &any)?;
+        Ok(Self { child, addresses, protocol, binary, directory })
     }
 
     /// Ends the daemon and starts it again on the same address and state.
@@ -92,8 +92,7 @@ impl Daemon {
                 self.child.wait()?;
             }
         }
-        let listen = Addresses { native: self.native.clone(), front_end: self.front_end.clone() };
-        (self.child, _) = spawn(&self.binary, self.directory.path(), self.protocol, &listen)?;
+        (self.child, _) = spawn(&self.binary, self.directory.path(), self.protocol, &self.addresses)?;
         Ok(())
     }
 

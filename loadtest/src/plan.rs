@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
+use crate::cli::Failure;
 use crate::report::figure::{Figures, Unit};
 use crate::report::json::{FORMAT, Objective, Run};
 use crate::report::{LOAD, ORIGIN, PROCESSOR, TARGET};
@@ -66,14 +67,6 @@ pub(crate) struct Plan {
     pub(crate) page: String,
 }
 
-/// The reason why there is no plan.
-#[derive(Debug)]
-pub(crate) struct NoPlan {
-    /// The exit code: 1 if the rate is impossible, 2 otherwise.
-    pub(crate) code: u8,
-    pub(crate) reason: String,
-}
-
 /// The figures of a sweep that a plan divides.
 struct Basis<'a> {
     sweep: &'a Sweep,
@@ -115,8 +108,8 @@ impl Sum {
 /// Computes a plan.
 ///
 /// # Errors
-/// [`NoPlan`] if the sweep cannot support it, or no number of daemons is enough.
-pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, NoPlan> {
+/// [`Failure`] if the sweep cannot support it, or no number of daemons is enough.
+pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     let basis = Basis::of(sweep, wanted)?;
     let rate = wanted.rate.per_s();
     let spare = u64::from(wanted.spare);
@@ -127,7 +120,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, NoPlan> {
     // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
     let daemons = (exact - 1e-9).ceil().max(1.0);
     if daemons > MAX_DAEMONS {
-        return Err(NoPlan { code: 1, reason: format!("no plan: it would take {daemons:.0} daemons") });
+        return Err(Failure { code: 1, reason: format!("no plan: it would take {daemons:.0} daemons") });
     }
     let all_daemons = daemons as u64 + spare;
     basis.check_worker_ids(all_daemons)?;
@@ -187,9 +180,9 @@ fn us_per_request_of(step: &Step) -> Option<f64> {
 }
 
 impl<'a> Basis<'a> {
-    fn of(sweep: &'a Sweep, wanted: &Wanted) -> Result<Self, NoPlan> {
+    fn of(sweep: &'a Sweep, wanted: &Wanted) -> Result<Self, Failure> {
         let lacks = |reason: &str| {
-            unsupported(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
+            Failure::usage(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
         };
         let step = sweep.at_saturation().ok_or_else(|| lacks("it found no saturation point"))?;
         if !sweep.confirmed {
@@ -205,7 +198,7 @@ impl<'a> Basis<'a> {
         let asked = batch.max();
         let allowed = figures.number(TARGET, "IDs of a request at most");
         if allowed.is_none_or(|allowed| f64::from(asked) > allowed) {
-            return Err(unsupported(format!(
+            return Err(Failure::usage(format!(
                 "--batch asks for {asked} IDs at once; the daemon of the sweep allows {}",
                 allowed.unwrap_or_default()
             )));
@@ -259,7 +252,7 @@ impl<'a> Basis<'a> {
     }
 
     /// Checks that the layout has worker IDs for all daemons.
-    fn check_worker_ids(&self, all_daemons: u64) -> Result<(), NoPlan> {
+    fn check_worker_ids(&self, all_daemons: u64) -> Result<(), Failure> {
         let Some(numbering) = &self.numbering else { return Ok(()) };
         let wanted = all_daemons * self.worker_ids;
         let all = numbering.layout().workers();
@@ -270,7 +263,7 @@ impl<'a> Basis<'a> {
         let each = counted(self.worker_ids, "worker ID");
         let wanted = counted(wanted, "worker ID");
         let reason = format!("no plan: {daemons}, with {each} each, need {wanted}; the layout has {all}");
-        Err(NoPlan { code: 1, reason })
+        Err(Failure { code: 1, reason })
     }
 
     /// Returns the objectives of the sweep.
@@ -354,14 +347,9 @@ impl<'a> Basis<'a> {
     }
 }
 
-/// Returns the refusal of a sweep that has not enough to plan with, or that the options contradict.
-fn unsupported(reason: String) -> NoPlan {
-    NoPlan { code: 2, reason }
-}
-
-fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, NoPlan> {
+fn numbering(layout: &str, workers: u64) -> Result<Option<Numbering>, Failure> {
     // A counter, or a source of which nothing is known.
     let Ok(layout) = Layout::resolve(layout) else { return Ok(None) };
     let numbering = WorkerSet::from_list(0..workers).and_then(|workers| Numbering::new(layout, workers));
-    numbering.map(Some).map_err(|error| unsupported(error.to_string()))
+    numbering.map(Some).map_err(Failure::usage)
 }

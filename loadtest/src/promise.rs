@@ -77,13 +77,6 @@ pub(crate) enum NotApart {
     OtherSpaces,
 }
 
-/// An ID that is not of the source's layout or worker IDs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Misplaced {
-    /// The ID.
-    pub(crate) id: u64,
-}
-
 impl Promise {
     /// Reads the guarantees of the source of that name, or of source 0.
     ///
@@ -191,8 +184,8 @@ impl Promise {
     /// Gives the positions of a run of at least one ID, in order.
     ///
     /// # Errors
-    /// [`Misplaced`] for the first ID that has none.
-    pub(crate) fn positions(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
+    /// The first ID that has none: it is not of the source's layout or worker IDs.
+    pub(crate) fn positions(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), u64> {
         let start = self.position_of(run.first)?;
         // A single ID's stride does not count: other protocols send none.
         if run.count == 1 || self.is_consecutive(start, run) {
@@ -213,10 +206,11 @@ impl Promise {
         regular.count == run.count && regular.stride == run.stride
     }
 
-    fn position_of(&self, id: u64) -> Result<u64, Misplaced> {
+    /// Returns the position of an ID, or the ID itself as an error if it has none.
+    fn position_of(&self, id: u64) -> Result<u64, u64> {
         let Some(numbering) = &self.numbering else { return Ok(id) };
         let position = numbering.position_of(id).filter(|position| *position < numbering.end());
-        position.map(|position| position.0).ok_or(Misplaced { id })
+        position.map(|position| position.0).ok_or(id)
     }
 
     /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the

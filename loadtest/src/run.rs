@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
-use crate::daemon::{Daemon, NotStarted};
+use crate::daemon::{Addresses, Daemon, NotStarted};
 use crate::judge::words;
 use crate::load::{self, Clock, Lanes, Message, Shared};
 use crate::machine::stalls::StallSum;
@@ -66,6 +66,8 @@ pub(crate) struct Outcome {
     pub(crate) held_up: Duration,
     /// The results of its threads.
     pub(crate) collected: Collected,
+    /// A bare echo under the same load if the target was late, or the reason why there is none.
+    pub(crate) echo: Option<Result<Box<Outcome>, String>>,
 }
 
 /// The reason why there is no run.
@@ -146,8 +148,9 @@ impl<'a> Loaded<'a> {
             let protocol = scenario.protocol;
             let started = terminal.unless_interrupted(move || Daemon::start(protocol));
             let started = started.ok_or(CannotRun::Interrupted)??;
-            scenario.addresses = vec![started.front_end.as_ref().unwrap_or(&started.native).clone()];
-            scenario.info = vec![started.native.clone()];
+            let Addresses { native, front_end } = &started.addresses;
+            scenario.addresses = vec![front_end.as_ref().unwrap_or(native).clone()];
+            scenario.info = vec![native.clone()];
             daemon = Some(started);
         }
         Ok((Self { daemon, seen: Vec::new(), terminal }, scenario))
@@ -207,6 +210,7 @@ impl<'a> Loaded<'a> {
             stalls: watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64),
             held_up: quota::held_up().saturating_sub(held_up_before),
             collected,
+            echo: None,
         })
     }
 }
@@ -222,7 +226,10 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
         token: None,
         protocol: Protocol::Echo,
         length: scenario.length.min(LONGEST_ECHO),
-        ..scenario.without_events()
+        outage: None,
+        metrics: Vec::new(),
+        keeps_interval_log: false,
+        ..scenario.clone()
     };
     let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal };
     let outcome = loaded.run(&scenario).map_err(|error| error.to_string())?;

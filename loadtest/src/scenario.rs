@@ -96,11 +96,6 @@ impl Protocol {
 }
 
 impl Scenario {
-    /// Returns this load without events during a run, and without further recordings.
-    pub(crate) fn without_events(&self) -> Self {
-        Self { outage: None, metrics: Vec::new(), keeps_interval_log: false, ..self.clone() }
-    }
-
     /// Returns the way to open connections to one of its targets.
     pub(crate) fn access(&self, endpoint: Endpoint) -> Access {
         Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }

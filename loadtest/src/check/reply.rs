@@ -130,9 +130,9 @@ impl ConnectionCheck {
             last_position = span.end - 1;
             append(spans, span);
         });
-        placed.map_err(|misplaced| match promise.foreign_worker(misplaced.id) {
-            Some(worker) => Violation::Worker { id: misplaced.id, worker },
-            None => Violation::Layout { id: misplaced.id, previous: self.last() },
+        placed.map_err(|id| match promise.foreign_worker(id) {
+            Some(worker) => Violation::Worker { id, worker },
+            None => Violation::Layout { id, previous: self.last() },
         })?;
         let checked = |id, position| Checked { id, position, date_us: promise.date_us(position) };
         Ok((checked(run.first, first_position.unwrap_or_default()), checked(last_id, last_position)))

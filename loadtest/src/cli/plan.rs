@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{Failure, json_text, open_files, with_files, write_file};
-use crate::plan::{NoPlan, Wanted, plan};
+use crate::plan::{Wanted, plan};
 use crate::report::json::read;
 use crate::report::terminal::Terminal;
 use crate::sweep::{KIND, Sweep};
@@ -25,12 +25,6 @@ pub(super) struct Arguments {
     /// Write the plan to a file, for programs
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-}
-
-impl From<NoPlan> for Failure {
-    fn from(NoPlan { code, reason }: NoPlan) -> Self {
-        Self { code, reason }
-    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {

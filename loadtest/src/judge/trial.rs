@@ -16,15 +16,8 @@ const DEFAULT_RUNS: u32 = 2;
 /// The time that they may take, by default.
 const DEFAULT_TIME: Duration = Duration::from_secs(60);
 
-/// All runs of a trial, as one.
-#[derive(Debug)]
-pub(crate) struct Trial {
-    pub(crate) outcome: Outcome,
-    /// A bare echo under the same load if the target was late, or the reason why there is none.
-    pub(crate) echo: Option<Result<Outcome, String>>,
-}
-
 /// Runs a scenario until it has a verdict, at most `runs` times, or until the user interrupts it.
+/// A target that was late has a bare echo beside it.
 ///
 /// # Errors
 /// [`CannotRun`] if the first run is not possible. Faults of a target under load are in the
@@ -34,15 +27,14 @@ pub(crate) fn run(
     objectives: &Objectives,
     runs: Option<u32>,
     terminal: &Terminal,
-) -> Result<Trial, CannotRun> {
+) -> Result<Outcome, CannotRun> {
     let (mut loaded, aimed) = Loaded::begin(scenario, terminal)?;
-    let outcome = rounds(&aimed, objectives, runs, &mut loaded)?;
-    let mut trial = Trial { outcome, echo: None };
-    if trial.report(scenario, objectives).was_late() && !terminal.is_interrupted() {
+    let mut outcome = rounds(&aimed, objectives, runs, &mut loaded)?;
+    if Report::new(scenario, objectives, &outcome).was_late() && !terminal.is_interrupted() {
         terminal.name_run("a bare echo, ".to_owned());
-        trial.echo = Some(of_echo(scenario, terminal));
+        outcome.echo = Some(of_echo(scenario, terminal).map(Box::new));
     }
-    Ok(trial)
+    Ok(outcome)
 }
 
 /// Runs a scenario that names its target until it has a verdict.
@@ -57,7 +49,7 @@ pub(crate) fn rounds(
 ) -> Result<Outcome, CannotRun> {
     let begun = Instant::now();
     let mut outcome = target.run(scenario)?;
-    while Report::new(scenario, objectives, &outcome, None).asks_for_more() {
+    while Report::new(scenario, objectives, &outcome).asks_for_more() {
         let rounds = outcome.rounds;
         let fits = runs.is_some() || begun.elapsed() * (rounds + 1) / rounds < DEFAULT_TIME;
         if rounds >= runs.unwrap_or(DEFAULT_RUNS) || !fits {
@@ -76,13 +68,6 @@ pub(crate) fn rounds(
         }
     }
     Ok(outcome)
-}
-
-impl Trial {
-    /// Judges it.
-    pub(crate) fn report<'a>(&'a self, scenario: &'a Scenario, objectives: &'a Objectives) -> Report<'a> {
-        Report::new(scenario, objectives, &self.outcome, self.echo.as_ref())
-    }
 }
 
 impl Report<'_> {

@@ -96,7 +96,7 @@ impl Run {
         add_processor(&mut run.figures, report);
         run.add_times(LATENCIES[0], &counts.response);
         run.add_times(LATENCIES[1], &counts.target);
-        match report.echo {
+        match &report.outcome.echo {
             Some(Ok(echo)) => run.add_times(ECHO, &echo.collected.counts.response),
             Some(Err(reason)) => {
                 let words = format!("could not be run: {reason}");

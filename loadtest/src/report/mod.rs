@@ -2,12 +2,10 @@
 //!
 //! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
 //! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets.
-//!   [`hdr`]: percentiles for HdrHistogram's viewers.
 //! - [`terminal`]: lines, the progress bar and Ctrl-C.
 
 pub(crate) mod csv;
 pub(crate) mod figure;
-pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod table;
@@ -52,19 +50,12 @@ pub(crate) struct Report<'a> {
     pub(crate) objectives: &'a Objectives,
     pub(crate) outcome: &'a Outcome,
     pub(crate) verdict: Verdict,
-    /// A bare echo under the same load if the target was late, or the reason why there is none.
-    pub(crate) echo: Option<&'a Result<Outcome, String>>,
 }
 
 impl<'a> Report<'a> {
-    /// Judges a run. A bare echo is shown beside it.
-    pub(crate) fn new(
-        scenario: &'a Scenario,
-        objectives: &'a Objectives,
-        outcome: &'a Outcome,
-        echo: Option<&'a Result<Outcome, String>>,
-    ) -> Self {
-        let mut report = Self { scenario, objectives, outcome, verdict: Verdict::Pass, echo };
+    /// Judges a run.
+    pub(crate) fn new(scenario: &'a Scenario, objectives: &'a Objectives, outcome: &'a Outcome) -> Self {
+        let mut report = Self { scenario, objectives, outcome, verdict: Verdict::Pass };
         report.verdict = judge(&report.evidence(), objectives);
         report
     }

@@ -60,7 +60,7 @@ pub(super) fn run(
     }
     let objectives = &settings.objectives;
     let outcome = trial::rounds(&scenario, objectives, settings.search.runs, target)?;
-    let report = Report::new(&scenario, objectives, &outcome, None);
+    let report = Report::new(&scenario, objectives, &outcome);
     let answer = answer(&report, attempt.rate, full_rate);
     let limit = answer.as_ref().ok().copied().flatten();
     let phase = attempt.phase;

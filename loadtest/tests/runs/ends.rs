@@ -166,7 +166,7 @@ fn two_load_tests_at_once_have_daemons_of_their_own() {
 
 #[test]
 fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
-    for option in ["--json", "--hgrm", "--hlog"] {
+    for option in ["--json", "--hlog"] {
         let address = sound_target().name();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
         let output = command.args(CLOSED).args(["--address", &address, option, "/dev/full"]).output();

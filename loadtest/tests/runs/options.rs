@@ -75,7 +75,6 @@ fn bad_input_is_refused_in_one_line() {
         // Files that cannot be written: before the run.
         (&["--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--csv", nowhere], "cannot write /nonexistent/file"),
-        (&["--address", &sound, "--hgrm", nowhere], "cannot write /nonexistent/file"),
         (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
         (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
         // A sweep has its own.
