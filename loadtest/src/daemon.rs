@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use snowbank_client::Endpoint;
 use tempfile::TempDir;
 
-use crate::scenario::Protocol;
+use crate::frontend::{self, Row};
 
 /// The worker ID: the end of Twitter's range, which people assign last. The locks of the machine's
 /// other daemons do not matter, because the IDs are thrown away.
@@ -28,7 +28,7 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) addresses: Addresses,
-    protocol: Protocol,
+    protocol: &'static Row,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
@@ -71,11 +71,14 @@ impl Daemon {
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
-    pub(crate) fn start(protocol: Protocol) -> Result<Self, NotStarted> {
+    pub(crate) fn start(protocol: &'static Row) -> Result<Self, NotStarted> {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
-        let any = Addresses { front_end: protocol.is_front_end().then(|| any.clone()), native: any };
+        let any = Addresses {
+            front_end: (protocol.name != frontend::NATIVE.name).then(|| any.clone()),
+            native: any,
+        };
         let (child, addresses) = spawn(&binary, directory.path(), protocol, &any)?;
         Ok(Self { child, addresses, protocol, binary, directory })
     }
@@ -127,7 +130,7 @@ impl Drop for Daemon {
 fn spawn(
     binary: &Path,
     directory: &Path,
-    protocol: Protocol,
+    protocol: &'static Row,
     listen: &Addresses,
 ) -> Result<(Child, Addresses), NotStarted> {
     // A file, because a full pipe would block the daemon.
@@ -141,7 +144,7 @@ fn spawn(
     command.args(["serve", "--listen", &listen.native.to_string(), "--layout", "twitter", "--worker-id"]);
     command.arg(WORKER_ID.to_string()).arg("--state-dir").arg(directory.join("state"));
     if let Some(front_end) = &listen.front_end {
-        command.arg(format!("--{}={front_end}", protocol.name()));
+        command.arg(format!("--{}={front_end}", protocol.name));
     }
     // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
@@ -157,7 +160,7 @@ fn spawn(
     let lines = child.stdout.take().map(|stdout| first_lines(stdout, listeners));
     let lines = lines.unwrap_or_default();
     if let Some(native) = address_of("listening", &lines) {
-        let front_end = address_of(protocol.name(), &lines);
+        let front_end = address_of(protocol.name, &lines);
         return Ok((child, Addresses { native, front_end }));
     }
     let _ = child.kill();

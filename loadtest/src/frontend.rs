@@ -1,12 +1,14 @@
-//! The other protocols of a target: how a connection begins, how a request is written, and how a
+//! The protocols of a target: how a connection begins, how a request is written, and how a
 //! reply is read.
 //!
 //! Each is one file with a [`Row`], which stands in [`ALL`]: options, greeting and load follow from
 //! it. It turns bytes into runs of IDs. All checks and figures are those of Snowbank's own
 //! protocol.
 
+mod echo;
 mod http;
 mod memcached;
+mod native;
 mod noeqd;
 mod resp;
 
@@ -19,7 +21,9 @@ use snowbank_client::protocol::{ErrorCode, Info};
 
 use crate::measure::Fault;
 use crate::target::{Conversation, NoTarget, OTHER_ERROR, Token};
+pub(crate) use echo::ROW as ECHO;
 pub(crate) use http::{ROW as HTTP, get};
+pub(crate) use native::ROW as NATIVE;
 
 /// The most bytes of an incomplete reply: apart from IDs, and for each ID.
 const MAX_REPLY_SIZE: usize = 64 * 1024;
@@ -28,7 +32,7 @@ const MAX_ID_SIZE: usize = 512;
 /// All front ends besides Snowbank's own protocol, in the order of their options.
 pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &noeqd::ROW];
 
-/// A front end.
+/// A protocol of a target.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// The name of its option, of the daemon's, and in every output.
@@ -56,6 +60,8 @@ pub(crate) struct At {
     pub(crate) asked: u32,
     /// The IDs of its reply that have come.
     pub(crate) come: u64,
+    /// Its tag, in Snowbank's own protocol.
+    pub(crate) tag: u16,
 }
 
 /// A part of a reply.
@@ -66,6 +72,8 @@ pub(crate) enum Part<'a> {
     /// The end of the reply.
     End,
     Refused(Refusal<'a>),
+    /// No answer to this request: see [`FrontEnd::unasked`].
+    Unasked,
 }
 
 /// A refusal: the error code, and the target's words.
@@ -81,13 +89,22 @@ type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 /// A protocol, with the key or source that its requests name.
 pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     /// Appends a request for this many IDs.
-    fn ask(&self, out: &mut Vec<u8>, count: u32);
+    fn ask(&self, out: &mut Vec<u8>, tag: u16, count: u32);
 
     /// Reads the next part of a reply and appends its IDs to `runs`.
     ///
     /// # Errors
     /// The fault of bytes that are no reply.
     fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
+
+    /// Takes bytes that answer no request; more may have to come first. So many requests wait for
+    /// an answer.
+    ///
+    /// # Errors
+    /// The target's fault.
+    fn unasked(&self, _bytes: &[u8], _unanswered: usize) -> Result<(), Fault> {
+        Err(unreadable("a reply to nothing"))
+    }
 
     /// Returns the most IDs that one request can ask for.
     fn max_count(&self) -> u32 {

@@ -13,13 +13,13 @@ mod meter;
 mod outage;
 mod receive;
 mod window;
-mod wire;
 mod worker;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::frontend::FrontEnd;
 use crate::machine::Watched;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
@@ -28,7 +28,6 @@ use crate::target::Access;
 
 pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
-pub(crate) use wire::Wire;
 pub(crate) use worker::run;
 
 /// The most requests in flight on one connection of an open loop: as many as there are tags.
@@ -45,7 +44,7 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Peer {
     /// Opens again the connections that ended.
     pub(crate) access: Access,
-    pub(crate) wire: Wire,
+    pub(crate) front_end: Arc<dyn FrontEnd>,
     pub(crate) promise: Promise,
     pub(crate) clock: Clock,
     /// With strict order: the largest ID received from it so far.

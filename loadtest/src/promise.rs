@@ -19,8 +19,6 @@ const COUNTER: &str = "";
 /// The guarantees of one source.
 #[derive(Debug)]
 pub(crate) struct Promise {
-    /// The index by which requests name the source.
-    pub(crate) source: u16,
     /// The source's name.
     pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
@@ -83,18 +81,13 @@ impl Promise {
     /// # Errors
     /// [`NoPromise`] if there is no such source, or its description is impossible.
     pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
-        let found = match source {
-            Some(name) => info.source(name),
-            None => info.sources.iter().find(|source| source.index == 0),
-        };
-        let found = found.ok_or_else(|| NoPromise::NoSource {
+        let found = source_of(info, source).ok_or_else(|| NoPromise::NoSource {
             wanted: source.unwrap_or("0").to_owned(),
             present: info.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
         let numbering = numbering_of(found)
             .map_err(|reason| NoPromise::Impossible { name: found.name.clone(), reason })?;
         Ok(Self {
-            source: found.index,
             source_name: printable(&found.name),
             max_count: info.max_count,
             strict: info.order == Some(Order::Strict),
@@ -110,7 +103,6 @@ impl Promise {
     /// Returns the guarantees of IDs of which nothing is known.
     pub(crate) fn unknown(source: Option<&str>) -> Self {
         Self {
-            source: 0,
             source_name: printable(source.unwrap_or("its own choice")),
             max_count: u32::MAX,
             strict: false,
@@ -266,6 +258,14 @@ impl Promise {
             }
             Err(error) => format!("{id} ({error})"),
         }
+    }
+}
+
+/// Returns the source of that name, or source 0.
+pub(crate) fn source_of<'i>(info: &'i Info, name: Option<&str>) -> Option<&'i Source> {
+    match name {
+        Some(name) => info.source(name),
+        None => info.sources.iter().find(|source| source.index == 0),
     }
 }
 

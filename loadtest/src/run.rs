@@ -18,13 +18,14 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Addresses, Daemon, NotStarted};
+use crate::frontend;
 use crate::judge::words;
 use crate::load::{self, Clock, Lanes, Message, Shared};
 use crate::machine::stalls::StallSum;
 use crate::machine::{Watch, Watched, echo, quota};
 use crate::promise::{NoPromise, NotApart, Promise};
 use crate::report::terminal::Terminal;
-use crate::scenario::{Drive, Protocol, SEED, Scenario};
+use crate::scenario::{Drive, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
 use crate::target::NoTarget;
 use samples::Sampler;
@@ -220,11 +221,13 @@ impl<'a> Loaded<'a> {
 /// # Errors
 /// One line if it could not be run to its end.
 pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcome, String> {
-    let address = echo::start(scenario.connections).map_err(|error| error.to_string())?;
+    // The first connection greets it.
+    let address = echo::start(1 + scenario.connections).map_err(|error| error.to_string())?;
     let scenario = Scenario {
         addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
         token: None,
-        protocol: Protocol::Echo,
+        protocol: &frontend::ECHO,
+        info: Vec::new(),
         length: scenario.length.min(LONGEST_ECHO),
         outage: None,
         metrics: Vec::new(),

@@ -6,7 +6,7 @@ use snowbank_client::Endpoint;
 use snowbank_client::tls::Connector;
 
 use crate::daemon::Ending;
-use crate::frontend;
+use crate::frontend::Row;
 use crate::schedule::Arrivals;
 use crate::target::{Access, Metrics, Token};
 use crate::value::{Mix, Rate};
@@ -30,7 +30,7 @@ pub(crate) struct Scenario {
     pub(crate) token: Option<Token>,
     /// `None` is the default source.
     pub(crate) source: Option<String>,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: &'static Row,
     /// When requests leave.
     pub(crate) drive: Drive,
     /// IDs per request.
@@ -51,17 +51,6 @@ pub(crate) struct Scenario {
     pub(crate) keeps_interval_log: bool,
 }
 
-/// The protocol of a target.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Protocol {
-    /// Snowbank's own.
-    Snowbank,
-    /// Another one.
-    FrontEnd(&'static frontend::Row),
-    /// None: each byte comes back.
-    Echo,
-}
-
 /// An outage: the run ends a daemon of its own and starts it again. It is over when all is back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outage {
@@ -77,22 +66,6 @@ pub(crate) enum Drive {
     Open { rate: Rate, arrivals: Arrivals },
     /// A new request for each answer.
     Closed { depth: usize },
-}
-
-impl Protocol {
-    /// Returns true for a protocol that is one of Snowbank's front ends.
-    pub(crate) fn is_front_end(self) -> bool {
-        matches!(self, Self::FrontEnd(_))
-    }
-
-    /// Returns its name in every output.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Snowbank => "snowbank",
-            Self::FrontEnd(row) => row.name,
-            Self::Echo => "echo",
-        }
-    }
 }
 
 impl Scenario {

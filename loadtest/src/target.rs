@@ -1,4 +1,4 @@
-//! Connections to a target, and its INFO.
+//! Connections to a target.
 
 mod access;
 mod metrics;
@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use snowbank_client::Endpoint;
-use snowbank_client::protocol::collect::{InfoCollector, Progress};
-use snowbank_client::protocol::{ErrorCode, Info, request};
+use snowbank_client::protocol::ErrorCode;
 
-use crate::machine::owner::Owner;
-use crate::units::printable;
 pub(crate) use access::{Access, Conversation, Token};
 pub(crate) use metrics::{Metrics, Used};
 pub(crate) use stream::Stream;
@@ -45,21 +42,6 @@ impl NoTarget {
         let is_limit_here = reason.raw_os_error().is_some_and(|code| limits.contains(&code));
         Self { line: format!("cannot connect to {endpoint}: {reason}"), is_limit_here }
     }
-}
-
-/// Asks a target for its INFO on a connection of its own. Returns it with the process that
-/// answered.
-///
-/// # Errors
-/// [`NoTarget`] if there is none that speaks the protocol.
-pub(crate) fn greet(access: &Access) -> Result<(Info, Owner), NoTarget> {
-    let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
-    conversation.send(|out| request::encode_info(out, 0))?;
-    let mut collector = InfoCollector::default();
-    while conversation.next_reply(|reply| collector.add(reply))? == Progress::More {}
-    let mut info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
-    info.version = info.version.map(|version| printable(&version));
-    Ok((info, conversation.owner()))
 }
 
 /// The number under which refusals without an error code of Snowbank are counted; those begin at 1.

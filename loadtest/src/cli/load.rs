@@ -13,7 +13,7 @@ use snowbank_client::tls::{ClientFiles, Connector};
 use super::Failure;
 use crate::frontend::{self, Row};
 use crate::judge::Latency;
-use crate::scenario::{Drive, Protocol, Scenario};
+use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{Metrics, Token};
 use crate::units::counted;
@@ -130,9 +130,13 @@ pub(super) struct Latencies {
 }
 
 impl FrontEnds {
-    fn chosen(&self) -> Option<&'static Row> {
+    fn chosen(&self) -> &'static Row {
         let given = [self.resp, self.memcached, self.http, self.noeqd];
-        given.into_iter().zip(frontend::ALL).find_map(|(is_given, row)| is_given.then_some(row))
+        given
+            .into_iter()
+            .zip(frontend::ALL)
+            .find(|(is_given, _)| *is_given)
+            .map_or(&frontend::NATIVE, |(_, row)| row)
     }
 }
 
@@ -158,7 +162,7 @@ impl Load {
             metrics,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
-            protocol: self.front_ends.chosen().map_or(Protocol::Snowbank, Protocol::FrontEnd),
+            protocol: self.front_ends.chosen(),
             tls,
             info: self.front_ends.info.clone(),
             drive,

@@ -9,6 +9,7 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 
 use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, code_of, number, push, unreadable};
+use crate::promise::source_of;
 use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR};
 use crate::units::printable;
 
@@ -42,8 +43,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     }
     let info = Info::from_json(&body).ok().filter(|_| status == 200);
     let Some(info) = info else { return Err(conversation.answered(&body)) };
-    let first = info.sources.iter().find(|source| source.index == 0);
-    let source = source.or(first.map(|source| source.name.as_str()));
+    let source = source.or(source_of(&info, None).map(|source| source.name.as_str()));
     let query = source.map(|name| form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>());
     let query = query.map(|name| format!("&source={name}")).unwrap_or_default();
     let front_end = Http::of("GET /v1/ids?count=", &query, &headers(conversation.access));
@@ -89,7 +89,7 @@ impl Http {
 }
 
 impl FrontEnd for Http {
-    fn ask(&self, out: &mut Vec<u8>, count: u32) {
+    fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
         out.extend_from_slice(&self.before);
         out.extend_from_slice(count.to_string().as_bytes());
         out.extend_from_slice(&self.after);

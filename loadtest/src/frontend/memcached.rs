@@ -59,7 +59,7 @@ fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
 }
 
 impl FrontEnd for Memcached {
-    fn ask(&self, out: &mut Vec<u8>, count: u32) {
+    fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
         out.extend_from_slice(b"get");
         for _ in 0..count {
             out.push(b' ');

@@ -37,7 +37,7 @@ fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, NoT
 }
 
 impl FrontEnd for Noeqd {
-    fn ask(&self, out: &mut Vec<u8>, count: u32) {
+    fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
         // Never more than `max_count`.
         out.push(u8::try_from(count).unwrap_or(u8::MAX));
     }

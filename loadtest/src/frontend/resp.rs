@@ -89,7 +89,7 @@ fn ask(conversation: &mut Conversation<'_>, words: &[&[u8]]) -> Result<Vec<u8>, 
 }
 
 impl FrontEnd for Resp {
-    fn ask(&self, out: &mut Vec<u8>, count: u32) {
+    fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
         let digits = count.to_string();
         match self {
             Self::Counter(key) if count == 1 => command(out, &[b"INCR", key.as_bytes()]),

@@ -12,7 +12,7 @@ fn source() -> Resp {
 
 fn asked(front_end: &dyn FrontEnd, count: u32) -> String {
     let mut out = Vec::new();
-    front_end.ask(&mut out, count);
+    front_end.ask(&mut out, 0, count);
     String::from_utf8_lossy(&out).into_owned()
 }
 
@@ -27,11 +27,11 @@ fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Ite
     for piece in pieces {
         input.extend_from_slice(piece);
         loop {
-            let read = front_end.read(&input, At { asked, come: ids.len() as u64 }, &mut runs);
+            let read = front_end.read(&input, At { asked, come: ids.len() as u64, tag: 0 }, &mut runs);
             ids.extend(runs.drain(..).flat_map(|run: Run| run.ids().collect::<Vec<_>>()));
             let Some((part, size)) = read? else { break };
             let end = match part {
-                Part::More => None,
+                Part::More | Part::Unasked => None,
                 Part::End => Some("end".to_owned()),
                 Part::Refused(Refusal { code, words }) => {
                     Some(format!("{} {}", crate::target::code_name(code), String::from_utf8_lossy(&words)))
@@ -143,6 +143,6 @@ fn bytes_that_are_no_reply_are_faults() {
             String::from_utf8_lossy(bytes)
         );
     }
-    assert!(check_size(100_000, At { asked: 1, come: 0 }).is_err());
-    assert!(check_size(100_000, At { asked: 1_000, come: 0 }).is_ok());
+    assert!(check_size(100_000, At { asked: 1, come: 0, tag: 0 }).is_err());
+    assert!(check_size(100_000, At { asked: 1_000, come: 0, tag: 0 }).is_ok());
 }

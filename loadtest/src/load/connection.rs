@@ -80,7 +80,7 @@ impl Connection {
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).
     pub(super) fn ask(&mut self, of: &Peer, count: u32, intended_ns: u64) {
-        of.wire.encode(&mut self.out, self.tag, of.promise.source, count);
+        of.front_end.ask(&mut self.out, self.tag, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
         self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
         self.tag = self.tag.wrapping_add(1);

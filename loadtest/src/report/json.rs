@@ -208,7 +208,7 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
 fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
     let promise = &outcome.promise;
     figures.add(TARGET, "address", Unit::None, outcome.address.as_str());
-    figures.add(TARGET, "protocol", Unit::None, scenario.protocol.name());
+    figures.add(TARGET, "protocol", Unit::None, scenario.protocol.name);
     figures.add(TARGET, "version", Unit::None, outcome.version.as_deref().unwrap_or("unknown"));
     figures.add_if(TARGET, "started for this run", Unit::None, outcome.own_daemon.then_some("yes"));
     figures.add(TARGET, "source", Unit::None, promise.source_name.as_str());

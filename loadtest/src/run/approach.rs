@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use super::CannotRun;
-use crate::frontend::Row;
-use crate::load::{Clock, Peer, Wire};
+use crate::frontend;
+use crate::load::{Clock, Peer};
 use crate::machine::owner::Owner;
 use crate::promise::Promise;
-use crate::scenario::{Protocol, Scenario};
-use crate::target::{self, Access, Conversation, GREETING_TIMEOUT, Stream};
+use crate::scenario::Scenario;
+use crate::target::{Access, Conversation, GREETING_TIMEOUT, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds,
 /// and a target that takes each of them only after a retry must not delay the run for hours.
@@ -53,13 +53,6 @@ pub(crate) struct Greeted {
     pub(super) owner: Owner,
 }
 
-impl Greeted {
-    fn new(access: Access, wire: Wire, promise: Promise, owner: Owner) -> Self {
-        let peer = Peer { access, wire, promise, clock: clock_of(owner), highest: AtomicU64::new(0) };
-        Self { peer, version: None, owner }
-    }
-}
-
 /// Returns the clock of a target. A daemon has this machine's; another process on this machine may
 /// forward to any other.
 fn clock_of(owner: Owner) -> Clock {
@@ -70,46 +63,26 @@ fn clock_of(owner: Owner) -> Clock {
     }
 }
 
-/// Greets the scenario's target of that number.
+/// Greets the scenario's target of that number. INFO of the same daemon comes first: it names the
+/// source to draw from.
 ///
 /// # Errors
 /// [`CannotRun`] if it speaks another protocol, its IDs cannot be checked, or it allows no request
 /// as large as the scenario's largest.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
     let access = scenario.access(scenario.addresses[number].clone());
-    let greeted = match scenario.protocol {
-        Protocol::Snowbank => {
-            let (info, owner) = target::greet(&access)?;
-            let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-            Greeted { version: info.version, ..Greeted::new(access, Wire::Native, promise, owner) }
-        }
-        // A thread of this process.
-        Protocol::Echo => Greeted::new(access, Wire::Echo, Promise::unknown(None), Owner::Remote),
-        Protocol::FrontEnd(row) => greet_front_end(row, &access, scenario, number)?,
-    };
-    let asked = scenario.batch.max();
-    let allowed = greeted.peer.promise.max_count;
-    if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(greeted) }
-}
-
-/// Greets a target in another protocol. INFO of the same daemon comes first: it names the source to
-/// draw from.
-fn greet_front_end(
-    row: &Row,
-    access: &Access,
-    scenario: &Scenario,
-    number: usize,
-) -> Result<Greeted, CannotRun> {
     let source = scenario.source.as_deref();
     let mut info = None;
     if let Some(endpoint) = scenario.info.get(number) {
-        let native = Access { endpoint: endpoint.clone(), protocol: Protocol::Snowbank, ..access.clone() };
-        info = Some(target::greet(&native)?.0);
+        let native = Access { endpoint: endpoint.clone(), protocol: &frontend::NATIVE, ..access.clone() };
+        let mut conversation = Conversation::begin(&native, GREETING_TIMEOUT)?;
+        info = (native.protocol.meet)(&mut conversation, source)?.info;
     }
     let mut promise = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     let named = promise.as_ref().map(|promise| promise.source_name.clone());
-    let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
-    let met = (row.meet)(&mut conversation, named.as_deref().or(source))?;
+    let mut conversation = Conversation::begin(&access, GREETING_TIMEOUT)?;
+    let met = (access.protocol.meet)(&mut conversation, named.as_deref().or(source))?;
+    let owner = conversation.owner();
     if promise.is_none() {
         promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     }
@@ -119,9 +92,14 @@ fn greet_front_end(
         None => Promise::unknown(source),
     };
     promise.max_count = promise.max_count.min(met.front_end.max_count());
-    let version = met.version.or_else(|| info?.version);
-    let wire = Wire::FrontEnd(met.front_end);
-    Ok(Greeted { version, ..Greeted::new(access.clone(), wire, promise, conversation.owner()) })
+    let asked = scenario.batch.max();
+    let allowed = promise.max_count;
+    if asked > allowed {
+        return Err(CannotRun::TooLargeBatch { asked, allowed });
+    }
+    let front_end = met.front_end;
+    let peer = Peer { access, front_end, promise, clock: clock_of(owner), highest: AtomicU64::new(0) };
+    Ok(Greeted { peer, version: met.version.or_else(|| info?.version), owner })
 }
 
 /// Opens one list of connections for each thread, to each target in turn.

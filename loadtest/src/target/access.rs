@@ -1,28 +1,24 @@
 //! Opens a connection to a target: connects, makes the handshake of TLS, and sends the token.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
-use snowbank_client::protocol::collect::BadReply;
-use snowbank_client::protocol::reply::{self, Reply};
-use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
+use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
 use snowbank_client::tls::{self, Connector};
 
 use super::{NoTarget, Stream, code_name};
 use crate::frontend::{Refusal, Row, TokenPlace};
 use crate::machine::owner::Owner;
-use crate::scenario::Protocol;
 use crate::units::printable;
 
 /// The address of a target, its protocol, and the token that it asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     pub(crate) endpoint: Endpoint,
-    pub(crate) protocol: Protocol,
+    pub(crate) protocol: &'static Row,
     /// Used for an address of TLS.
     pub(crate) tls: Option<Connector>,
     /// Sent first on each connection.
@@ -106,25 +102,10 @@ impl<'a> Conversation<'a> {
         let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout);
         let stream = stream.map_err(|reason| NoTarget::unreachable(&access.endpoint, &reason))?;
         let mut conversation = Self { stream, access, timeout, deadline, input: Vec::new() };
-        if let Some(token) = &access.token {
-            match access.protocol {
-                Protocol::Snowbank => conversation.authorize(token)?,
-                Protocol::FrontEnd(Row { token: TokenPlace::First(show), .. }) => {
-                    show(&mut conversation, token)?;
-                }
-                Protocol::FrontEnd(_) | Protocol::Echo => {}
-            }
+        if let (Some(token), TokenPlace::First(show)) = (&access.token, &access.protocol.token) {
+            show(&mut conversation, token)?;
         }
         Ok(conversation)
-    }
-
-    /// Shows the token in Snowbank's own protocol.
-    fn authorize(&mut self, token: &Token) -> Result<(), NoTarget> {
-        self.send(|out| {
-            let encoded = request::encode_auth(out, 0, token.bytes());
-            debug_assert!(encoded.is_ok(), "its size was checked when it was read");
-        })?;
-        self.next_reply(|reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
     }
 
     /// Returns the process at the other end.
@@ -157,28 +138,6 @@ impl<'a> Conversation<'a> {
                 Err(reason) => return Err(self.other(&format!("it answered with {reason}"))),
             }
         }
-    }
-
-    /// Waits for the next reply in Snowbank's own protocol; an error reply is an error.
-    pub(super) fn next_reply<T>(
-        &mut self,
-        mut take: impl FnMut(&Reply<'_>) -> Result<T, BadReply>,
-    ) -> Result<T, NoTarget> {
-        let taken = self.next(|bytes| match reply::parse(bytes) {
-            Parsed::Incomplete => Ok(None),
-            Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),
-            Parsed::Frame { content, consumed, .. } => match content.map_err(|fault| fault.to_string())? {
-                Reply::Error(error) => {
-                    let words = Cow::Owned(error.message.to_vec());
-                    Ok(Some((Err(Refusal { code: error.code, words }), consumed)))
-                }
-                reply => {
-                    let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
-                    Ok(Some((Ok(taken), consumed)))
-                }
-            },
-        })?;
-        taken.map_err(|refusal| self.refused(&refusal))
     }
 
     fn read_more(&mut self) -> Result<(), NoTarget> {
@@ -226,11 +185,8 @@ impl<'a> Conversation<'a> {
     }
 
     /// Returns the error of a target that speaks another protocol.
-    pub(super) fn other(&self, reason: &str) -> NoTarget {
-        let protocol = match self.access.protocol {
-            Protocol::Snowbank | Protocol::Echo => "snowbank's protocol, version 1",
-            Protocol::FrontEnd(row) => row.protocol,
-        };
+    pub(crate) fn other(&self, reason: &str) -> NoTarget {
+        let protocol = self.access.protocol.protocol;
         NoTarget::new(format!("{} does not speak {protocol}: {reason}", self.access.endpoint))
     }
 

@@ -8,7 +8,6 @@ use snowbank_client::Endpoint;
 
 use super::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
 use crate::frontend;
-use crate::scenario::Protocol;
 
 /// The path if the URL has none.
 const PATH: &str = "/metrics";
@@ -69,8 +68,8 @@ impl fmt::Display for Metrics {
 
 impl Metrics {
     fn at(endpoint: Endpoint, path: &str) -> Self {
-        let protocol = Protocol::FrontEnd(&frontend::HTTP);
-        Self { access: Access { endpoint, protocol, tls: None, token: None }, path: path.to_owned() }
+        let access = Access { endpoint, protocol: &frontend::HTTP, tls: None, token: None };
+        Self { access, path: path.to_owned() }
     }
 
     /// Checks that they can be read.

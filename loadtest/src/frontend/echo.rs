@@ -1,0 +1,39 @@
+//! No protocol: each byte of a request comes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use snowbank_client::layout::Run;
+
+use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, native};
+use crate::target::{Conversation, NoTarget};
+
+pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", token: TokenPlace::Nowhere, meet };
+
+/// The size of a request in Snowbank's own protocol, and of its echo.
+const SIZE: usize = 16;
+
+/// Gives each echo the next numbers: they take the place of its IDs.
+#[derive(Debug, Default)]
+struct Echo {
+    next: AtomicU64,
+}
+
+fn meet(_: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, NoTarget> {
+    Ok(Met { front_end: Arc::new(Echo::default()), info: None, version: None })
+}
+
+impl FrontEnd for Echo {
+    fn ask(&self, out: &mut Vec<u8>, tag: u16, count: u32) {
+        native::encode(out, tag, 0, count);
+    }
+
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+        if bytes.len() < SIZE {
+            return Ok(None);
+        }
+        let first = self.next.fetch_add(at.asked.into(), Ordering::Relaxed);
+        runs.push(Run { first, count: at.asked, stride: 1 });
+        Ok(Some((Part::End, SIZE)))
+    }
+}

@@ -1,0 +1,139 @@
+//! Snowbank's own protocol, version 1.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
+use snowbank_client::protocol::reply::{self, Reply};
+use snowbank_client::protocol::request::{self, Next, Wait};
+use snowbank_client::protocol::{Info, Parsed};
+
+use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, unreadable};
+use crate::measure::Fault;
+use crate::promise::source_of;
+use crate::target::{Conversation, NoTarget, Token, code_name};
+use crate::units::printable;
+
+pub(crate) static ROW: Row = Row {
+    name: "snowbank",
+    protocol: "snowbank's protocol, version 1",
+    token: TokenPlace::First(authorize),
+    meet,
+};
+
+/// Requests to a source, by its index.
+#[derive(Debug)]
+struct Native {
+    source: u16,
+}
+
+fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), NoTarget> {
+    conversation.send(|out| {
+        let encoded = request::encode_auth(out, 0, token.bytes());
+        debug_assert!(encoded.is_ok(), "its size was checked when it was read");
+    })?;
+    next_reply(conversation, |reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(BadReply::Kind) })
+}
+
+/// Asks for INFO. A source that it does not have is refused later.
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+    let info = info(conversation)?;
+    let source = source_of(&info, source).map_or(0, |source| source.index);
+    Ok(Met { front_end: Arc::new(Native { source }), version: info.version.clone(), info: Some(info) })
+}
+
+fn info(conversation: &mut Conversation<'_>) -> Result<Info, NoTarget> {
+    conversation.send(|out| request::encode_info(out, 0))?;
+    let mut collector = InfoCollector::default();
+    while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
+    let mut info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
+    info.version = info.version.map(|version| printable(&version));
+    Ok(info)
+}
+
+/// Waits for the next reply; an error reply is an error.
+fn next_reply<T>(
+    conversation: &mut Conversation<'_>,
+    mut take: impl FnMut(&Reply<'_>) -> Result<T, BadReply>,
+) -> Result<T, NoTarget> {
+    let taken = conversation.next(|bytes| match reply::parse(bytes) {
+        Parsed::Incomplete => Ok(None),
+        Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),
+        Parsed::Frame { content, consumed, .. } => match content.map_err(|fault| fault.to_string())? {
+            Reply::Error(error) => {
+                let words = Cow::Owned(error.message.to_vec());
+                Ok(Some((Err(Refusal { code: error.code, words }), consumed)))
+            }
+            reply => {
+                let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
+                Ok(Some((Ok(taken), consumed)))
+            }
+        },
+    })?;
+    taken.map_err(|refusal| conversation.refused(&refusal))
+}
+
+/// Appends a request for IDs of a source.
+pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
+    let next = Next { count, source, wait: Wait::DEFAULT, explicit: false, partial: false };
+    request::encode_next(out, tag, &next);
+}
+
+/// Returns the first frame with its tag and its size; `None` if it is not all there.
+fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, Fault> {
+    match reply::parse(bytes) {
+        Parsed::Incomplete => Ok(None),
+        Parsed::BadLength(length) => Err(unreadable(&format!("a frame of {length} bytes"))),
+        Parsed::Frame { content, tag, consumed } => {
+            let reply = content.map_err(|fault| unreadable(&fault.to_string()))?;
+            Ok(Some((reply, tag, consumed)))
+        }
+    }
+}
+
+impl FrontEnd for Native {
+    fn ask(&self, out: &mut Vec<u8>, tag: u16, count: u32) {
+        encode(out, tag, self.source, count);
+    }
+
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+        let Some((reply, tag, size)) = frame(bytes)? else { return Ok(None) };
+        if tag != at.tag {
+            return Ok(Some((Part::Unasked, 0)));
+        }
+        let more = match reply {
+            Reply::Runs { runs: found, more } => {
+                runs.extend(found.iter());
+                more
+            }
+            Reply::List { ids, more } => {
+                runs.extend(ids.iter().map(|first| Run { first, count: 1, stride: 1 }));
+                more
+            }
+            Reply::Error(error) => {
+                let refusal = Refusal { code: error.code, words: Cow::Borrowed(error.message) };
+                return Ok(Some((Part::Refused(refusal), size)));
+            }
+            Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
+                return Err(unreadable("a frame that answers another kind of request"));
+            }
+        };
+        Ok(Some((if more { Part::More } else { Part::End }, size)))
+    }
+
+    /// A connection that is refused gets an error with tag 0, and closes.
+    fn unasked(&self, bytes: &[u8], unanswered: usize) -> Result<(), Fault> {
+        match frame(bytes)? {
+            None => Ok(()),
+            Some((Reply::Error(error), ..)) => {
+                let message = printable(&String::from_utf8_lossy(error.message));
+                let reason = Some(format!("{}: {message}", code_name(error.code)));
+                Err(Fault::Closed { unanswered, reason })
+            }
+            Some((_, tag, _)) => {
+                Err(unreadable(&format!("a reply with tag {tag}, which is not the next request's")))
+            }
+        }
+    }
+}
