@@ -1,8 +1,7 @@
 //! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
 //!
-//! A plan is a division of figures of the sweep. It measures nothing, and lists what it assumes. A
-//! plan for another batch size uses the cost of a *request*: a reply of IDs from one tick has the
-//! same length and the same system calls for any number of IDs.
+//! A plan is a division of figures of the sweep. It measures nothing, and lists what it assumes. It
+//! is for requests of the sweep's size: what others cost, another sweep measures.
 //!
 //! The plan is one list of figures, each with its formula: the page is that list as a table for a
 //! ticket.
@@ -34,10 +33,6 @@ pub(crate) struct Wanted {
     /// IDs per second of all clients together, at their peak
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Rate,
-    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the
-    /// sweep's]
-    #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
-    pub(crate) batch: Option<Mix>,
     /// Unused share of a daemon's limit. The default is half: peaks may double, and a daemon whose
     /// ID clock catches up after a crash has half of its full rate
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
@@ -72,9 +67,7 @@ struct Basis<'a> {
     sweep: &'a Sweep,
     /// The run at the saturation point.
     run: &'a Run,
-    /// IDs per request in the sweep.
-    swept: Mix,
-    /// IDs per request in the plan.
+    /// IDs per request.
     batch: Mix,
     /// Worker IDs of each daemon.
     worker_ids: u64,
@@ -192,37 +185,19 @@ impl<'a> Basis<'a> {
         if figures.words(TARGET, "protocol") != Some("snowbank") {
             return Err(lacks("a plan is for Snowbank's own protocol, and the sweep used another"));
         }
-        let swept = figures.words(LOAD, "IDs per request").and_then(|words| words.parse::<Mix>().ok());
-        let swept = swept.ok_or_else(|| lacks("it does not say its batch"))?;
-        let batch = wanted.batch.clone().unwrap_or_else(|| swept.clone());
-        let asked = batch.max();
-        let allowed = figures.number(TARGET, "IDs of a request at most");
-        if allowed.is_none_or(|allowed| f64::from(asked) > allowed) {
-            return Err(Failure::usage(format!(
-                "--batch asks for {asked} IDs at once; the daemon of the sweep allows {}",
-                allowed.unwrap_or_default()
-            )));
-        }
+        let batch = figures.words(LOAD, "IDs per request").and_then(|words| words.parse::<Mix>().ok());
+        let batch = batch.ok_or_else(|| lacks("it does not say its batch"))?;
         let held = figures.number(TARGET, "worker IDs").unwrap_or_default() as u64;
         let worker_ids = wanted.worker_ids.map_or(held.max(1), u64::from);
         let numbering = numbering(figures.words(TARGET, "layout").unwrap_or_default(), worker_ids)?;
-        if numbering.as_ref().is_some_and(Numbering::needs_list) && batch != swept {
-            return Err(lacks(
-                "its layout puts every ID on the wire, so the cost of a request follows its size; sweep with the planned \
-                 --batch",
-            ));
-        }
-        Ok(Self { sweep, run: &step.run, swept, batch, worker_ids, numbering })
+        Ok(Self { sweep, run: &step.run, batch, worker_ids, numbering })
     }
 
     fn limits(&self) -> Vec<Limit> {
-        let requests_per_s = self.sweep.saturation.unwrap_or_default() / self.swept.mean();
-        let requests = grouped(requests_per_s);
-        let ids = grouped(self.batch.mean());
         let mut limits = vec![Limit {
             name: "CPU",
-            ids_per_s: requests_per_s * self.batch.mean(),
-            formula: format!("{requests} requests/s at the saturation point × {ids} IDs a request"),
+            ids_per_s: self.sweep.saturation.unwrap_or_default(),
+            formula: "the saturation point".to_owned(),
         }];
         if let Some(numbering) = &self.numbering {
             let each = ids_per_s(numbering.layout().ids_per_second() as f64);
@@ -247,7 +222,7 @@ impl<'a> Basis<'a> {
         let mut known: Vec<&Step> =
             self.sweep.steps.iter().filter(|step| step.holds && us_per_request_of(step).is_some()).collect();
         known.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
-        let above = known.partition_point(|step| step.rate() / self.swept.mean() <= requests_per_s);
+        let above = known.partition_point(|step| step.rate() / self.batch.mean() <= requests_per_s);
         us_per_request_of(known.get(above.saturating_sub(1))?)
     }
 
@@ -275,7 +250,7 @@ impl<'a> Basis<'a> {
 
     /// Returns what the sweep did not measure.
     fn assumptions(&self, all_daemons: u64, each_ids_per_s: f64) -> Vec<String> {
-        let Self { sweep, run, swept, batch, .. } = self;
+        let Self { sweep, run, batch, .. } = self;
         let mut all = Vec::new();
         if run.figures.words(ORIGIN, "build") == Some("debug") {
             all.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
@@ -294,12 +269,6 @@ impl<'a> Basis<'a> {
         if sweep.limit == Some(search::Limit::Layout) {
             let more = "The layout ended the sweep: a daemon with more worker IDs may carry more requests.";
             all.push(more.to_owned());
-        }
-        if batch != swept {
-            all.push(format!(
-                "The sweep asked for {swept} IDs a request, the plan for {batch}: the cost of a request is carried over, not \
-                 that of an ID. Sweep with --batch {batch} to know."
-            ));
         }
         if all_daemons > 1 {
             let evenly = "The requests spread evenly over the daemons. A client that stays with one gives it its whole rate.";

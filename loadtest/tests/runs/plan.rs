@@ -7,8 +7,8 @@ use crate::support::{assert_of_schema, figure, has_daemon, loadtest, until, unti
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A run at a rate of one ID a request, with the cost of a request in microseconds.
-fn run(ids_per_s: f64, us_per_request: f64) -> Value {
+/// A run at a rate of so many IDs a request, with the cost of a request in microseconds.
+fn run(batch: u32, ids_per_s: f64, us_per_request: f64) -> Value {
     let figure =
         |row: &str, name: &str, value: Value| json!({"row": row, "name": name, "unit": "", "value": value});
     json!({
@@ -27,7 +27,7 @@ fn run(ids_per_s: f64, us_per_request: f64) -> Value {
             figure("target", "IDs of a request at most", 1_000_000.into()),
             figure("load", "offered", ids_per_s.into()),
             figure("load", "arrivals", "even".into()),
-            figure("load", "IDs per request", "1".into()),
+            figure("load", "IDs per request", batch.to_string().into()),
             figure("load", "connections", 8.into()),
             figure("load", "threads", 1.into()),
             figure("origin", "load test", env!("CARGO_PKG_VERSION").into()),
@@ -38,14 +38,19 @@ fn run(ids_per_s: f64, us_per_request: f64) -> Value {
 }
 
 /// A sweep's file as `sweep` writes it, except for the parts that the tests change. The saturation
-/// point is 200,000 requests/s with one ID each.
+/// point is 200,000 IDs/s, one each request.
 fn sweep_file() -> Value {
-    let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(ids_per_s, us_per_request)});
+    sweep_of(1, 200_000.0)
+}
+
+/// The file of a sweep with this many IDs a request and this saturation point.
+fn sweep_of(batch: u32, saturation: f64) -> Value {
+    let step = |ids_per_s: f64, us_per_request: f64| json!({"phase": "climb", "holds": true, "limit": null, "run": run(batch, ids_per_s, us_per_request)});
     json!({
         "format": 3, "kind": "sweep", "summary": "saturation point: 200000 IDs/s", "ended": "searched",
-        "saturation": 200_000.0, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
+        "saturation": saturation, "confirmed": true, "at_least": false, "missed": 210_000.0, "limit": "latency",
         "search": {"start": 2000.0, "limit": 4_096_000.0, "factor": 2.0, "resolution": 0.05},
-        "steps": [step(2_000.0, 20.0), step(100_000.0, 5.0), step(200_000.0, 4.0)],
+        "steps": [step(saturation / 100.0, 20.0), step(saturation / 2.0, 5.0), step(saturation, 4.0)],
     })
 }
 
@@ -108,15 +113,16 @@ fn with_figure(row: &str, name: &str, value: &Value) -> Value {
 
 #[test]
 fn the_lowest_limit_decides() {
-    let sweep = sweep_file();
-    for (options, binding, daemons) in [
-        (&["--rate", "1M"][..], "CPU", 10),
-        (&["--rate", "1M", "--headroom", "20%"], "CPU", 7),
-        (&["--rate", "100000"], "CPU", 1),
-        (&["--rate", "10M", "--batch", "100"], "layout", 5),
-        (&["--rate", "10M", "--batch", "100", "--worker-ids", "8"], "CPU", 1),
+    let single = sweep_file();
+    let batches = sweep_of(100, 20e6);
+    for (sweep, options, binding, daemons) in [
+        (&single, &["--rate", "1M"][..], "CPU", 10),
+        (&single, &["--rate", "1M", "--headroom", "20%"], "CPU", 7),
+        (&single, &["--rate", "100000"], "CPU", 1),
+        (&batches, &["--rate", "10M"], "layout", 5),
+        (&batches, &["--rate", "10M", "--worker-ids", "8"], "CPU", 1),
     ] {
-        let planned = plan(&sweep, options);
+        let planned = plan(sweep, options);
         let page = planned.page();
         let of = |name: &str| figure(&planned.json, "fleet", name).as_f64();
         assert_eq!(
@@ -133,16 +139,15 @@ fn the_lowest_limit_decides() {
 /// The planned number of daemons is enough, and one fewer is not.
 #[test]
 fn the_number_of_daemons_is_the_smallest_that_is_enough() {
-    let sweep = sweep_file();
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..40 {
         let rate = 1_000.0 * 10_f64.powf(random.f64() * 4.0);
         let batch = random.u32(1..2_000);
         let headroom = random.u32(1..95);
         let rate_text = format!("{rate:.0}");
-        let batch = batch.to_string();
         let share = format!("{headroom}%");
-        let planned = plan(&sweep, &["--rate", &rate_text, "--batch", &batch, "--headroom", &share]);
+        let sweep = sweep_of(batch, f64::from(batch) * 200_000.0);
+        let planned = plan(&sweep, &["--rate", &rate_text, "--headroom", &share]);
         planned.page();
         let limits = ["layout", "CPU"].map(|name| figure(&planned.json, "limit of one daemon", name));
         let lowest = limits.iter().filter_map(Value::as_f64).fold(f64::MAX, f64::min);
@@ -172,9 +177,8 @@ fn a_plan_names_what_the_sweep_does_not_show() {
     assert!(!plan(&sweep, &["--rate", "1M"]).page().contains("to know"));
     let null = Value::Null;
     for (sweep, options, reason) in [
-        (&sweep, &["--batch", "100"][..], "the cost of a request is carried over, not that of an ID"),
-        (&sweep, &["--batch", "100000"], "24 ms of a daemon's full rate"),
-        (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
+        (&sweep_of(100_000, 4e6), &[][..], "24 ms of a daemon's full rate"),
+        (&sweep_of(100, 20e6), &["--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
         (
             &with_figure("target", "started for this run", &null),
             &[],
@@ -195,20 +199,13 @@ fn a_plan_names_what_the_sweep_does_not_show() {
 
 #[test]
 fn a_plan_beyond_the_sweep_is_refused() {
-    let random = "time:41,worker:10,sequence:8,tail:4:random;tick=1ms;epoch=2020-01-01";
     for (sweep, options, code, reason) in [
         (with("confirmed", json!(false)), &[][..], 2, "not confirmed by a second run"),
         (with("saturation", json!(null)), &[], 2, "it found no saturation point"),
         (with_figure("target", "protocol", &json!("http")), &[], 2, "the sweep used another"),
         (with("kind", json!("run")), &[], 2, "has kind \"run\"; this version of snowbank-loadtest reads"),
-        (
-            with_figure("target", "layout", &json!(random)),
-            &["--batch", "100"],
-            2,
-            "puts every ID on the wire",
-        ),
         (sweep_file(), &["--worker-ids", "2000"], 2, "1023"),
-        (sweep_file(), &["--batch", "2000000"], 2, "the daemon of the sweep allows 1000000"),
+        (sweep_file(), &["--batch", "100"], 2, "unexpected argument"),
         (sweep_file(), &["--rate", "1000M"], 1, "the layout has 1024"),
         (sweep_file(), &["--headroom", "0%"], 2, "not a share"),
     ] {
@@ -251,11 +248,8 @@ fn a_daemon_at_the_planned_rate_passes() {
 
 #[test]
 fn a_rounding_error_adds_no_daemon() {
-    let mut sweep = sweep_file();
-    sweep["saturation"] = json!(173_000.0);
-    sweep["steps"][2]["run"] = run(173_000.0, 4.0);
-    let planned =
-        plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0", "--batch", "1000"]);
+    let sweep = sweep_of(1, 173_000.0);
+    let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0"]);
     assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
     let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "2"]);
     assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
