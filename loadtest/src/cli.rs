@@ -146,7 +146,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     open_files(&[json, html, csv, hlog])?;
     let origin = origin::of_this_process();
     let terminal = Terminal::new(json.as_deref());
-    terminal.begin_runs()?;
+    terminal.begin_runs().map_err(Failure::usage)?;
     let outcome = trial::run(&scenario, &objectives, arguments.runs, &terminal);
     terminal.clear();
     let outcome = outcome?;
@@ -155,12 +155,6 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     terminal.print(|out| table::write(&figures, out));
     let written = arguments.write_files(&figures, &outcome.collected);
     with_files(report.verdict.exit_code(), written)
-}
-
-impl From<ctrlc::Error> for Failure {
-    fn from(error: ctrlc::Error) -> Self {
-        Self::usage(error)
-    }
 }
 
 impl From<CannotRun> for Failure {

@@ -7,8 +7,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
 use crate::promise::Span;
 
 /// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered
@@ -23,21 +21,12 @@ pub(crate) struct Distinct {
 }
 
 /// The numbers of a counter that did not come, between the first and the last received.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Gaps {
     /// Gaps in the sequence.
     pub(crate) count: u64,
     /// The numbers in them.
     pub(crate) numbers: u64,
-}
-
-impl std::iter::Sum for Gaps {
-    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
-        each.fold(Self::default(), |all, one| Self {
-            count: all.count + one.count,
-            numbers: all.numbers + one.numbers,
-        })
-    }
 }
 
 /// The reason why a position cannot be added.
@@ -96,17 +85,12 @@ impl Distinct {
         Ok(())
     }
 
-    /// Returns the gaps between the positions kept, and the positions in them.
-    pub(crate) fn gaps(&self) -> Gaps {
-        let mut gaps = Gaps::default();
-        let mut spans = self.spans.iter();
-        let Some((_, mut before)) = spans.next() else { return gaps };
-        for (start, end) in spans {
+    /// Adds the gaps between the positions kept, and the positions in them.
+    pub(crate) fn add_gaps(&self, gaps: &mut Gaps) {
+        for ((_, before), (start, _)) in self.spans.iter().zip(self.spans.iter().skip(1)) {
             gaps.count += 1;
             gaps.numbers += start - before;
-            before = end;
         }
-        gaps
     }
 
     /// Forgets the spans that end at or before `position`.
@@ -143,9 +127,12 @@ mod tests {
     #[test]
     fn gaps_are_what_lies_between() {
         let mut distinct = Distinct::default();
-        assert_eq!(distinct.gaps(), Gaps::default());
+        let mut gaps = Gaps::default();
+        distinct.add_gaps(&mut gaps);
+        assert_eq!(gaps, Gaps::default());
         assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(41, 42)]), Ok(()));
-        assert_eq!(distinct.gaps(), Gaps { count: 2, numbers: 11 });
+        distinct.add_gaps(&mut gaps);
+        assert_eq!(gaps, Gaps { count: 2, numbers: 11 });
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
     open_files(&[&arguments.json, &arguments.html])?;
     let terminal = Terminal::new(arguments.json.as_deref());
-    terminal.begin_runs()?;
+    terminal.begin_runs().map_err(Failure::usage)?;
     let swept = sweep(settings, &terminal);
     terminal.clear();
     let swept = swept?;

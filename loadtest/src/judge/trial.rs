@@ -74,7 +74,7 @@ impl Report<'_> {
     /// Returns true if an open loop that was not cut short was late.
     fn was_late(&self) -> bool {
         let counts = &self.outcome.collected.counts;
-        self.is_open_loop()
+        self.scenario.is_open_loop()
             && !self.outcome.collected.is_cut_short()
             && self.objectives.latencies.iter().any(|latency| latency.judge(counts) != super::Found::Met)
     }

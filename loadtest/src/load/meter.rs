@@ -4,7 +4,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crate::frontend::Refusal;
-use crate::machine::processor::Use;
+use crate::machine::processor::{RunDelay, ran};
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Second};
@@ -16,7 +16,7 @@ use super::window::Window;
 use super::{Message, Now};
 
 /// The shortest measurement whose share of waiting means something.
-const MIN_SHARED_S: f64 = 0.1;
+const MIN_SHARED: Duration = Duration::from_millis(100);
 
 /// Stalls are known after this time; a longer one leaves the run without a verdict anyway.
 const SETTLED_AFTER_NS: u64 = 1_000_000_000;
@@ -36,14 +36,22 @@ pub(super) struct Meter {
     second_number: u64,
     outage: Window,
     last_answer_ns: Option<u64>,
-    /// The processor time used when the measurement began on this thread, and that instant.
-    began: Option<(Use, u64)>,
+    /// `None` in the warm-up.
+    began: Option<Began>,
     /// The instant since which the thread has been busy, or should have been: answers may have been
     /// there since.
     busy_since_ns: u64,
     /// Answers in a row that took the same time, and are not in the histograms yet: in a closed
     /// loop, most of those of one read.
     alike: (AllTimes, u64),
+}
+
+/// The thread when the measurement began on it.
+#[derive(Debug)]
+struct Began {
+    at_ns: u64,
+    ran: Duration,
+    run_delay: RunDelay,
 }
 
 /// The times of an answer in nanoseconds.
@@ -208,7 +216,7 @@ impl Meter {
             return;
         }
         if self.began.is_none() {
-            self.began = Some((Use::now(), now.ns));
+            self.began = Some(Began { at_ns: now.ns, ran: ran(), run_delay: RunDelay::of_this_thread() });
         }
         let number = (now.ns - self.warm_ns) / 1_000_000_000;
         if number > self.second_number {
@@ -229,13 +237,13 @@ impl Meter {
         if !self.second.response.is_empty() || self.second.refused > 0 {
             self.hand_over(to);
         }
-        if let Some((at_begin, began_ns)) = self.began {
-            let used = Use::now().since(at_begin);
-            self.counts.cpu = used.ran;
-            let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
+        if let Some(mut began) = self.began {
+            self.counts.cpu = ran() - began.ran;
+            let busy = self.counts.cpu + Duration::from_nanos(began.run_delay.since_last_ns());
+            let elapsed = Duration::from_nanos(now.ns - began.at_ns);
             // A wait of one kernel tick is most of a shorter run.
-            if elapsed_s >= MIN_SHARED_S {
-                self.counts.busiest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
+            if elapsed >= MIN_SHARED {
+                self.counts.busiest_thread = busy.as_secs_f64() / elapsed.as_secs_f64();
             }
         }
         self.counts

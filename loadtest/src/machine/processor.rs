@@ -7,27 +7,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A thread's use of the processors until now.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Use {
-    /// The time for which it ran.
-    pub(crate) ran: Duration,
-    /// The time for which it could have run, but something else did or a quota was used up.
-    pub(crate) waited: Duration,
-}
-
-impl Use {
-    /// Returns the use by the calling thread. Waiting is 0 if the kernel does not show it.
-    pub(crate) fn now() -> Self {
-        let ran = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
-        let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let waited_ns = waited_ns(&schedstat).unwrap_or_default();
-        Self { ran, waited: Duration::from_nanos(waited_ns) }
-    }
-
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self { ran: self.ran.saturating_sub(earlier.ran), waited: self.waited.saturating_sub(earlier.waited) }
-    }
+/// Returns the time for which the calling thread has run.
+pub(crate) fn ran() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Returns the time for which a thread waited for a core: the second number of its schedstat.
@@ -42,7 +24,8 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Measures how long a thread has waited for a core, from one call to the next.
+/// Measures how long a thread could have run, but something else did or a quota was used up: from
+/// one call to the next.
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     file: Option<File>,
@@ -92,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_a_thread_used_is_told() {
-        let before = Use::now();
-        while Use::now().since(before).ran < Duration::from_millis(1) {}
+        let before = ran();
+        while ran() - before < Duration::from_millis(1) {}
     }
 }

@@ -63,7 +63,7 @@ impl<'a> Report<'a> {
     /// Returns the figures that the verdict depends on.
     pub(crate) fn evidence(&self) -> Evidence<'_> {
         let collected = &self.outcome.collected;
-        let planned = self.is_open_loop().then_some(self.scenario.length);
+        let planned = self.scenario.is_open_loop().then_some(self.scenario.length);
         Evidence {
             counts: &collected.counts,
             faults: &collected.faults,
@@ -76,11 +76,6 @@ impl<'a> Report<'a> {
             interrupted: collected.interrupted,
             too_scattered: collected.too_scattered,
         }
-    }
-
-    /// Returns true if requests left on a schedule.
-    pub(crate) fn is_open_loop(&self) -> bool {
-        self.scenario.is_open_loop()
     }
 
     /// Returns the rate outside the outage; neither its IDs nor its time count.

@@ -175,8 +175,12 @@ impl<'a, 'i> Collector<'a, 'i> {
         if self.collected.too_scattered {
             return None;
         }
-        let seen = self.loaded.seen.iter().zip(&self.shared.peers);
-        seen.map(|(distinct, peer)| peer.promise.increment().map(|_| distinct.gaps())).sum()
+        let mut gaps = Gaps::default();
+        for (distinct, peer) in self.loaded.seen.iter().zip(&self.shared.peers) {
+            peer.promise.increment()?;
+            distinct.add_gaps(&mut gaps);
+        }
+        Some(gaps)
     }
 
     fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {

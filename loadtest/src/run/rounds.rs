@@ -10,8 +10,8 @@ const LATE_S: f64 = 0.05;
 impl Outcome {
     /// Adds a later run of the same scenario against the same target.
     pub(crate) fn prolong(&mut self, next: Self) {
-        let begin = self.collected.keep_whole_seconds(self.elapsed.as_secs_f64());
-        self.collected.prolong(next.collected, begin);
+        let whole_seconds = (self.elapsed.as_secs_f64() + LATE_S) as u64;
+        self.collected.prolong(next.collected, whole_seconds);
         self.rounds += next.rounds;
         self.elapsed += next.elapsed;
         self.stalls.merge(next.stalls);
@@ -20,15 +20,9 @@ impl Outcome {
 }
 
 impl Collected {
-    /// Drops the late answers after the last whole second. Returns the number of the second after
-    /// it.
-    fn keep_whole_seconds(&mut self, elapsed_s: f64) -> u64 {
-        let whole = (elapsed_s + LATE_S) as u64;
-        self.seconds.retain(|second| second.second < whole);
-        whole
-    }
-
+    /// Adds a run that begins after this second. The late answers of the one before go.
     fn prolong(&mut self, next: Self, begin: u64) {
+        self.seconds.retain(|second| second.second < begin);
         self.counts.merge(next.counts);
         self.faults.extend(next.faults);
         for second in next.seconds {
@@ -82,8 +76,7 @@ mod tests {
         };
         let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
         let mut all = run();
-        let begin = all.keep_whole_seconds(2.004);
-        all.prolong(run(), begin);
+        all.prolong(run(), 2);
         assert_eq!(all.seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     }
 
