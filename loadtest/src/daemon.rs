@@ -187,11 +187,6 @@ fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
 }
 
 fn binary() -> Result<PathBuf, NotStarted> {
-    let own = std::env::current_exe()?;
-    let name = format!("snowbank{}", std::env::consts::EXE_SUFFIX);
-    let beside = own.with_file_name(&name);
-    // A test's executable is one directory further down.
-    let above = own.parent().and_then(Path::parent).map(|directory| directory.join(&name));
-    let found = [Some(beside.clone()), above].into_iter().flatten().find(|path| path.is_file());
-    found.ok_or(NotStarted::NoBinary(beside))
+    let beside = std::env::current_exe()?.with_file_name("snowbank");
+    if beside.is_file() { Ok(beside) } else { Err(NotStarted::NoBinary(beside)) }
 }

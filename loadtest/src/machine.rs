@@ -112,7 +112,7 @@ impl Watched {
 
     /// Records the process that a target has now.
     pub(crate) fn set_owner(&self, target: usize, owner: Owner) {
-        self.lock_own().set_owner(target, owner);
+        self.lock_own().owners[target] = owner;
     }
 
     fn cores(&self) -> u64 {

@@ -86,8 +86,7 @@ impl SecondFigures {
             p99_us: micros(second.response.value_at_quantile(0.99)),
             p999_us: micros(second.response.value_at_quantile(0.999)),
             max_us: micros(second.response.max()),
-            target_cpu_share: None,
-            target_memory_bytes: None,
+            ..Self::default()
         }
     }
 }

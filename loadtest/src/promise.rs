@@ -17,7 +17,7 @@ const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 const COUNTER: &str = "";
 
 /// The guarantees of one source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Promise {
     /// The source's name.
     pub(crate) source_name: String,
@@ -102,17 +102,8 @@ impl Promise {
 
     /// Returns the guarantees of IDs of which nothing is known.
     pub(crate) fn unknown(source: Option<&str>) -> Self {
-        Self {
-            source_name: printable(source.unwrap_or("its own choice")),
-            max_count: u32::MAX,
-            strict: false,
-            per_second: None,
-            numbering: None,
-            fleet: None,
-            row_mask: None,
-            burst_window_us: 0,
-            max_ahead_us: 0,
-        }
+        let source_name = printable(source.unwrap_or("its own choice"));
+        Self { source_name, max_count: u32::MAX, ..Self::default() }
     }
 
     /// Returns the guarantees of a counter of another server: every number, each once.

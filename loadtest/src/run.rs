@@ -111,7 +111,7 @@ impl CannotRun {
     pub(crate) fn is_limit_here(&self) -> bool {
         match self {
             Self::TooManyConnections { .. } => true,
-            Self::NoTarget(reason) => reason.is_limit_here(),
+            Self::NoTarget(reason) => reason.is_limit_here,
             _ => false,
         }
     }

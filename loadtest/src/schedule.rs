@@ -14,13 +14,6 @@ pub(crate) enum Arrivals {
     Poisson,
 }
 
-impl Arrivals {
-    /// Returns the word for it in every output.
-    pub(crate) fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-}
-
 /// One thread's part of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {

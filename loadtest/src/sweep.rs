@@ -24,7 +24,7 @@ use crate::report::json::FORMAT;
 use crate::report::terminal::Terminal;
 use crate::run::{self, CannotRun, Loaded};
 use crate::scenario::Scenario;
-use crate::units::grouped;
+use crate::units::{grouped, lowercase};
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use search::{Bounds, Limit, Phase, Search};
 use step::Step;
@@ -155,7 +155,7 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
             std::thread::sleep(SETTLE);
         }
         let number = steps.len() + 1;
-        let phase = attempt.phase.name();
+        let phase = lowercase(attempt.phase);
         let rate = grouped(attempt.rate);
         terminal.name_run(format!("step {number}, {phase} {rate}/s, "));
         let answer = match step::run(&settings, attempt, full_rate, &mut target) {

@@ -23,16 +23,11 @@ pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 #[error("{line}")]
 pub(crate) struct NoTarget {
     line: String,
-    is_limit_here: bool,
+    /// True if this machine has no more open files or local ports: the target is not at fault.
+    pub(crate) is_limit_here: bool,
 }
 
 impl NoTarget {
-    /// Returns true if this machine has no more open files or local ports: the target is not at
-    /// fault.
-    pub(crate) fn is_limit_here(&self) -> bool {
-        self.is_limit_here
-    }
-
     fn new(line: String) -> Self {
         Self { line, is_limit_here: false }
     }

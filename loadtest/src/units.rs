@@ -63,6 +63,11 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", grouped(share * 100.0))
 }
 
+/// Returns the name of a variant, as every output has it.
+pub(crate) fn lowercase(variant: impl std::fmt::Debug) -> String {
+    format!("{variant:?}").to_lowercase()
+}
+
 /// Makes text of a target safe for a terminal: escapes line breaks and other control characters.
 pub(crate) fn printable(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };

@@ -126,11 +126,6 @@ impl Mix {
         part.or(self.parts.last()).map_or(1, |&(count, _)| count)
     }
 
-    /// Returns true if all requests are of one size.
-    pub(crate) fn is_fixed(&self) -> bool {
-        self.parts.len() == 1
-    }
-
     /// IDs per request in the long run.
     pub(crate) fn mean(&self) -> f64 {
         self.mean
@@ -222,7 +217,7 @@ mod tests {
             (1, 1, 100, 10_000, 10_000)
         );
         assert_eq!(mix.max(), 10_000);
-        assert!("7".parse::<Mix>().expect("a size").is_fixed());
+        assert_eq!("7".parse(), Ok(Mix::fixed(7)));
         for wrong in ["0", "", "1:", ":1", "1:0", "0:1", "1:90,", "1:90;2:10", "a:b", "-1", "4294967296"] {
             assert!(wrong.parse::<Mix>().is_err(), "{wrong}");
         }

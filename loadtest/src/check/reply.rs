@@ -31,8 +31,8 @@ pub(crate) struct Received {
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
     last: Option<Checked>,
-    /// IDs of the current reply.
-    found: u64,
+    /// IDs of the current reply that have come.
+    pub(crate) found: u64,
 }
 
 /// An ID that was checked.
@@ -45,11 +45,6 @@ struct Checked {
 }
 
 impl ConnectionCheck {
-    /// Returns the number of IDs of the current reply that have come.
-    pub(crate) fn come(&self) -> u64 {
-        self.found
-    }
-
     /// Returns the last ID that came.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last.map(|last| last.id)

@@ -28,15 +28,15 @@ pub(crate) enum Clock {
 /// The distance between the target's clock and ours.
 #[derive(Debug)]
 pub(super) struct ClockOffset {
-    clock: Clock,
-    /// From the end of the warm-up on.
-    known_us: Option<i64>,
+    pub(super) clock: Clock,
+    /// The distance that widens the window; `None` until the warm-up is over.
+    pub(super) known_us: Option<i64>,
     /// The shortest round trip of the period, and the offset seen in it.
     best: Option<(u64, i64)>,
     previous: Option<(u64, i64)>,
     period_ends_ns: u64,
-    /// The largest offset of any period.
-    seen_us: i64,
+    /// The target's clock less ours, where it was furthest; 0 while nothing was seen.
+    pub(super) seen_us: i64,
 }
 
 /// A reply, as far as it tells about clocks.
@@ -55,21 +55,6 @@ impl ClockOffset {
     pub(super) fn new(clock: Clock) -> Self {
         let known_us = (clock == Clock::Same).then_some(0);
         Self { clock, known_us, best: None, previous: None, period_ends_ns: 0, seen_us: 0 }
-    }
-
-    /// Returns true if replies tell about it.
-    pub(super) fn is_measured(&self) -> bool {
-        self.clock != Clock::Same
-    }
-
-    /// Returns the distance that widens the window; `None` until the warm-up is over.
-    pub(super) fn known_us(&self) -> Option<i64> {
-        self.known_us
-    }
-
-    /// Returns the target's clock less ours, where it was furthest; 0 while nothing was seen.
-    pub(super) fn seen_us(&self) -> i64 {
-        self.seen_us
     }
 
     /// Learns from a reply; the first one after the warm-up settles the first distance.
@@ -124,9 +109,9 @@ mod tests {
         let mut clocks = ClockOffset::new(Clock::Other);
         see(&mut clocks, 0, 10, 895_000, false);
         see(&mut clocks, 0, 2, -250_000, false);
-        assert_eq!(clocks.known_us(), None);
+        assert_eq!(clocks.known_us, None);
         see(&mut clocks, 1, 9, -7, true);
-        assert_eq!((clocks.known_us(), clocks.seen_us()), (Some(251_000), -250_000), "widened both ways");
+        assert_eq!((clocks.known_us, clocks.seen_us), (Some(251_000), -250_000), "widened both ways");
     }
 
     #[test]
@@ -135,10 +120,10 @@ mod tests {
         for now_s in 0..600 {
             let offset_us = now_s as i64 * 50;
             see(&mut clocks, now_s, 2, offset_us, now_s > 0);
-            let known_us = clocks.known_us().unwrap_or(offset_us);
+            let known_us = clocks.known_us.unwrap_or(offset_us);
             assert!(known_us >= offset_us && known_us <= offset_us + 1_501, "{now_s}: {known_us}");
         }
-        assert!(clocks.seen_us() > 29_000);
+        assert!(clocks.seen_us > 29_000);
     }
 
     #[test]
@@ -146,11 +131,11 @@ mod tests {
         let known_us = |clock, offset_us| {
             let mut clocks = ClockOffset::new(clock);
             see(&mut clocks, 1, 2, offset_us, true);
-            clocks.known_us()
+            clocks.known_us
         };
         assert_eq!(known_us(Clock::Nearby, -50_000), Some(51_000));
         assert_eq!(known_us(Clock::Nearby, -60_000_000), Some(0));
         assert_eq!(known_us(Clock::Other, -60_000_000), Some(60_001_000));
-        assert_eq!(ClockOffset::new(Clock::Same).known_us(), Some(0));
+        assert_eq!(ClockOffset::new(Clock::Same).known_us, Some(0));
     }
 }

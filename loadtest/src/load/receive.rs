@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use snowbank_client::layout::Run;
 
 use super::Now;
-use super::clocks::Seen;
+use super::clocks::{Clock, Seen};
 use super::connection::InFlight;
 use super::worker::{MAX_SPANS, Worker};
 use crate::check::reply::Received;
@@ -46,7 +46,7 @@ impl Worker<'_> {
                 break;
             };
             let waiting = connection.in_flight.len();
-            let at = At { asked: request.asked.count, come: connection.check.come(), tag: request.tag };
+            let at = At { asked: request.asked.count, come: connection.check.found, tag: request.tag };
             let mut runs = std::mem::take(&mut self.runs);
             let read = front_end.read(&bytes[taken..], at, &mut runs);
             runs.drain(..).try_for_each(|run| self.check(index, &request, run, now))?;
@@ -74,7 +74,7 @@ impl Worker<'_> {
         refusal: &Refusal<'_>,
         now: Now,
     ) -> Result<(), Fault> {
-        if self.connections[index].check.come() > 0 {
+        if self.connections[index].check.found > 0 {
             return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
         }
         self.connections[index].in_flight.pop_front();
@@ -106,7 +106,7 @@ impl Worker<'_> {
         let number = self.connections[index].peer;
         let promise = &self.shared.peers[number].promise;
         let clock = &mut self.clocks[number];
-        if clock.is_measured() {
+        if clock.clock != Clock::Same {
             let seen = Seen {
                 now_ns: now.ns,
                 round_trip_ns: now.ns - request.sent_ns,
@@ -116,7 +116,7 @@ impl Worker<'_> {
             };
             clock.see(&request.asked, seen);
         }
-        let received = Received { received_us: now.wall_us, offset_us: clock.known_us() };
+        let received = Received { received_us: now.wall_us, offset_us: clock.known_us };
         let check = &mut self.connections[index].check;
         let checked = check.run(promise, &request.asked, received, run, &mut self.spans[number]);
         checked.map_err(Fault::Violation)

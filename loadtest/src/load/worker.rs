@@ -20,7 +20,6 @@ use crate::measure::Fault;
 use crate::promise::Span;
 use crate::scenario::{Drive, SEED};
 use crate::target::Stream;
-use crate::value::Mix;
 
 /// Several replies of the largest frame at once.
 const INPUT_SIZE: usize = 256 * 1024;
@@ -127,7 +126,7 @@ impl<'a> Worker<'a> {
         for connection in &self.connections {
             connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));
         }
-        let seen_us = self.clocks.iter().map(ClockOffset::seen_us);
+        let seen_us = self.clocks.iter().map(|clock| clock.seen_us);
         self.meter.counts.clock_offset_us = seen_us.max_by_key(|us| us.abs()).unwrap_or_default();
         let counts = Box::new(self.meter.finish(now, self.to));
         let _ = self.to.send(Message::Done { thread: self.thread, counts, fault });
@@ -202,7 +201,7 @@ impl<'a> Worker<'a> {
                 continue;
             }
             let connection = &mut self.connections[index];
-            let count = draw(&self.shared.scenario.batch, &mut self.random);
+            let count = self.shared.scenario.batch.at(self.random.f64());
             connection.ask(&self.shared.peers[connection.peer], count, due_ns);
         }
         Ok(true)
@@ -231,7 +230,7 @@ impl<'a> Worker<'a> {
             }
             while connection.in_flight.len() < depth && self.requests_left > 0 {
                 self.requests_left -= u64::from(counts);
-                let count = draw(&self.shared.scenario.batch, &mut self.random);
+                let count = self.shared.scenario.batch.at(self.random.f64());
                 connection.ask(&self.shared.peers[connection.peer], count, now.ns);
             }
         }
@@ -304,7 +303,7 @@ impl<'a> Worker<'a> {
         let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
         let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
         let earliest_us = self.clocks.iter().zip(&self.shared.peers).map(|(clock, peer)| {
-            clock.known_us().and_then(|offset_us| peer.promise.earliest_us(oldest_us, offset_us))
+            clock.known_us.and_then(|offset_us| peer.promise.earliest_us(oldest_us, offset_us))
         });
         // Nothing is forgotten while one of the clocks is not known.
         let low_us = earliest_us.min().flatten();
@@ -317,10 +316,6 @@ impl<'a> Worker<'a> {
 /// the turn that began at `began_ns`: the sleep after it ended at once.
 fn held_up_since_ns(began_ns: u64, slept_ns: u64, woke_ns: u64) -> Option<u64> {
     (slept_ns >= began_ns + MIN_STALL_NS && woke_ns < slept_ns + MIN_STALL_NS).then_some(began_ns)
-}
-
-fn draw(mix: &Mix, random: &mut fastrand::Rng) -> u32 {
-    if mix.is_fixed() { mix.max() } else { mix.at(random.f64()) }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) const THREADS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct OwnTime {
     /// Of the targets, in their order.
-    owners: Vec<Owner>,
+    pub(super) owners: Vec<Owner>,
     looked: Instant,
     /// The time that each process of the target had used when it was last read.
     processes: BTreeMap<u32, u64>,
@@ -39,11 +39,6 @@ impl OwnTime {
         // The time before the run.
         own.processes.iter_mut().for_each(|(&process, used_ns)| *used_ns = used_by(process).unwrap_or(0));
         own
-    }
-
-    /// Records the owner that a target has now.
-    pub(super) fn set_owner(&mut self, target: usize, owner: Owner) {
-        self.owners[target] = owner;
     }
 
     /// Returns what all have used. `is_stalled` looks for new children first, which may be the

@@ -17,6 +17,7 @@ use crate::measure::{RefusalsByCode, SecondFigures, TimeHistogram, micros};
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
+use crate::units::lowercase;
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json
 /// describes it.
@@ -195,7 +196,7 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
     figures.add(MACHINE, "longest stall", Unit::Us, us(stalls.longest));
     figures.add(MACHINE, "measured for", Unit::S, outcome.elapsed.as_secs_f64());
     if let Some(outage) = scenario.outage {
-        figures.add("outage", "cause", Unit::None, format!("{:?}", outage.ending).to_lowercase());
+        figures.add("outage", "cause", Unit::None, lowercase(outage.ending));
         figures.add("outage", "at", Unit::S, outage.at.as_secs_f64());
         figures.add("outage", "until all was back", Unit::Us, us(counts.outage));
         figures.add("outage", "longest gap between answers", Unit::Us, us(counts.longest_gap));
@@ -233,7 +234,7 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
     match scenario.drive {
         Drive::Open { rate, arrivals } => {
             figures.add(LOAD, "offered", Unit::IdsPerS, rate.per_s());
-            figures.add(LOAD, "arrivals", Unit::None, arrivals.name());
+            figures.add(LOAD, "arrivals", Unit::None, lowercase(arrivals));
         }
         Drive::Closed { depth } => figures.add(LOAD, "requests in flight", Unit::None, depth),
     }

@@ -32,7 +32,9 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Greeted>, Streams), C
         greeted.iter().try_for_each(|other| check_distinct(&next.peer, &other.peer))?;
         greeted.push(next);
     }
-    scenario.metrics.iter().try_for_each(|metrics| metrics.check())?;
+    for metrics in &scenario.metrics {
+        metrics.read(GREETING_TIMEOUT)?;
+    }
     let streams = connect_all(&greeted, scenario)?;
     Ok((greeted, streams))
 }
@@ -82,7 +84,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, Canno
     let named = promise.as_ref().map(|promise| promise.source_name.clone());
     let mut conversation = Conversation::begin(&access, GREETING_TIMEOUT)?;
     let met = (access.protocol.meet)(&mut conversation, named.as_deref().or(source))?;
-    let owner = conversation.owner();
+    let owner = conversation.stream.owner();
     if promise.is_none() {
         promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
     }
@@ -114,7 +116,7 @@ fn connect_all(targets: &[Greeted], scenario: &Scenario) -> Result<Streams, Cann
         let thread = taken / targets.len() % scenario.threads;
         let opened = targets[peer].peer.access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
         let stream = opened.map_err(|reason| match reason {
-            reason if reason.is_limit_here() => CannotRun::TooManyConnections { taken, wanted, reason },
+            reason if reason.is_limit_here => CannotRun::TooManyConnections { taken, wanted, reason },
             reason => CannotRun::Connections { taken, wanted, reason },
         })?;
         streams[thread].push((peer, stream));

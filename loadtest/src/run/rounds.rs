@@ -61,19 +61,7 @@ mod tests {
 
     #[test]
     fn seconds_are_numbered_on_and_a_partial_one_between_goes() {
-        let second = |second| SecondFigures {
-            second,
-            ids: 5,
-            answered: 5,
-            refused: 0,
-            p50_us: 1.0,
-            p90_us: 1.0,
-            p99_us: 1.0,
-            p999_us: 1.0,
-            max_us: 1.0,
-            target_cpu_share: None,
-            target_memory_bytes: None,
-        };
+        let second = |second| SecondFigures { second, ..SecondFigures::default() };
         let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
         let mut all = run();
         all.prolong(run(), 2);

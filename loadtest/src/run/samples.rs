@@ -9,6 +9,9 @@ use crate::load::Shared;
 use crate::measure::SecondFigures;
 use crate::target::Used;
 
+/// The time limit of metrics under load: a figure that comes later belongs to another second.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The figures at one instant of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
@@ -68,8 +71,12 @@ fn used(shared: &Shared) -> Used {
     if shared.scenario.metrics.is_empty() {
         return shared.watched.target_used();
     }
-    let all: Vec<Used> =
-        shared.scenario.metrics.iter().map(|metrics| metrics.read().unwrap_or_default()).collect();
+    let all: Vec<Used> = shared
+        .scenario
+        .metrics
+        .iter()
+        .map(|metrics| metrics.read(METRICS_TIMEOUT).unwrap_or_default())
+        .collect();
     Used { cpu: all.iter().map(|used| used.cpu).sum(), memory: all.iter().map(|used| used.memory).sum() }
 }
 

@@ -43,13 +43,6 @@ pub(crate) enum Limit {
     Machine,
 }
 
-impl Limit {
-    /// Returns the word for it in every output.
-    pub(crate) fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
-}
-
 /// The purpose of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -60,13 +53,6 @@ pub(crate) enum Phase {
     Bisect,
     /// The same rate a second time.
     Confirm,
-}
-
-impl Phase {
-    /// Returns the word for it in every output.
-    pub(crate) fn name(self) -> String {
-        format!("{self:?}").to_lowercase()
-    }
 }
 
 /// A step of a search: a run at a rate.

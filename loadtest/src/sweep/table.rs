@@ -8,7 +8,7 @@ use super::{Ended, Settings, Sweep};
 use crate::report::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
-use crate::units::grouped;
+use crate::units::{grouped, lowercase};
 use crate::value::Time;
 
 /// A column of the table of steps, on the terminal and on the page.
@@ -87,7 +87,7 @@ pub(super) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
 pub(crate) fn verdict(step: &Step) -> String {
     match (step.limit, step.phase) {
         (Some(Limit::Machine), _) => "no verdict".to_owned(),
-        (Some(limit), _) => format!("misses: {}", limit.name()),
+        (Some(limit), _) => format!("misses: {}", lowercase(limit)),
         (None, Phase::Confirm) if step.holds => "holds again".to_owned(),
         (None, _) if step.holds => "holds".to_owned(),
         (None, _) if step.run.verdict == "fail" => "broken".to_owned(),
@@ -125,7 +125,7 @@ pub(super) fn summary(sweep: &Sweep, objective: &str) -> String {
         Ended::Interrupted => format!("no saturation point: interrupted; {so_far}"),
         Ended::Searched if sweep.confirmed => {
             let bound = if sweep.at_least { "at least " } else { "" };
-            let limit = sweep.limit.map_or_else(|| "none up to --limit".to_owned(), Limit::name);
+            let limit = sweep.limit.map_or_else(|| "none up to --limit".to_owned(), lowercase);
             let saturation = saturation.unwrap_or_default();
             format!("saturation point: {bound}{saturation} IDs/s with {objective}, confirmed; limit: {limit}")
         }

@@ -11,7 +11,6 @@ use snowbank_client::tls::{self, Connector};
 
 use super::{NoTarget, Stream, code_name};
 use crate::frontend::{Refusal, Row, TokenPlace};
-use crate::machine::owner::Owner;
 use crate::units::printable;
 
 /// The address of a target, its protocol, and the token that it asks for.
@@ -87,7 +86,7 @@ impl Access {
 
 /// Blocking requests and replies on a new connection, all before one deadline.
 pub(crate) struct Conversation<'a> {
-    stream: Stream,
+    pub(crate) stream: Stream,
     pub(crate) access: &'a Access,
     timeout: Duration,
     deadline: Instant,
@@ -106,11 +105,6 @@ impl<'a> Conversation<'a> {
             show(&mut conversation, token)?;
         }
         Ok(conversation)
-    }
-
-    /// Returns the process at the other end.
-    pub(crate) fn owner(&self) -> Owner {
-        self.stream.owner()
     }
 
     pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NoTarget> {

@@ -1,19 +1,15 @@
 //! The processor time and memory of a daemon on another machine, from its metrics.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use snowbank_client::Endpoint;
 
-use super::{Access, Conversation, GREETING_TIMEOUT, NoTarget};
+use super::{Access, Conversation, NoTarget};
 use crate::frontend;
 
 /// The path if the URL has none.
 const PATH: &str = "/metrics";
-
-/// The time limit of an answer under load: a figure that comes later belongs to another second.
-const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The names that Prometheus' own clients use, too.
 const CPU: &str = "process_cpu_seconds_total";
@@ -60,35 +56,17 @@ impl FromStr for Metrics {
     }
 }
 
-impl fmt::Display for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.access.endpoint, self.path)
-    }
-}
-
 impl Metrics {
     fn at(endpoint: Endpoint, path: &str) -> Self {
         let access = Access { endpoint, protocol: &frontend::HTTP, tls: None, token: None };
         Self { access, path: path.to_owned() }
     }
 
-    /// Checks that they can be read.
+    /// Reads them once.
     ///
     /// # Errors
     /// [`NoTarget`] if they cannot be read, or do not have the processor time.
-    pub(crate) fn check(&self) -> Result<(), NoTarget> {
-        self.read_within(GREETING_TIMEOUT).map(drop)
-    }
-
-    /// Reads them once under load.
-    ///
-    /// # Errors
-    /// [`NoTarget`] if they cannot be read.
-    pub(crate) fn read(&self) -> Result<Used, NoTarget> {
-        self.read_within(TIMEOUT)
-    }
-
-    fn read_within(&self, timeout: Duration) -> Result<Used, NoTarget> {
+    pub(crate) fn read(&self, timeout: Duration) -> Result<Used, NoTarget> {
         let mut conversation = Conversation::begin(&self.access, timeout)?;
         let (status, body) = frontend::get(&mut conversation, &self.path)?;
         if status != 200 {
@@ -120,7 +98,9 @@ mod tests {
 
     #[test]
     fn a_url_names_an_address_and_a_path() {
-        let of = |text: &str| text.parse::<Metrics>().map(|metrics| metrics.to_string());
+        let of = |text: &str| {
+            text.parse::<Metrics>().map(|metrics| format!("{}{}", metrics.access.endpoint, metrics.path))
+        };
         for (text, found) in [
             ("http://ids-1:9660/metrics", "ids-1:9660/metrics"),
             ("http://ids-1:9660", "ids-1:9660/metrics"),

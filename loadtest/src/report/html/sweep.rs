@@ -9,7 +9,7 @@ use crate::report::LATENCIES;
 use crate::sweep::Sweep;
 use crate::sweep::step::Step;
 use crate::sweep::table::{COLUMNS, verdict};
-use crate::units::{ids_per_s, short_rate, time};
+use crate::units::{ids_per_s, lowercase, short_rate, time};
 
 /// Returns the page's text.
 pub(crate) fn render(sweep: &Sweep) -> String {
@@ -22,7 +22,7 @@ pub(crate) fn render(sweep: &Sweep) -> String {
         std::iter::once("step").chain(COLUMNS.map(|column| column.name)).chain(["verdict"]).collect();
     let rows = (1..).zip(&sweep.steps).map(|(number, step)| {
         let texts = COLUMNS.iter().map(|column| column.text(step)).chain([verdict(step)]);
-        (format!("{number}, {}", step.phase.name()), texts.collect())
+        (format!("{number}, {}", lowercase(step.phase)), texts.collect())
     });
     let content = html! {
         section {
