@@ -74,7 +74,7 @@ pub(crate) fn settings(options: &[&str]) -> Settings {
     use clap::Parser;
     let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
     match super::Arguments::try_parse_from(line).expect("sound options").command {
-        Some(super::Command::Sweep(arguments)) => arguments.settings().ok().expect("sound settings"),
+        Some(super::Command::Sweep(arguments)) => arguments.settings().expect("sound settings"),
         other => panic!("a sweep was asked for, not {other:?}"),
     }
 }

@@ -36,9 +36,9 @@ fn the_reference_reader_of_the_log_finds_the_distribution_that_was_written() {
 
     // The last row has the maximum in ms, 1, and the count.
     let distribution = read(&(theirs + ".hgrm"));
-    let rows = distribution.lines().filter(|line| line.starts_with(' ') && !line.contains("Value"));
+    let mut rows = distribution.lines().filter(|line| line.starts_with(' ') && !line.contains("Value"));
     let last: Vec<f64> = rows
-        .last()
+        .next_back()
         .map(|row| row.split_whitespace().map(|column| column.parse().expect("a number")).collect())
         .expect("a row");
     let max_us = ran.figure("response time", "max").as_f64().expect("a maximum");
