@@ -40,8 +40,8 @@ pub(crate) use self::sweep::settings as sweep_settings;
 /// schedule, checks every ID, and passes if 99.9 % of the requests were answered within 2 ms of the
 /// instant at which they were due.
 ///
-/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong
-/// use, no target that speaks the protocol, or the generator itself was the bottleneck.
+/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 no
+/// verdict, wrong use, or no target that speaks the protocol.
 #[derive(Debug, Parser)]
 #[command(name = "snowbank-loadtest", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 struct Arguments {

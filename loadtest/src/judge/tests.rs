@@ -46,7 +46,7 @@ fn what_was_measured_within_the_limit_passes() {
 fn what_no_stall_explains_fails() {
     let verdict = verdict(&counts(9_000, 2_100), &[]);
     assert_eq!(verdict.exit_code(), 1);
-    let reason = "p99.9 was 9 ms (limit 2ms); 2.1 ms of it is the target's for certain";
+    let reason = "p99.9 was 9 ms (limit 2 ms); 2.1 ms of it is the target's for certain";
     assert_eq!(verdict.reasons(), [reason]);
 }
 

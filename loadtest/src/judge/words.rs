@@ -5,7 +5,6 @@ use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
 use crate::promise::Promise;
 use crate::target::code_name;
 use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
-use crate::value::Time;
 
 /// Names the generator as the reason of something.
 pub(super) fn by_generator(reason: &str) -> String {
@@ -54,7 +53,7 @@ fn codes(refused: &RefusalsByCode) -> String {
 /// Describes an objective that the target missed.
 pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
     let name = latency.name();
-    let limit = Time(latency.limit);
+    let limit = short_ms(latency.limit);
     let found = short_ms(counts.response.at(latency.quantile));
     let certain = short_ms(counts.settling.certain.at(latency.quantile));
     format!("{name} was {found} (limit {limit}); {certain} of it is the target's for certain")

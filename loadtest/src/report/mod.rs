@@ -19,7 +19,6 @@ use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 use crate::units::{ids_per_s, short_ms, stood_still};
-use crate::value::Time;
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -102,7 +101,7 @@ impl<'a> Report<'a> {
         let found = match missed.or(latencies.first()) {
             Some(latency) => {
                 let found = short_ms(counts.response.at(latency.quantile));
-                format!("{} {found} (limit {})", latency.name(), Time(latency.limit))
+                format!("{} {found} (limit {})", latency.name(), short_ms(latency.limit))
             }
             None => format!("p99.9 {}", short_ms(counts.response.at(0.999))),
         };

@@ -8,8 +8,7 @@ use super::{Ended, Settings, Sweep};
 use crate::report::figure::UNKNOWN;
 use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
-use crate::units::{grouped, lowercase};
-use crate::value::Time;
+use crate::units::{grouped, lowercase, short_ms};
 
 /// A column of the table of steps, on the terminal and on the page.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +58,7 @@ pub(super) fn begin(
     let from = grouped(bounds.start);
     let to = grouped(bounds.limit);
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
-    line("steps", &format!("from {from} to {to} IDs/s, {} each", settings.search.length), out)?;
+    line("steps", &format!("from {from} to {to} IDs/s, {} each", short_ms(settings.search.length.0)), out)?;
     writeln!(out)?;
     COLUMNS.iter().try_for_each(|column| write!(out, "{:>width$}", column.name, width = column.width()))?;
     writeln!(out, "  verdict")
@@ -68,7 +67,7 @@ pub(super) fn begin(
 /// Returns the objective of every step.
 pub(super) fn objective(settings: &Settings) -> String {
     let latencies = settings.objectives.latencies.iter();
-    let within = latencies.map(|latency| format!("{} within {}", latency.name(), Time(latency.limit)));
+    let within = latencies.map(|latency| format!("{} within {}", latency.name(), short_ms(latency.limit)));
     within.collect::<Vec<_>>().join(", ")
 }
 

@@ -80,7 +80,7 @@ fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
     assert_eq!((&last["phase"], &last["holds"]), (&"confirm".into(), &true.into()), "{ran:?}");
     assert!(figure(&last["run"], "response time", "p99.9").as_f64() > Some(0.0), "{ran:?}");
     let result = ran.result().replace(',', "");
-    let expected = format!("saturation point: {saturation:.0} IDs/s with p99.9 within 100ms confirmed");
+    let expected = format!("saturation point: {saturation:.0} IDs/s with p99.9 within 100 ms confirmed");
     assert!(result.starts_with(&expected), "{ran:?}");
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert!(lines.len() > steps.len(), "{ran:?}");
@@ -101,7 +101,7 @@ fn an_objective_that_does_not_hold_at_first_is_a_failure() {
     let ran = until(|| sweep(&late().name(), &options), |ran| ran.code == 1);
     assert_eq!(ran.code, 1, "{ran:?}");
     let reason =
-        "no saturation point: p99.9 within 10ms does not hold at the first step, 20 IDs/s: p99.9 was";
+        "no saturation point: p99.9 within 10 ms does not hold at the first step, 20 IDs/s: p99.9 was";
     assert!(ran.result().starts_with(reason), "{ran:?}");
     assert_eq!(
         (&ran.json()["saturation"], &ran.json()["confirmed"]),
@@ -205,7 +205,7 @@ fn interrupted() -> Ran {
 fn an_interrupted_sweep_reports_what_was_measured() {
     let ran = until(interrupted, |ran| ran.json()["ended"] == "interrupted");
     assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.result().starts_with("no saturation point: interrupted; p99.9 within 5s "), "{ran:?}");
+    assert!(ran.result().starts_with("no saturation point: interrupted; p99.9 within 5 s "), "{ran:?}");
     let file = ran.json();
     assert_eq!((&file["ended"], &file["confirmed"]), (&"interrupted".into(), &false.into()), "{ran:?}");
     assert!(file["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{ran:?}");

@@ -69,7 +69,7 @@ fn a_page_is_sound_and_says_what_a_person_asks() {
     for expected in [
         "✓ pass",
         "10,000 IDs/s",
-        "0.48 ms (limit 2ms)",
+        "0.48 ms (limit 2 ms)",
         "objective: p99.9 at most 2 ms",
         "exhausted 7",
         "cause kill",
