@@ -55,16 +55,16 @@ pub(crate) struct SecondFigures {
     pub(crate) answered: u64,
     /// Requests refused in it.
     pub(crate) refused: u64,
-    /// The median of the response times, in microseconds.
-    pub(crate) p50_us: f64,
+    /// The median of the response times, in microseconds; none of a second without an answer.
+    pub(crate) p50_us: Option<f64>,
     /// 90 % of them were at most this.
-    pub(crate) p90_us: f64,
+    pub(crate) p90_us: Option<f64>,
     /// 99 % of them were at most this.
-    pub(crate) p99_us: f64,
+    pub(crate) p99_us: Option<f64>,
     /// 99.9 % of them were at most this.
-    pub(crate) p999_us: f64,
+    pub(crate) p999_us: Option<f64>,
     /// The longest.
-    pub(crate) max_us: f64,
+    pub(crate) max_us: Option<f64>,
     /// The target's processor time as a share of one core, if it can be seen.
     #[serde(default)]
     pub(crate) target_cpu_share: Option<f64>,
@@ -76,16 +76,18 @@ pub(crate) struct SecondFigures {
 impl SecondFigures {
     /// Returns the figures of the second of that number.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
+        let response = &second.response;
+        let at = |quantile| (!response.is_empty()).then(|| micros(response.value_at_quantile(quantile)));
         Self {
             second: number,
             ids: second.ids,
-            answered: second.response.len(),
+            answered: response.len(),
             refused: second.refused,
-            p50_us: micros(second.response.value_at_quantile(0.5)),
-            p90_us: micros(second.response.value_at_quantile(0.9)),
-            p99_us: micros(second.response.value_at_quantile(0.99)),
-            p999_us: micros(second.response.value_at_quantile(0.999)),
-            max_us: micros(second.response.max()),
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: at(1.0),
             ..Self::default()
         }
     }

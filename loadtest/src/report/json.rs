@@ -61,10 +61,11 @@ pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
     pub(crate) quantile: String,
     pub(crate) limit_us: f64,
-    pub(crate) found_us: f64,
+    /// Null if nothing was measured.
+    pub(crate) found_us: Option<f64>,
     /// The target's own part at this quantile, less the machine's stalls. The target missed the
     /// objective if this is above the limit.
-    pub(crate) certain_us: f64,
+    pub(crate) certain_us: Option<f64>,
     /// True if the value is within the limit.
     pub(crate) met: bool,
 }
@@ -198,7 +199,8 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
     if let Some(outage) = scenario.outage {
         figures.add("outage", "cause", Unit::None, lowercase(outage.ending));
         figures.add("outage", "at", Unit::S, outage.at.as_secs_f64());
-        figures.add("outage", "until all was back", Unit::Us, us(counts.outage));
+        let back = (!counts.outage.is_zero()).then(|| us(counts.outage));
+        figures.add("outage", "until all was back", Unit::Us, back);
         figures.add("outage", "longest gap between answers", Unit::Us, us(counts.longest_gap));
         figures.add("outage", "requests lost", Unit::None, counts.lost);
     }
@@ -256,13 +258,14 @@ impl Report<'_> {
         let counts = &self.outcome.collected.counts;
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         let found = |latency: &crate::judge::Latency| {
-            let at = |times: &TimeHistogram| times.at(latency.quantile);
+            let at = |times: &TimeHistogram| (!times.is_empty()).then(|| times.at(latency.quantile));
+            let found = at(&counts.response);
             Objective {
                 quantile: latency.name(),
                 limit_us: us(latency.limit),
-                found_us: us(at(&counts.response)),
-                certain_us: us(at(&counts.settling.certain)),
-                met: at(&counts.response) <= latency.limit,
+                found_us: found.map(us),
+                certain_us: at(&counts.settling.certain).map(us),
+                met: found.is_some_and(|found| found <= latency.limit),
             }
         };
         self.objectives.latencies.iter().map(found).collect()

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::figure::UNKNOWN;
 use crate::measure::SecondFigures;
-use crate::units::count;
+use crate::units::{count, time};
 
 /// The longest time until an interrupt is seen.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -77,7 +78,10 @@ impl Terminal {
         }
         self.bar.set_message(match last {
             None => "warming up".to_owned(),
-            Some(second) => format!("{} IDs/s, p99 {:.3} ms", count(second.ids), second.p99_us / 1e3),
+            Some(second) => {
+                let p99 = second.p99_us.map_or_else(|| UNKNOWN.to_owned(), time);
+                format!("{} IDs/s, p99 {p99}", count(second.ids))
+            }
         });
         self.bar.tick();
     }
