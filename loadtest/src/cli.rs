@@ -31,9 +31,6 @@ use crate::value::{Rate, Share, Time};
 /// The end of a count that is not reached.
 const LONGEST_COUNT: Duration = Duration::from_secs(24 * 3_600);
 
-#[cfg(test)]
-pub(crate) use self::sweep::settings as sweep_settings;
-
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
 /// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed

@@ -139,7 +139,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     }
     sum.row = "each daemon";
     sum.add("rate", Unit::IdsPerS, each_ids_per_s, "rate ÷ daemons");
-    let batch = format!("÷ {} IDs per request", grouped(basis.batch.mean()));
+    let batch = format!("rate ÷ IDs per request, {}", grouped(basis.batch.mean()));
     sum.add("requests per second", Unit::None, each_requests_per_s, &batch);
     let step =
         if cost_us.is_some() { "of the sweep's step below that" } else { "sweep with --metrics to know" };

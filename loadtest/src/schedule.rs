@@ -92,14 +92,6 @@ mod tests {
     }
 
     #[test]
-    fn even_requests_are_equally_far_apart() {
-        let mut schedule = Schedule::new(10_000.0, Arrivals::Even, ALONE, 1);
-        let (mean, deviation) = spread(&dues_ns(&mut schedule, 100_000));
-        assert!((mean - 100_000.0).abs() < 0.1, "{mean}");
-        assert!(deviation < 1.0, "{deviation}");
-    }
-
-    #[test]
     fn poisson_requests_have_the_mean_and_the_spread_of_a_poisson_process() {
         for seed in 0..5 {
             let mut schedule = Schedule::new(10_000.0, Arrivals::Poisson, ALONE, seed);

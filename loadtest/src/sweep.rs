@@ -182,7 +182,7 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
 
 impl Settings {
     /// Returns the bounds of the search on a source that can hand out `per_second`.
-    fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotRun> {
+    pub(crate) fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotRun> {
         let SearchOptions { factor, resolution, .. } = self.search;
         let full_rate = per_second.filter(|&rate| rate > 0).map_or(MAX_RATE_PER_S, |rate| rate as f64);
         let limit = self.search.limit.map_or(full_rate, Rate::per_s).min(full_rate);
@@ -257,33 +257,5 @@ impl Sweep {
     /// Returns the last run that missed at the rate next above the saturation point.
     pub(crate) fn at_miss(&self) -> Option<&Step> {
         self.steps.iter().rev().find(|step| Some(step.rate()) == self.missed && !step.holds)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::sweep_settings;
-
-    #[test]
-    fn the_search_begins_low_and_ends_at_the_full_rate() {
-        let bounds = |options: &[&str], per_second| {
-            let bounds = sweep_settings(options).bounds(per_second);
-            bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|error| error.to_string())
-        };
-        assert_eq!(bounds(&[], Some(4_096_000)), Ok((2_000.0, 4_096_000.0)));
-        assert_eq!(bounds(&["--batch", "1000"], Some(4_096_000)), Ok((512_000.0, 4_096_000.0)));
-        assert_eq!(bounds(&[], Some(10_000)), Ok((1_250.0, 10_000.0)));
-        assert_eq!(bounds(&[], None), Ok((2_000.0, MAX_RATE_PER_S)));
-        assert_eq!(bounds(&["--limit", "1000"], None), Ok((1_000.0, 1_000.0)));
-        assert_eq!(bounds(&["--limit", "1M", "--start", "500"], Some(10_000)), Ok((500.0, 10_000.0)));
-        for (options, reason) in [
-            (&["--start", "20000"][..], "--start 20000/s is above 10000, which is all that the source"),
-            (&["--start", "20000", "--limit", "1M"], "--start 20000/s is above 10000, which is all"),
-            (&["--start", "2000", "--limit", "1000"], "--start 2000/s is above 1000, where --limit ends"),
-        ] {
-            let refused = bounds(options, Some(10_000)).expect_err("out of range");
-            assert!(refused.starts_with(reason), "{refused}");
-        }
     }
 }

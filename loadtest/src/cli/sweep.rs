@@ -70,11 +70,40 @@ impl Arguments {
 }
 
 #[cfg(test)]
-pub(crate) fn settings(options: &[&str]) -> Settings {
+mod tests {
     use clap::Parser;
-    let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
-    match super::Arguments::try_parse_from(line).expect("sound options").command {
-        Some(super::Command::Sweep(arguments)) => arguments.settings().expect("sound settings"),
-        other => panic!("a sweep was asked for, not {other:?}"),
+
+    use super::*;
+    use crate::cli::Command;
+    use crate::value::MAX_RATE_PER_S;
+
+    fn settings(options: &[&str]) -> Settings {
+        let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
+        match crate::cli::Arguments::try_parse_from(line).expect("sound options").command {
+            Some(Command::Sweep(arguments)) => arguments.settings().expect("sound settings"),
+            other => panic!("a sweep was asked for, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_search_begins_low_and_ends_at_the_full_rate() {
+        let bounds = |options: &[&str], per_second| {
+            let bounds = settings(options).bounds(per_second);
+            bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|error| error.to_string())
+        };
+        assert_eq!(bounds(&[], Some(4_096_000)), Ok((2_000.0, 4_096_000.0)));
+        assert_eq!(bounds(&["--batch", "1000"], Some(4_096_000)), Ok((512_000.0, 4_096_000.0)));
+        assert_eq!(bounds(&[], Some(10_000)), Ok((1_250.0, 10_000.0)));
+        assert_eq!(bounds(&[], None), Ok((2_000.0, MAX_RATE_PER_S)));
+        assert_eq!(bounds(&["--limit", "1000"], None), Ok((1_000.0, 1_000.0)));
+        assert_eq!(bounds(&["--limit", "1M", "--start", "500"], Some(10_000)), Ok((500.0, 10_000.0)));
+        for (options, reason) in [
+            (&["--start", "20000"][..], "--start 20000/s is above 10000, which is all that the source"),
+            (&["--start", "20000", "--limit", "1M"], "--start 20000/s is above 10000, which is all"),
+            (&["--start", "2000", "--limit", "1000"], "--start 2000/s is above 1000, where --limit ends"),
+        ] {
+            let refused = bounds(options, Some(10_000)).expect_err("out of range");
+            assert!(refused.starts_with(reason), "{refused}");
+        }
     }
 }

@@ -25,25 +25,3 @@ impl Window {
         Some(Duration::from_nanos(now.ns - from_ns))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: u64 = 1_000_000_000;
-
-    fn at(ns: u64) -> Now {
-        Now { ns, wall_us: 0 }
-    }
-
-    #[test]
-    fn an_outage_lasts_until_all_is_back() {
-        let mut window = Window { from_ns: Some(S), back_ns: None };
-        assert_eq!(window.lasting(at(S - 1)), None);
-        assert_eq!(window.lasting(at(3 * S)), Some(Duration::from_secs(2)));
-        assert!(window.holds(9 * S));
-        window.back_ns = Some(3 * S);
-        assert_eq!(window.lasting(at(3 * S)), None);
-        assert!(!window.holds(3 * S) && window.holds(3 * S - 1));
-    }
-}

@@ -1,5 +1,4 @@
-//! The verdict on real targets beside real noise: no bad target passes anywhere, and a sound one
-//! never fails.
+//! The verdict on bad targets beside real noise: none passes anywhere. `evidence` has the sound one.
 //!
 //! The whole table takes the cores from everything else on the machine, so it runs only with
 //! `SNOWBANK_JUDGE_RUNS=1` or more. `judge::simulation` covers it otherwise, and each target has
@@ -314,19 +313,6 @@ fn no_bad_target_passes_beside_any_noise() {
                 );
             }
             eprintln!("| {name} | {noise:?} | {} |", verdicts.join(", "));
-        }
-    }
-}
-
-#[test]
-fn a_sound_target_fails_beside_no_noise() {
-    let _alone = alone();
-    for noise in noises() {
-        let _neighbours = Neighbours::begin(noise);
-        for _ in 0..runs().max(1) {
-            let ran = load(&sound_target().name());
-            eprintln!("| sound | {noise:?} | {} |", ran.json()["summary"]);
-            assert_ne!(ran.code, 1, "{noise:?}: {ran:?}");
         }
     }
 }

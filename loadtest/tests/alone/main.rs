@@ -3,7 +3,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod compare;
 mod evidence;
 mod generator;
 mod machine;

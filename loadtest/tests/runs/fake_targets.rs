@@ -1,7 +1,5 @@
 //! Runs against scripted targets: each fails for the right reason, and slowness shows.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -300,31 +298,5 @@ fn an_error_budget_allows_its_share_of_refusals_and_no_more() {
         let ran = until_judged(|| with(each, budget));
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.result().contains("exhausted x "), "{ran:?}");
-    }
-}
-
-/// Listens and runs `with` on each connection.
-fn listener(with: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    std::thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(with));
-    address
-}
-
-#[test]
-fn a_server_of_another_protocol_is_no_target() {
-    let http = listener(|mut stream| {
-        let _ = stream.read(&mut [0; 64]);
-        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-    });
-    let closes = listener(drop);
-    let held = Mutex::new(Vec::new());
-    let silent = listener(move |stream| held.lock().expect("no panic").push(stream));
-    for (address, reason) in [
-        (http, "does not speak snowbank's protocol"),
-        (closes, "closed the connection"),
-        (silent, "did not answer within 5s"),
-    ] {
-        loadtest(&["--address", &address]).assert_refused(2, reason);
     }
 }

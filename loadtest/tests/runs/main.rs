@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod compare;
 mod ends;
 mod fake_targets;
 mod frontends;

@@ -1,26 +1,19 @@
 //! Bad input is one line and exit code 2, and the files have the formats that their readers expect.
 
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::sync::Mutex;
 
-use crate::support::scripted::{sound_target, target};
+use crate::support::scripted::{listener, sound_target, target};
 use crate::support::{CLOSED, command, loadtest};
 
-/// A server that greets as ssh does, whatever comes.
-fn ssh() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("an address").to_string();
-    std::thread::spawn(move || {
-        let greet = |stream: std::io::Result<std::net::TcpStream>| {
-            let mut stream = stream.expect("a connection");
-            // Its client may have gone.
-            let _ = stream.write_all(b"SSH-2.0-server\r\n");
-            stream
-        };
-        // They stay open.
-        listener.incoming().map(greet).collect::<Vec<_>>()
-    });
-    address
+/// A server that greets in these words, whatever comes, and keeps its connections open.
+fn greeting(words: &'static [u8]) -> String {
+    let open = Mutex::new(Vec::new());
+    listener(move |mut stream| {
+        // Its client may have gone.
+        let _ = stream.write_all(words);
+        open.lock().expect("no panic").push(stream);
+    })
 }
 
 /// Bad input is one line on standard error, nothing on standard output, and exit code 2, before any
@@ -28,7 +21,21 @@ fn ssh() -> String {
 #[test]
 fn bad_input_is_refused_in_one_line() {
     const NEXT_VERSION: &str = r#"{"protocol":2,"max_count":5,"sources":[]}"#;
-    let ssh = ssh();
+    let ssh = greeting(
+        b"SSH-2.0-server
+",
+    );
+    let silent = greeting(b"");
+    let closes = listener(drop);
+    let http = listener(|mut stream| {
+        let _ = stream.read(&mut [0; 64]);
+        let _ = stream.write_all(
+            b"HTTP/1.1 400 Bad Request
+Content-Length: 0
+
+",
+        );
+    });
     let next_version = target(NEXT_VERSION, |_, _, _, _, _| true);
     let sound = sound_target();
     let next_version = next_version.name();
@@ -70,6 +77,11 @@ fn bad_input_is_refused_in_one_line() {
         (&["--address", "unix:/nonexistent/socket"], "cannot connect"),
         (&["--address", &ssh], "does not speak snowbank's protocol, version 1"),
         (&["--address", &ssh, "--http"], "SSH-2.0-server"),
+        (&["--address", &ssh, "--resp"], "SSH-2.0-server"),
+        (&["--address", &ssh, "--memcached"], "SSH-2.0-server"),
+        (&["--address", &http], "does not speak snowbank's protocol"),
+        (&["--address", &closes], "closed the connection"),
+        (&["--address", &silent], "did not answer within 5s"),
         (&["--address", &next_version], "the daemon speaks protocol version 2"),
         (&["sweep", "--address", &next_version], "the daemon speaks protocol version 2"),
         // Files that cannot be written: before the run.

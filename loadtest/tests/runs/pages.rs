@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::browser::{View, has_browser, open};
 use crate::support::scripted::sound_target;
-use crate::support::{Ran, assert_of_schema, command, loadtest};
+use crate::support::{Ran, command, loadtest};
 
 const VIEWS: [View; 4] = [
     View { width: 1_200, dark: false },
@@ -123,22 +123,6 @@ fn a_sweep_has_a_page() {
             let found = found(&page, view);
             assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
         }
-    }
-}
-
-#[test]
-fn the_json_of_a_comparison_matches_the_schema() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let target = sound_target();
-    let run = directory.path().join("run.json");
-    let out = directory.path().join("out.json");
-    let ran = short_run(directory.path(), &["--address", &target.name()]).0;
-    std::fs::write(&run, ran.json_text()).expect("a file");
-    for b in [&[path(&run)][..], &[path(&run), path(&run)]] {
-        let options = ["compare", path(&run), "--json", path(&out), "--with"];
-        let compared = command(&[&options[..], b].concat());
-        assert_eq!(compared.code, 0, "{compared:?}");
-        assert_of_schema(&std::fs::read_to_string(&out).expect("a file"));
     }
 }
 

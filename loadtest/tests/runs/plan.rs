@@ -230,6 +230,12 @@ fn a_daemon_at_the_planned_rate_passes() {
     let short = ["sweep", "--for", "500ms", "--warm-up", "200ms"];
     let swept = until(|| loadtest(&[&short[..], &options].concat()), |swept| swept.code == 0);
     assert_eq!(swept.code, 0, "{swept:?}");
+    let step = &swept.json()["steps"][0]["run"];
+    let layout = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
+    assert_eq!(figure(step, "target", "layout"), layout, "{swept:?}");
+    for (row, name) in [("CPU, memory", "target's CPU"), ("target", "worker IDs"), ("origin", "cores")] {
+        assert!(figure(step, row, name).as_f64() > Some(0.0), "{name}: {swept:?}");
+    }
     let planned = plan(&swept.json(), &["--rate", "10k/s"]);
     let saturation = swept.json()["saturation"].as_f64().expect("a saturation point");
     let daemons = figure(&planned.json, "fleet", "daemons").as_f64();

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
-use crate::support::{Ran, figure, has_daemon, loadtest, scripted, start, until};
+use crate::support::{Ran, figure, loadtest, scripted, start, until};
 use rustix::process::Signal;
 use snowbank_client::protocol::{ErrorCode, Next, reply};
 
@@ -209,24 +209,4 @@ fn an_interrupted_sweep_reports_what_was_measured() {
     let file = ran.json();
     assert_eq!((&file["ended"], &file["confirmed"]), (&"interrupted".into(), &false.into()), "{ran:?}");
     assert!(file["steps"].as_array().is_some_and(|steps| !steps.is_empty()), "{ran:?}");
-}
-
-#[test]
-fn a_real_daemon_is_swept() {
-    if !has_daemon() {
-        return;
-    }
-    let options = ["--batch", "10", "--start", "2000", "--limit", "5000", "--p99.9", "5s"];
-    let ran = until(|| loadtest(&[&QUICK[..], &options].concat()), |ran| ran.json()["saturation"] == 5_000.0);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let file = ran.json();
-    assert_eq!((&file["saturation"], &file["at_least"]), (&5_000.0.into(), &true.into()), "{ran:?}");
-    let steps = file["steps"].as_array().expect("steps");
-    let rates: Vec<_> = steps.iter().map(offered).collect();
-    assert_eq!(rates.last(), Some(&Some(5_000.0)), "{ran:?}");
-    let layout = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
-    assert!(steps.iter().all(|step| figure(&step["run"], "target", "layout") == layout), "{ran:?}");
-    for (row, name) in [("CPU, memory", "target's CPU"), ("target", "worker IDs"), ("origin", "cores")] {
-        assert!(figure(&steps[0]["run"], row, name).as_f64() > Some(0.0), "{name}: {ran:?}");
-    }
 }

@@ -3,9 +3,10 @@
 #[path = "../../../clients/rust/tests/fake_daemon/mod.rs"]
 pub(crate) mod fake_daemon;
 
+use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fake_daemon::{Asked, FakeDaemon, Peer};
 use snowbank_client::protocol::Next;
@@ -62,13 +63,13 @@ pub(crate) fn target(
 
 /// Runs a target that makes no mistake.
 pub(crate) fn sound_target() -> FakeDaemon {
-    slow_target(Duration::ZERO)
+    target(INFO, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
 }
 
-/// Runs a target that makes no mistake, and waits before each answer.
-pub(crate) fn slow_target(wait: Duration) -> FakeDaemon {
-    target(INFO, move |_, ids, peer, next, tag| {
-        std::thread::sleep(wait);
-        peer.send_run(tag, ids.take(next.count), next.count)
-    })
+/// Listens and runs `with` on each connection. Returns the address.
+pub(crate) fn listener(with: impl Fn(TcpStream) + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || listener.incoming().map_while(Result::ok).for_each(with));
+    address
 }

@@ -1,0 +1,64 @@
+//! Files of runs side by side: equal ones, slower ones, and ones that measured something else.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::scripted::sound_target;
+use crate::support::{CLOSED, Ran, assert_of_schema, command, loadtest};
+
+/// Writes files of a run with its figures changed.
+fn files(directory: &Path, side: &str, run: &Value, change: impl Fn(&mut Value)) -> Vec<String> {
+    let write = |number| {
+        let path = directory.join(format!("{side}{number}.json"));
+        let mut run = run.clone();
+        run["figures"].as_array_mut().expect("figures").iter_mut().for_each(&change);
+        std::fs::write(&path, run.to_string()).expect("a file");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    (0..3).map(write).collect()
+}
+
+fn compare(a: &[String], b: &[String], more: &[&str]) -> Ran {
+    let a = a.iter().map(String::as_str);
+    let b = b.iter().map(String::as_str);
+    let words: Vec<&str> = ["compare"].into_iter().chain(a).chain(["--with"]).chain(b).collect();
+    command(&[&words[..], more].concat())
+}
+
+#[test]
+fn equal_runs_are_equal_and_slower_ones_are_slower() {
+    let target = sound_target();
+    let run = loadtest(&[&CLOSED[..], &["--address", &target.name()]].concat()).json();
+    let directory = tempfile::tempdir().expect("a directory");
+    let of = |side: &str, change: fn(&mut Value)| files(directory.path(), side, &run, change);
+    let sound = of("sound", |_| {});
+    let slow = of("slow", |figure| {
+        if figure["row"] == "response time" {
+            figure["value"] = (figure["value"].as_f64().expect("a number") * 2.0).into();
+        }
+    });
+    let open = of("open", |figure| {
+        if figure["name"] == "loop" {
+            figure["value"] = "open loop".into();
+        }
+    });
+    for (a, b, code, begin) in [
+        (&sound[..], &sound[..], 0, "equal: "),
+        (&sound, &slow, 1, "slower: response time p50 x 2.00, response time p90 x 2.00"),
+        (&slow, &sound, 0, "faster: response time p50 x 0.50, "),
+        (&sound[..1], &slow[..1], 2, "cannot tell: "),
+    ] {
+        let json = directory.path().join("comparison.json");
+        let file = json.to_str().expect("UTF-8");
+        let ran = compare(a, b, &["--fail-if-worse", "--json", file]);
+        assert!(ran.code == code && ran.stdout.starts_with(begin), "{begin}: {ran:?}");
+        assert_of_schema(&std::fs::read_to_string(&json).expect("a file"));
+        // A warning repeats the reasons of a run.
+        let mut table = ran.stdout.lines().skip(2).filter(|line| !line.starts_with("warning: "));
+        assert!(table.all(|line| line.chars().count() <= 110), "{ran:?}");
+        assert_eq!(compare(a, b, &[]).code, 0, "without --fail-if-worse");
+    }
+    compare(&sound, &open, &[]).assert_refused(2, "A is closed loop, B is open loop");
+    assert_eq!(command(&["compare"]).code, 2);
+}
