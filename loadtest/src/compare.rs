@@ -149,7 +149,7 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
         // A number of errors: none on one side and some on the other is a difference.
         _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
         _ if unit == Unit::None => Ok(Some(b > a)),
-        None => Err("? one run each, or a value of 0"),
+        None => Err("? single runs, or 0"),
         Some(interval) if interval.leaves_out_one() && interval.distance() > ALWAYS_SAME => {
             Ok(Some(interval.ratio > 1.0))
         }
