@@ -1,4 +1,5 @@
-//! The verdict on bad targets beside real noise: none passes anywhere. `evidence` has the sound one.
+//! The verdict on bad targets beside real noise: none passes anywhere. The sound one is in
+//! `evidence`.
 //!
 //! The whole table takes the cores from everything else on the machine, so it runs only with
 //! `SNOWBANK_JUDGE_RUNS=1` or more. `judge::simulation` covers it otherwise, and each target has
