@@ -241,7 +241,13 @@ func (p *player) do(name string, s step) {
 		ctx, cancel := context.WithCancel(context.Background())
 		call := &backgroundCall{cancel: cancel, done: make(chan outcome, 1)}
 		p.started[s.As] = call
-		go func() { call.done <- p.batch(ctx, s) }()
+		go func() {
+			if s.Count == 0 {
+				call.done <- p.next(s)
+			} else {
+				call.done <- p.batch(ctx, s)
+			}
+		}()
 	case "join":
 		p.check(name, s, <-p.started[s.As].done)
 	case "cancel":

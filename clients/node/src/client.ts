@@ -130,6 +130,11 @@ export class Client {
     return new Batch(target.name, value);
   }
 
+  /** @internal Waits between two tries. Rejects with PASSED, or with the error of a close. */
+  pause(ms: number, deadline: Deadline): Promise<void> {
+    return deadline.step(this.#pool.pause(ms));
+  }
+
   /** @internal Returns the error of a call whose deadline has passed. */
   passed(allowedMs: number, last: SnowbankError | undefined): SnowbankError {
     const { connected } = this.#pool;
@@ -171,7 +176,7 @@ export class Client {
         }
         const pauseMs = this.#pauseAfter(error, deadline, tries);
         if (pauseMs > 0) {
-          await deadline.pause(pauseMs).catch((reason) => {
+          await this.pause(pauseMs, deadline).catch((reason) => {
             throw reason === PASSED ? error : reason;
           });
         }

@@ -92,14 +92,6 @@ export class Deadline {
     });
   }
 
-  /** Waits. */
-  pause(ms: number): Promise<void> {
-    return this.step<void>((resolve) => {
-      const timer = setTimeout(resolve, ms).unref();
-      return () => clearTimeout(timer);
-    });
-  }
-
   /** Ends the deadline. */
   end(): void {
     this.#interrupt = undefined;

@@ -357,8 +357,8 @@ export class Ids {
   }
 
   async #pause(deadline: Deadline, ms: number): Promise<void> {
-    await deadline.pause(ms).catch(() => {
-      throw this.#client.passed(deadline.allowedMs, this.#lastError);
+    await this.#client.pause(ms, deadline).catch((reason) => {
+      throw reason === PASSED ? this.#client.passed(deadline.allowedMs, this.#lastError) : reason;
     });
   }
 

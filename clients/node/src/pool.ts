@@ -77,6 +77,8 @@ export class Pool {
   /** The preferred target, and for calls that take turns the last one. */
   #current: Target;
   readonly #waiting = new Set<Waiter>();
+  /** The calls that pause between two tries. */
+  readonly #pausing = new Set<(error: SnowbankError) => void>();
   #isDriving = false;
   #isClosed = false;
 
@@ -114,6 +116,22 @@ export class Pool {
     void this.#drive();
     return () => this.#waiting.delete(waiter);
   };
+
+  /** Waits between two tries, in one step. Closing the pool ends the wait with its error. */
+  pause(ms: number): Step<void> {
+    return (resolve, reject) => {
+      const end = () => {
+        clearTimeout(timer);
+        this.#pausing.delete(reject);
+      };
+      const timer = setTimeout(() => {
+        end();
+        resolve();
+      }, ms).unref();
+      this.#pausing.add(reject);
+      return end;
+    };
+  }
 
   /**
    * Returns the next target that serves, or has not failed yet. Tries the failed ones meanwhile.
@@ -375,6 +393,9 @@ export class Pool {
   close(error: SnowbankError): void {
     this.#isClosed = true;
     this.fail(error);
+    for (const reject of this.#pausing) {
+      reject(error);
+    }
     for (const target of this.#targets) {
       target.connection?.close(error);
     }

@@ -177,7 +177,10 @@ class Player {
 
   async start(step) {
     const controller = new AbortController();
-    const fetched = this.#fetch(step, controller.signal);
+    const fetched =
+      step.count === undefined
+        ? this.ids.next().then((id) => [id])
+        : this.#fetch(step, controller.signal);
     fetched.catch(() => {});
     this.#started.set(step.as, { controller, fetched });
   }

@@ -284,7 +284,8 @@ class Play:
             assert len(ids) == step["count"]
 
     async def _do_start(self, step: dict[str, Any]) -> None:
-        task = asyncio.ensure_future(self._batch(step))
+        call = self._batch(step) if "count" in step else self._draw(1)
+        task = asyncio.ensure_future(call)
         self._calls[step["as"]] = task
         # The call is on its way before the next step.
         await asyncio.sleep(0.05)

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections import deque
 from dataclasses import dataclass, replace
@@ -141,7 +140,7 @@ async def fetch(pool: Pool, request: FetchRequest) -> Delivery:
             wait = error.retry_after
             if error.code != "exhausted" or wait is None or wait >= deadline.left:
                 raise
-            await asyncio.sleep(max(wait, _PAUSE_S))
+            await pool.pause(max(wait, _PAUSE_S))
             continue
         # Another daemon may hand out the IDs of this batch, too.
         pool.check()
@@ -155,7 +154,7 @@ async def fetch(pool: Pool, request: FetchRequest) -> Delivery:
             raise lower
         if deadline.left <= pause:
             raise pool.passed(deadline, lower)
-        await asyncio.sleep(pause)
+        await pool.pause(pause)
         pause = min(pause * 2, _MAX_PAUSE_S)
         ask = replace(ask, count=min(ask.count, _RETRY_COUNT))
 

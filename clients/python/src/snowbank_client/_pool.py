@@ -132,7 +132,8 @@ class Pool:
         self._waiting: OrderedDict[Exchange, None] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._check = _same_workers.Check(self)
-        self._is_closed = False
+        #: Done once the pool is closed.
+        self._closing: asyncio.Future[None] = loop.create_future()
 
     # Calls.
 
@@ -182,7 +183,7 @@ class Pool:
                 raise last
             if deadline.left <= 0:
                 raise self.passed(deadline, last)
-            await asyncio.sleep(pause)
+            await self.pause(pause)
 
     async def _try(self, exchange: Exchange, deadline: Deadline) -> Any:
         timer = self.loop.call_at(deadline.at, _expire, exchange.reply)
@@ -196,10 +197,15 @@ class Pool:
 
     def check(self) -> None:
         """Raises an error if no call can be served."""
-        if self._is_closed:
+        if self._closing.done():
             raise ClosedError
         if self.collision is not None:
             raise self.collision
+
+    async def pause(self, seconds: float) -> None:
+        """Waits between two tries. Raises an error if the pool is closed meanwhile."""
+        await asyncio.wait({self._closing}, timeout=seconds)
+        self.check()
 
     def set_collision(self, found: SnowbankError | None) -> None:
         """Notes that two endpoints hand out the same IDs, or that none do."""
@@ -239,7 +245,7 @@ class Pool:
                 break
             connection.send(self._waiting.popitem(last=False)[0])
         is_eager = self.options.take_turns or self.options.prefer_first
-        if not self._is_closed and (self._waiting or is_eager):
+        if not self._closing.done() and (self._waiting or is_eager):
             self._dial_some()
 
     def _usable(self) -> Connection | None:
@@ -512,7 +518,7 @@ class Pool:
             target.exhausted_until = now + min(error.retry_after or 0.0, self.options.max_backoff)
         else:
             self._rest(target, error)
-            if not self._is_closed:
+            if not self._closing.done():
                 log.warning("%s", error)
         self.loop.call_soon(self.flush)
 
@@ -546,7 +552,8 @@ class Pool:
 
     async def close(self) -> None:
         """Closes every connection, and fails the calls that wait."""
-        self._is_closed = True
+        if not self._closing.done():
+            self._closing.set_result(None)
         for task in list(self._tasks):
             task.cancel()
         for target in self.targets:

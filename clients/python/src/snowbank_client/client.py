@@ -61,22 +61,24 @@ class _Runner:
         """Closes the connections and ends the thread. Does nothing in a child of its process."""
         if self.generation != _fork.generation:
             return
-
-        def end() -> None:
-            closing = self._loop.create_task(self._pool.close())
-            closing.add_done_callback(lambda _: self._loop.stop())
-
         try:
-            self._loop.call_soon_threadsafe(end)
+            self._loop.call_soon_threadsafe(self._loop.stop)
         except RuntimeError:
             return
         if joins and threading.current_thread() is not self._thread:
             self._thread.join(_GRACE_S)
 
+    async def _end(self) -> None:
+        """Closes the connections, and waits until each call has its error."""
+        await self._pool.close()
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*calls, return_exceptions=True)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
+            self._loop.run_until_complete(self._end())
         finally:
             self._loop.close()
 

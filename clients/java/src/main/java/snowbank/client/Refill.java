@@ -90,7 +90,7 @@ final class Refill {
             } catch (SnowbankException error) {
                 pause = pauseAfter(error, deadline);
             }
-            sleep(pause);
+            shared.pause(pause);
         }
     }
 
@@ -125,13 +125,5 @@ final class Refill {
             }
         }
         throw error;
-    }
-
-    private static void sleep(long nanos) {
-        try {
-            TimeUnit.NANOSECONDS.sleep(nanos);
-        } catch (InterruptedException closing) {
-            throw Shared.closed();
-        }
     }
 }

@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadFactory;
@@ -36,7 +37,8 @@ final class Shared {
     private final ReentrantLock lock = new ReentrantLock();
     private final Set<Ids> buffers = Collections.newSetFromMap(new WeakHashMap<>());
     private volatile SnowbankException collision;
-    private volatile boolean isClosed;
+    /** Open until the client is closed. */
+    private final CountDownLatch closing = new CountDownLatch(1);
 
     Shared(ClientOptions options) {
         this.options = options;
@@ -108,7 +110,7 @@ final class Shared {
      * @throws SnowbankException if two daemons hand out the same IDs
      */
     void check() {
-        if (isClosed) {
+        if (isClosed()) {
             throw closed();
         }
         SnowbankException found = collision;
@@ -117,13 +119,29 @@ final class Shared {
         }
     }
 
+    /**
+     * Waits between two tries.
+     *
+     * @throws IllegalStateException if the client is closed meanwhile
+     */
+    void pause(long nanos) {
+        try {
+            if (closing.await(nanos, TimeUnit.NANOSECONDS)) {
+                throw closed();
+            }
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            throw SnowbankException.interrupted();
+        }
+    }
+
     /** Returns true if no ID must be handed out. */
     boolean isStopped() {
-        return isClosed || collision != null;
+        return isClosed() || collision != null;
     }
 
     boolean isClosed() {
-        return isClosed;
+        return closing.getCount() == 0;
     }
 
     static IllegalStateException closed() {
@@ -131,7 +149,7 @@ final class Shared {
     }
 
     void close() {
-        isClosed = true;
+        closing.countDown();
         expireBuffers();
         timer.shutdownNow();
         background.shutdownNow();

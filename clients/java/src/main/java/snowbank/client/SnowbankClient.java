@@ -207,7 +207,7 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
                 throw error.reason() == SnowbankException.Reason.REFUSED
                     ? error.here() : lane.passed(deadline, error);
             }
-            sleep(pause);
+            shared.pause(pause);
             last = error;
         }
     }
@@ -249,15 +249,6 @@ public final class SnowbankClient implements AutoCloseable, LongSupplier {
         } finally {
             // A reply that comes later is dropped.
             call.answer.cancel(false);
-        }
-    }
-
-    private static void sleep(long nanos) {
-        try {
-            TimeUnit.NANOSECONDS.sleep(nanos);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw SnowbankException.interrupted();
         }
     }
 }

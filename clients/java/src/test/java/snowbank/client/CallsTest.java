@@ -6,7 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 /** Rules of calls for which the suite has no case. */
@@ -29,6 +31,36 @@ class CallsTest {
             assertEquals(SnowbankException.Reason.DEADLINE, error.reason());
             assertTrue(error.getMessage().contains("lost the connection"), error.getMessage());
             assertTrue(daemon.requests.get() > 1, "it was tried again");
+        }
+    }
+
+    @Test
+    void closingEndsCallsThatWaitForAPlaceInTheQueue() throws Exception {
+        try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1)) {
+            daemon.stop();
+            Duration hour = Duration.ofHours(1);
+            SnowbankClient client = new SnowbankClient(ClientOptions.to(daemon.endpoint())
+                .timeout(hour).backoff(hour, hour).maxQueued(1));
+            List<Thread> callers = new ArrayList<>();
+            AtomicInteger ended = new AtomicInteger();
+            for (int caller = 0; caller < 8; caller++) {
+                Thread thread = new Thread(() -> {
+                    assertThrows(IllegalStateException.class, () -> client.batch(1));
+                    ended.incrementAndGet();
+                });
+                thread.start();
+                callers.add(thread);
+            }
+            for (Thread thread : callers) {
+                while (thread.getState() != Thread.State.TIMED_WAITING) {
+                    Thread.sleep(5);
+                }
+            }
+            client.close();
+            for (Thread thread : callers) {
+                thread.join(20_000);
+            }
+            assertEquals(callers.size(), ended.get());
         }
     }
 

@@ -181,7 +181,7 @@ final class ConformancePlay implements AutoCloseable {
     }
 
     private void start(Map<?, ?> step) throws InterruptedException {
-        FutureTask<Outcome> task = new FutureTask<>(() -> batch(step));
+        FutureTask<Outcome> task = new FutureTask<>(() -> step.get("count") == null ? next(1) : batch(step));
         Thread thread = Shared.daemonThread(task, "started");
         thread.start();
         started.put(text(step, "as"), new Background(thread, task));

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.TestFactory;
 class ConformanceTest {
     /** What this client meets. It cannot fork: a Java process does not. */
     private static final Set<String> MET =
-        Set.of("unix", "tls", "pipelining", "explicit", "partial", "max_wait", "cancel", "clock");
+        Set.of("unix", "tls", "pipelining", "explicit", "partial", "max_wait", "cancel", "close", "clock");
 
     @TestFactory
     Stream<DynamicTest> cases() throws IOException {
