@@ -81,6 +81,9 @@ func splitHostPort(text string) (host, port, problem string) {
 	if strings.HasPrefix(text, "/") {
 		return "", "", fmt.Sprintf("the path of a Unix socket is written unix:%s", text)
 	}
+	if strings.Contains(text, "://") {
+		return "", "", "leave out the scheme; write host:port or tls:host:port"
+	}
 	if rest, isBracketed := cutPrefix(text, "["); isBracketed {
 		host, after, closed := strings.Cut(rest, "]")
 		if !closed {

@@ -41,7 +41,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		{Options{Endpoints: []string{"ids-1:0"}}, "Endpoints", "1 to 65535"},
 		{Options{Endpoints: []string{"ids-1:65536"}}, "Endpoints", "above 65535"},
 		{Options{Endpoints: []string{"ids-1:+1"}}, "Endpoints", "is not a number"},
-		{Options{Endpoints: []string{"http://ids-1:7660"}}, "Endpoints", "cannot be part of a host name"},
+		{Options{Endpoints: []string{"http://ids-1:7660"}}, "Endpoints", "leave out the scheme; write host:port"},
 		{Options{Endpoints: []string{"ids 1:7660"}}, "Endpoints", "cannot be part of a host name"},
 		{Options{Endpoints: []string{"10.0.0:7660"}}, "Endpoints", "not an IPv4 address"},
 		{Options{Endpoints: []string{"::1:7660"}}, "Endpoints", "[::1]:7660"},

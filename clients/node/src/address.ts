@@ -43,6 +43,9 @@ export function parseAddress(text: string): Endpoint {
         : `the path of a Unix socket is written unix:${rest}`,
     );
   }
+  if (rest.includes("://")) {
+    fail("leave out the scheme; write host:port or tls:host:port");
+  }
   const [host, port] = rest.startsWith("[") ? bracketed(rest, fail) : plainHost(rest, fail);
   return { text, kind, host, port, path: "", isName: isIP(host) === 0 };
 }

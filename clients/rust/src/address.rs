@@ -165,6 +165,9 @@ fn parse_tcp(text: &str) -> Result<(String, u16), String> {
     if text.starts_with('/') {
         return Err(format!("the path of a Unix socket is written unix:{}", text.escape_debug()));
     }
+    if text.contains("://") {
+        return Err("leave out the scheme; write host:port or tls:host:port".into());
+    }
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => split_bracketed(rest)?,
         None => split_plain(text)?,
@@ -327,7 +330,7 @@ mod tests {
             ("host:65536", "above 65535"),
             ("256.0.0.1:1", "not an IPv4 address"),
             ("10.0.0:1", "not an IPv4 address"),
-            ("tcp://host:1", "cannot be part of a host name"),
+            ("tcp://host:1", "leave out the scheme"),
             ("ho st:1", "cannot be part of a host name"),
             ("/run/s.sock", "written unix:/run/s.sock"),
             ("tls:", "after tls:, it is empty"),

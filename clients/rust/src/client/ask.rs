@@ -94,8 +94,7 @@ impl Client {
         next: Next,
         source: &SourceChoice,
     ) -> Result<Batch, Error> {
-        let exchange =
-            |reply| Exchange::Ids { next, source: source.clone(), ids: IdCollector::new(next), reply };
+        let exchange = |reply| Exchange::Ids { source: source.clone(), ids: IdCollector::new(next), reply };
         self.call(deadline, exchange).await
     }
 }

@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 use super::batch::Batch;
 use super::error::Error;
 use super::options::SourceChoice;
+use crate::protocol::Info;
 use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::Reply as Frame;
-use crate::protocol::{Info, Next};
 
 /// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the
 /// caller that the runtime has shut down.
@@ -18,8 +18,8 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 /// One try of a call. The code that holds it must answer it.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// IDs. The index of `source` on the daemon replaces `next.source`.
-    Ids { next: Next, source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
+    /// IDs. The index of `source` on the daemon replaces that of the request in `ids`.
+    Ids { source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
     /// The daemon's INFO.
     Info(InfoCollector, Reply<Info>),
     /// The round-trip time of a PING.

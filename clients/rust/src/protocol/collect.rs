@@ -83,6 +83,11 @@ impl IdCollector {
         Self { asked, collected: None, found: 0, last: None }
     }
 
+    /// Returns the request.
+    pub(crate) fn asked(&self) -> &Next {
+        &self.asked
+    }
+
     /// Adds the next frame.
     ///
     /// # Errors

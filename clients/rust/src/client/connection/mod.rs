@@ -201,7 +201,8 @@ impl Connection {
     fn encode(&mut self, tag: u16, exchange: &Exchange) -> Result<Duration, Error> {
         self.scratch.clear();
         let wait = match exchange {
-            Exchange::Ids { next, source, .. } => {
+            Exchange::Ids { source, ids, .. } => {
+                let next = ids.asked();
                 let source = match source {
                     SourceChoice::Index(index) => *index,
                     SourceChoice::Name(name) => self.sources.index(&self.endpoint, name)?,

@@ -19,6 +19,11 @@ final class CallQueue {
         return arriving.offer(call, waitNanos, TimeUnit.NANOSECONDS);
     }
 
+    /** Takes a call out that nobody has taken. */
+    void remove(Call<?> call) {
+        arriving.remove(call);
+    }
+
     /** Returns the next call whose caller still waits, or null. */
     Call<?> poll() {
         while (true) {

@@ -65,7 +65,8 @@ final class Lane implements Session.Lead {
             open.wakeUp();
         }
         if (shared.isClosed()) {
-            // The thread may have ended before it saw this call.
+            // The thread may have ended before it saw this call. Others may wait for its place.
+            calls.remove(call);
             call.fail(Shared.closed());
         }
         return true;
