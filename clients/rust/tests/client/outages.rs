@@ -1,14 +1,13 @@
 //! Daemons that are down, stall or close, and clients that end.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use snowbank_client::{Client, ClientOptions, Error};
 use tokio::time::sleep;
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, eventually, ms, nobody, options, patient};
+use crate::{client, ms, nobody, options, patient};
 
 #[tokio::test]
 async fn an_unreachable_daemon_is_an_error_at_the_deadline_or_at_once() {
@@ -57,34 +56,6 @@ async fn a_daemon_that_hangs_after_a_long_wait_was_answered_is_left_as_soon_as_a
     assert_eq!(batch.endpoint(), other.name());
 }
 
-/// Many calls while a daemon comes and goes: each is answered, and no ID comes twice.
-#[tokio::test]
-async fn no_call_is_forgotten_and_no_id_comes_twice() {
-    let next_id = Arc::new(std::sync::Mutex::new(1));
-    let daemon = FakeDaemon::start(move |number, peer| {
-        peer.greet();
-        for _ in 0..number + 1 {
-            let Some((asked, tag)) = peer.read() else { return };
-            peer.answer(&asked, tag, &mut next_id.lock().expect("no panic"));
-        }
-    });
-    let client = client(&[&daemon]);
-    let calls: Vec<_> = (0..200)
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.batch(3).await.expect("IDs") })
-        })
-        .collect();
-    let mut seen = BTreeSet::new();
-    for call in calls {
-        for id in &call.await.expect("no panic") {
-            assert!(seen.insert(id), "{id} came twice");
-        }
-    }
-    assert_eq!(seen.len(), 600);
-    assert!(daemon.connections() > 10);
-}
-
 #[tokio::test]
 async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
     let (open, opened) = mpsc::channel();
@@ -104,28 +75,6 @@ async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
         open.send(()).expect("the daemon waits");
     });
     assert_eq!(batch.expect("the only request that was sent").len(), 1);
-}
-
-#[tokio::test]
-async fn a_call_sent_behind_an_abandoned_one_gets_its_own_ids() {
-    let daemon = FakeDaemon::start(|_, peer| {
-        peer.greet();
-        let (_, abandoned_tag) = peer.read_next();
-        let (_, tag) = peer.read_next();
-        peer.send_run(abandoned_tag, 1_000, 7);
-        peer.send_run(tag, 1, 7);
-        peer.wait_for_close();
-    });
-    let client = client(&[&daemon]);
-    let abandoned = tokio::spawn({
-        let client = client.clone();
-        async move { client.batch(7).await }
-    });
-    eventually("the first call is sent", || daemon.requests() == 1).await;
-    abandoned.abort();
-    abandoned.await.expect_err("it was cancelled");
-    let batch = client.batch(7).await.expect("IDs of the second reply");
-    assert!(batch.iter().eq(1..=7));
 }
 
 #[tokio::test]

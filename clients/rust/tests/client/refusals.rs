@@ -59,17 +59,3 @@ async fn an_exhausted_call_leaves_the_others_their_connection() {
     assert_eq!(large.expect("IDs from the other").endpoint(), other.name());
     assert_eq!(small.expect("the reply that was in flight").endpoint(), refusing.name());
 }
-
-#[tokio::test]
-async fn too_busy_before_the_greeting_goes_to_the_next_endpoint() {
-    let busy = FakeDaemon::start(|_, peer| {
-        peer.refuse(0, ErrorCode::TooBusy, None, "10000 connections");
-    });
-    let other = FakeDaemon::honest(77);
-    let batch = client(&[&busy, &other]).batch(1).await.expect("IDs from the other");
-    assert_eq!(batch.iter().next(), Some(77));
-
-    let alone = Client::new(options(&[&busy]).fail_fast(true)).expect("a client");
-    let error = alone.batch(1).await.expect_err("nobody else is there");
-    assert_eq!(error.code(), Some(ErrorCode::TooBusy), "{error}");
-}

@@ -1,6 +1,5 @@
 //! `SharedIds`: one buffer for many tasks and threads.
 
-use std::collections::HashSet;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -9,31 +8,6 @@ use snowbank_client::{Error, IdsOptions};
 
 use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms};
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn clones_get_different_ids() {
-    let daemon = FakeDaemon::honest(1);
-    let ids = client(&[&daemon]).shared_ids(IdsOptions::default().max_batch(50)).expect("IDs");
-    let tasks: Vec<_> = (0..20)
-        .map(|_| {
-            let ids = ids.clone();
-            tokio::spawn(async move {
-                let mut drawn = Vec::new();
-                for _ in 0..500 {
-                    drawn.push(ids.next_i64().await.expect("an ID"));
-                }
-                drawn
-            })
-        })
-        .collect();
-    let mut seen = HashSet::new();
-    for task in tasks {
-        let drawn = task.await.expect("no panic");
-        assert!(drawn.is_sorted_by(|one, next| one < next));
-        seen.extend(drawn);
-    }
-    assert_eq!(seen.len(), 20 * 500);
-}
 
 /// A caller that waits for the refill and gives up leaves it to the next caller.
 #[tokio::test]
