@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 use super::batch::Batch;
 use super::error::{Error, signed};
 use super::options::{ClientOptions, SourceChoice};
-use super::{IdsOptions, SharedIds, forked};
+use super::{IdsOptions, SharedIds, check_fork, forked};
 use crate::protocol::Info;
 
 /// A handle to one daemon or several, whose calls block the calling thread. Clones share its
@@ -153,9 +153,7 @@ impl Worker {
         &self,
         call: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        if forked(&self.process) {
-            return Err(Error::Forked);
-        }
+        check_fork(&self.process)?;
         let (answer, answers) = sync_channel(1);
         self.runtime.spawn(async move { drop(answer.send(call.await)) });
         answers.recv().unwrap_or(Err(Error::Closed))

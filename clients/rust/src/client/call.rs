@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::error::{Error, Refusal};
 use super::exchange::{Exchange, Reply};
 use super::shared::Shared;
-use super::{Client, Lane};
+use super::{Client, Lane, check_fork};
 use crate::protocol::ErrorCode;
 
 /// One try of a call on its way to a connection.
@@ -78,7 +78,7 @@ impl Client {
         let mut last = None;
         let mut tries = 0;
         loop {
-            self.check_process()?;
+            check_fork(&self.process)?;
             shared.check_collision()?;
             // The timer rounds up, and an answer could come within its first millisecond.
             if deadline.left().is_zero() {
@@ -87,7 +87,7 @@ impl Client {
             let moves_on_by = (exhausted.len() + 1 < shared.names.len()).then_some(deadline.at);
             let error = match timeout_at(deadline.at, try_once(queue, &exchange, moves_on_by)).await {
                 // The process may have forked while the call waited.
-                Ok(Ok(answer)) => return self.check_process().map(|()| answer),
+                Ok(Ok(answer)) => return check_fork(&self.process).map(|()| answer),
                 Ok(Err(error)) => error,
                 Err(_) => return Err(soonest(exhausted).unwrap_or_else(|| deadline.passed(shared, last))),
             };

@@ -174,11 +174,11 @@ impl Client {
         }
         errors
     }
+}
 
-    /// Returns an error in a forked child.
-    fn check_process(&self) -> Result<(), Error> {
-        if forked(&self.process) { Err(Error::Forked) } else { Ok(()) }
-    }
+/// Returns an error in a forked child of the process that created `process`.
+fn check_fork(process: &forkguard::Guard) -> Result<(), Error> {
+    if forked(process) { Err(Error::Forked) } else { Ok(()) }
 }
 
 /// Returns whether this process is a descendant of the one that created `process`.

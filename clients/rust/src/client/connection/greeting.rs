@@ -52,7 +52,6 @@ impl Connection {
             last_tag: GREETING_TAG,
             sources: Sources::default(),
             stall: Box::pin(sleep_until(began)),
-            stall_armed: false,
             has_answered: false,
             is_finishing: false,
             began,

@@ -66,10 +66,8 @@ pub(super) struct Connection {
     last_tag: u16,
     /// The daemon's sources, from its latest INFO.
     sources: Sources,
-    /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused
-    /// while there is none.
+    /// A timer that ends when the oldest request in flight counts as stalled, or earlier.
     stall: Pin<Box<Sleep>>,
-    stall_armed: bool,
     /// True once the daemon has answered a call, apart from the greeting.
     pub(super) has_answered: bool,
     /// True once it takes no further calls.
@@ -137,7 +135,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            () = self.stall.as_mut(), if self.stall_armed => self.check_stall(),
+            () = self.stall.as_mut(), if !self.in_flight.is_empty() => self.check_stall(),
         }
     }
 
@@ -191,9 +189,8 @@ impl Connection {
     fn arm_stall(&mut self) {
         let Some(front) = self.in_flight.front() else { return };
         let stalls_at = front.stalls_at(self.shared.options.answer_timeout);
-        if !self.stall_armed || stalls_at < self.stall.deadline() {
+        if stalls_at < self.stall.deadline() {
             self.stall.as_mut().reset(stalls_at);
-            self.stall_armed = true;
         }
     }
 
@@ -237,8 +234,7 @@ impl Connection {
                 Parsed::Frame { content: Ok(frame), tag, consumed } => (frame, tag, consumed),
             };
             if let (Frame::Error(error), GREETING_TAG) = (&frame, tag) {
-                let error = self.refused(error);
-                return Err(End::Failed(error));
+                return Err(End::Failed(self.refused(error)));
             }
             let Some(front) = self.in_flight.front_mut() else {
                 return Err(self.fail_front(&"a frame that answers no request"));
@@ -249,9 +245,9 @@ impl Connection {
             }
             let taken = match &frame {
                 Frame::Error(error) if !front.begun => {
-                    let refusal = Refusal::new(&self.endpoint, error);
+                    let error = self.refused(error);
                     self.input.advance(consumed);
-                    self.refuse_front(refusal)?;
+                    self.refuse_front(error)?;
                     continue;
                 }
                 frame => front.take(frame),
@@ -303,8 +299,7 @@ impl Connection {
     }
 
     /// Answers the oldest call with the daemon's refusal, which may also end the connection.
-    fn refuse_front(&mut self, refusal: Refusal) -> Result<(), End> {
-        let error = Error::Refused(Arc::new(refusal));
+    fn refuse_front(&mut self, error: Error) -> Result<(), End> {
         let Some(front) = self.take_front() else {
             return Ok(());
         };
@@ -332,10 +327,7 @@ impl Connection {
     /// it. Then it is set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
-        let Some(front) = self.in_flight.front() else {
-            self.stall_armed = false;
-            return Ok(());
-        };
+        let Some(front) = self.in_flight.front() else { return Ok(()) };
         let stalls_at = front.stalls_at(limit);
         if stalls_at <= Instant::now() {
             let waited = front.wait + limit;

@@ -23,7 +23,7 @@ use tokio::time::timeout_at;
 
 use super::call::Deadline;
 use super::error::{Error, signed};
-use super::{Client, forked};
+use super::{Client, check_fork, forked};
 use buffer::Buffer;
 use buffered_batch::SLICE;
 pub use options::IdsOptions;
@@ -136,7 +136,7 @@ impl Ids {
     /// Cuts the next slice. Returns false if there is no batch yet.
     #[inline(never)]
     fn restock(&mut self) -> Result<bool, Error> {
-        self.buffer.client.check_process()?;
+        check_fork(&self.buffer.client.process)?;
         // IDs remain if they got too old.
         let unused = self.slice.len() - self.at;
         self.slice.clear();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 
-use super::{Ids, forked};
+use super::{Ids, check_fork, forked};
 use crate::client::call::Deadline;
 use crate::client::error::{Error, signed};
 
@@ -69,13 +69,8 @@ impl SharedIds {
     /// again.
     #[inline]
     pub fn try_next(&self) -> Result<Option<u64>, Error> {
-        self.check_process()?;
+        check_fork(&self.inner.process)?;
         self.lock().try_next()
-    }
-
-    /// Returns an error in a forked child.
-    fn check_process(&self) -> Result<(), Error> {
-        if forked(&self.inner.process) { Err(Error::Forked) } else { Ok(()) }
     }
 
     #[inline]
@@ -90,7 +85,7 @@ impl SharedIds {
 
     #[cold]
     pub(in crate::client) async fn next_from_buffer(&self) -> Result<u64, Error> {
-        self.check_process()?;
+        check_fork(&self.inner.process)?;
         let deadline = Deadline::after(self.inner.timeout);
         let next = timeout_at(deadline.at, self.refill_and_take()).await;
         next.unwrap_or_else(|_| Err(self.lock().buffer.passed(&deadline)))
