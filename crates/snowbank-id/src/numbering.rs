@@ -12,10 +12,10 @@ use crate::layout::{
     concurrent_collision,
 };
 
-pub use self::ticket_counter::{CounterError, LAST_ID, NotACounter, TicketCounter};
+pub use self::ticket_counter::{LAST_ID, TicketCounter};
 
 /// Converts positions to IDs and back, for the kind of a source. Cloning is cheap.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Numbering {
     /// By a layout and worker IDs.
     Snowflake(LayoutNumbering),
@@ -34,20 +34,6 @@ impl From<TicketCounter> for Numbering {
         Numbering::Ticket(counter)
     }
 }
-
-impl PartialEq for Numbering {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
-                one.layout() == other.layout() && one.workers() == other.workers()
-            }
-            (Numbering::Ticket(one), Numbering::Ticket(other)) => one == other,
-            _ => false,
-        }
-    }
-}
-
-impl Eq for Numbering {}
 
 impl Numbering {
     /// Joins a layout with the worker IDs of a snowflake source.

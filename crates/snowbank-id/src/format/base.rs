@@ -105,15 +105,10 @@ impl Base {
         let mut digits = [self.digits[0]; DIGITS_MAX + 1];
         let mut start = digits.len();
         let mut rest = number;
-        let shift = base.is_power_of_two().then(|| base.trailing_zeros());
         while rest > 0 {
             start -= 1;
-            let (quotient, digit) = match shift {
-                Some(shift) => (rest >> shift, rest & (base - 1)),
-                None => (rest / base, rest % base),
-            };
-            digits[start] = self.digits[digit as usize];
-            rest = quotient;
+            digits[start] = self.digits[(rest % base) as usize];
+            rest /= base;
         }
         let start = start.min(digits.len() - self.width);
         text.extend(digits[start..].iter().map(|&digit| char::from(digit)));

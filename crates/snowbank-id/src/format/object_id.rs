@@ -3,6 +3,8 @@
 //! The ID follows whole, so that it can be read without arithmetic, and so that an ObjectId of
 //! another maker is noticed: its seconds are not those of its ID.
 
+use std::fmt::Write;
+
 use super::FormatError;
 use crate::layout::Layout;
 
@@ -14,7 +16,8 @@ const FORMAT: &str = "objectid";
 /// Appends the ObjectId of an ID.
 pub(super) fn write(layout: &Layout, id: u64, text: &mut String) -> Result<(), FormatError> {
     let seconds = seconds_of(layout, id)?;
-    write_hex(u128::from(seconds) << 64 | u128::from(id), DIGITS, text);
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{seconds:08x}{id:016x}");
     Ok(())
 }
 
@@ -41,14 +44,6 @@ fn seconds_of(layout: &Layout, id: u64) -> Result<u32, FormatError> {
     u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| {
         FormatError::outside_time(id, &layout.rfc3339(instant), FORMAT, "1970-01-01 to 2106-02-07")
     })
-}
-
-/// Appends the lowest `digits` hexadecimal digits of a number.
-pub(super) fn write_hex(number: u128, digits: usize, text: &mut String) {
-    for place in (0..digits).rev() {
-        let digit = (number >> (4 * place) & 15) as usize;
-        text.push(char::from(b"0123456789abcdef"[digit]));
-    }
 }
 
 /// Reads exactly `digits` hexadecimal digits, at most 32.

@@ -10,7 +10,7 @@
 use hmac_sha256::Hash;
 
 use super::FormatError;
-use super::object_id::{read_hex, write_hex};
+use super::object_id::read_hex;
 use crate::layout::Layout;
 
 /// The variant of RFC 9562, in its place.
@@ -67,11 +67,8 @@ impl Version {
     /// Appends the UUID of an ID.
     pub(super) fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         let uuid = self.uuid(id)?;
-        // The digits between the hyphens, by the bits below them.
-        for (digits, below, end) in [(8, 96, "-"), (4, 80, "-"), (4, 64, "-"), (4, 48, "-"), (12, 0, "")] {
-            write_hex(uuid >> below, digits, text);
-            text.push_str(end);
-        }
+        let hex = format!("{uuid:032x}");
+        text.push_str(&[&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"));
         Ok(())
     }
 

@@ -50,7 +50,7 @@ pub use run::Run;
 #[doc(hidden)]
 pub use run::{Position, append_run};
 #[doc(hidden)]
-pub use space::{NotASpace, Space, collision, concurrent_collision};
+pub use space::{Space, collision, concurrent_collision};
 #[doc(hidden)]
 pub use toml::{EpochForm, FieldForm, LayoutTable};
 #[doc(hidden)]

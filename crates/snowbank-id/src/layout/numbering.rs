@@ -83,6 +83,14 @@ struct Column {
     steps: u64,
 }
 
+impl PartialEq for Numbering {
+    fn eq(&self, other: &Self) -> bool {
+        self.layout() == other.layout() && self.workers() == other.workers()
+    }
+}
+
+impl Eq for Numbering {}
+
 impl Numbering {
     /// Joins a layout with the workers of a daemon.
     ///

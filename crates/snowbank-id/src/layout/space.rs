@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Layout, Role, WorkerSet};
+use super::{Layout, LayoutError, Role, WorkerSet};
 
 /// Epochs closer than this count as equal. It exceeds the error of any clock, any tick, and any
 /// source's lead.
@@ -293,16 +293,13 @@ impl fmt::Display for Space {
     }
 }
 
-/// The error for a text that is not an ID space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("not an ID space")]
-pub struct NotASpace;
-
 impl FromStr for Space {
-    type Err = NotASpace;
+    type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        read(text).filter(|space| space.to_string() == text).ok_or(NotASpace)
+        read(text)
+            .filter(|space| space.to_string() == text)
+            .ok_or_else(|| LayoutError::new("not an ID space"))
     }
 }
 

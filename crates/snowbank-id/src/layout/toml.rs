@@ -12,9 +12,6 @@
 //!
 //! Any serde format works, not only TOML.
 
-use std::fmt;
-
-use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::field::{FieldSize, FieldSpec, Role};
@@ -59,8 +56,11 @@ pub struct FieldForm {
 }
 
 /// An epoch as Unix milliseconds or as text.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(
+    untagged,
+    expecting = "the epoch is of another kind, expected Unix milliseconds, or RFC 3339 in quotes"
+)]
 pub enum EpochForm {
     /// Unix milliseconds.
     UnixMs(i64),
@@ -143,35 +143,5 @@ impl From<&Layout> for LayoutTable {
             tick: Some(super::build::tick_text(layout.tick_ms())),
             epoch: Some(EpochForm::UnixMs(layout.epoch_unix_ms())),
         }
-    }
-}
-
-// By hand, because a derived untagged enum reports every mistake as "did not match any variant".
-impl<'de> Deserialize<'de> for EpochForm {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EpochVisitor;
-
-        impl Visitor<'_> for EpochVisitor {
-            type Value = EpochForm;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("Unix milliseconds, or RFC 3339 in quotes")
-            }
-
-            fn visit_i64<E: de::Error>(self, unix_ms: i64) -> Result<EpochForm, E> {
-                Ok(EpochForm::UnixMs(unix_ms))
-            }
-
-            fn visit_u64<E: de::Error>(self, unix_ms: u64) -> Result<EpochForm, E> {
-                let read = i64::try_from(unix_ms).map(EpochForm::UnixMs);
-                read.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(unix_ms), &self))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<EpochForm, E> {
-                Ok(EpochForm::Text(text.to_owned()))
-            }
-        }
-
-        deserializer.deserialize_any(EpochVisitor)
     }
 }

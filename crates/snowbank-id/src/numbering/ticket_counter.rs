@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::layout::{Position, Run};
+use crate::layout::{LayoutError, Position, Run};
 
 /// The largest ID.
 pub const LAST_ID: u64 = i64::MAX as u64;
@@ -31,41 +31,19 @@ impl PartialEq for TicketCounter {
 
 impl Eq for TicketCounter {}
 
-/// The reason why an increment and an offset make no counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CounterError {
-    /// The increment is 0, or above [`LAST_ID`].
-    #[error("found increment {0}, allowed: from 1 to {LAST_ID}")]
-    Increment(u64),
-    /// The offset is not from 1 to the increment.
-    #[error("found {offset}, allowed: from 1 to the increment, {increment}")]
-    Offset {
-        /// The offset.
-        offset: u64,
-        /// The increment.
-        increment: u64,
-    },
-    /// The maximum is below the offset, or above [`LAST_ID`].
-    #[error("found {maximum}, allowed: from the offset, {offset}, to {LAST_ID}")]
-    Maximum {
-        /// The maximum.
-        maximum: u64,
-        /// The offset.
-        offset: u64,
-    },
-}
-
 impl TicketCounter {
     /// Returns the counter of the IDs `offset`, `offset + increment` and so on up to [`LAST_ID`].
     ///
     /// # Errors
     /// The increment is 0 or above [`LAST_ID`], or the offset is not from 1 to the increment.
-    pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, CounterError> {
+    pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, LayoutError> {
         if increment == 0 || increment > LAST_ID {
-            return Err(CounterError::Increment(increment));
+            let text = format!("found increment {increment}, allowed: from 1 to {LAST_ID}");
+            return Err(LayoutError::new(text));
         }
         if offset == 0 || offset > increment {
-            return Err(CounterError::Offset { offset, increment });
+            let text = format!("found {offset}, allowed: from 1 to the increment, {increment}");
+            return Err(LayoutError::new(text));
         }
         Ok(TicketCounter { name: name.to_owned(), increment, offset, maximum: LAST_ID })
     }
@@ -74,9 +52,11 @@ impl TicketCounter {
     ///
     /// # Errors
     /// The maximum is below the offset, or above [`LAST_ID`].
-    pub fn up_to(self, maximum: u64) -> Result<Self, CounterError> {
+    pub fn up_to(self, maximum: u64) -> Result<Self, LayoutError> {
         if maximum < self.offset || maximum > LAST_ID {
-            return Err(CounterError::Maximum { maximum, offset: self.offset });
+            let offset = self.offset;
+            let text = format!("found {maximum}, allowed: from the offset, {offset}, to {LAST_ID}");
+            return Err(LayoutError::new(text));
         }
         Ok(TicketCounter { maximum, ..self })
     }
@@ -142,19 +122,14 @@ impl fmt::Display for TicketCounter {
 }
 
 impl std::str::FromStr for TicketCounter {
-    type Err = NotACounter;
+    type Err = LayoutError;
 
-    fn from_str(text: &str) -> Result<Self, NotACounter> {
+    fn from_str(text: &str) -> Result<Self, LayoutError> {
         let parse = || {
             let (name, rest) = text.strip_prefix("ticket ")?.split_once(", increment ")?;
             let (increment, offset) = rest.split_once(", offset ")?;
             TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
         };
-        parse().ok_or(NotACounter)
+        parse().ok_or_else(|| LayoutError::new("not a ticket counter"))
     }
 }
-
-/// The error of a text that names no counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a ticket counter")]
-pub struct NotACounter;

@@ -75,7 +75,7 @@ fn the_text_of_a_space_reads_back_and_nothing_else_does() {
         &good.replace(":=", ":=0"),
         &format!("{good} "),
     ] {
-        assert_eq!(wrong.parse::<Space>(), Err(NotASpace), "{wrong:?}");
+        assert!(wrong.parse::<Space>().is_err(), "{wrong:?}");
     }
 }
 
