@@ -162,7 +162,7 @@ mod tests {
             assert!(error.contains("under key version 10, and the keys have 7"), "{error}");
         }
         let codec = Format::Alias.codec(Context::new("orders", None).alias_keys(&both)).unwrap();
-        // The number from the steps of SP 800-38G in Python, as in `ff1`.
+        // The number from the steps of SP 800-38G in Python, with AES of OpenSSL.
         assert_eq!(codec.text(1541815603606036480).unwrap(), "10-AkWwhOGaEYF");
     }
 

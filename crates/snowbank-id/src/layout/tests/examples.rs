@@ -15,52 +15,60 @@ fn decodes(name_or_spec: &str, id: u64, time: &str, fields: &str) {
 }
 
 #[test]
-fn simple_2020() {
-    let fields = "datacenter=1 worker=1 sequence=4095";
-    decodes("simple-2020", 3125927076831231, "2020-08-09T07:01:19.092Z", fields);
-    decodes("simple-2020", 3248473482862591, "2020-08-09T15:08:16.432Z", fields);
-    let layout = layout("simple-2020");
-    assert_eq!(layout.decode(3125927076831231).unwrap().tick, Tick(745279092));
-}
-
-#[test]
-fn the_second_series_of_the_simplified_form() {
-    // Its epoch is 1970-01-01T00:00:00+08:00.
-    let spec = "time:41,datacenter:5,worker:5,sequence:12;epoch=1970-01-01T00:00:00+08:00";
-    assert_eq!(layout(spec).epoch_unix_ms(), -28_800_000);
-    for (id, time) in [
-        (6698247966366502912, "2020-08-09T07:26:02.611Z"),
-        (6698248027448152064, "2020-08-09T07:26:17.174Z"),
-        (6698248032162549760, "2020-08-09T07:26:18.298Z"),
-        (6698248033076908032, "2020-08-09T07:26:18.516Z"),
-        (6698248033827688448, "2020-08-09T07:26:18.695Z"),
+fn published_ids_are_taken_apart_as_their_makers_do() {
+    let hours = "time:41,datacenter:5,worker:5,sequence:12;epoch=1970-01-01T00:00:00+08:00";
+    assert_eq!(layout(hours).epoch_unix_ms(), -28_800_000);
+    let highest = "datacenter=1 worker=1 sequence=4095";
+    let lowest = "datacenter=1 worker=1 sequence=0";
+    // The node of the published key hQnT0wuETI, 94.100.191.
+    let node = format!("node={} sequence=0", 94 * 65536 + 100 * 256 + 191);
+    for (name, id, time, fields) in [
+        ("simple-2020", 3125927076831231, "2020-08-09T07:01:19.092Z", highest),
+        ("simple-2020", 3248473482862591, "2020-08-09T15:08:16.432Z", highest),
+        (hours, 6698247966366502912, "2020-08-09T07:26:02.611Z", lowest),
+        (hours, 6698248033827688448, "2020-08-09T07:26:18.695Z", lowest),
+        // The vector of Snowbank's protocol.
+        ("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0"),
+        ("clearing", 1613024787541981316, "2016-11-07T02:13:07.541Z", "sequence=9 machine=81 table=316"),
+        ("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81"),
+        ("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &node),
+        // Of Discord's own documentation.
+        ("discord", 175928847299117063, "2016-04-30T11:18:25.796Z", "worker=1 process=0 sequence=7"),
     ] {
-        decodes(spec, id, time, "datacenter=1 worker=1 sequence=0");
+        decodes(name, id, time, fields);
     }
+    let twitter = layout("twitter");
+    assert_eq!(twitter.decode(1541815603606036480).unwrap().worker, 11 * 32 + 26);
+    let clearing = layout("clearing");
+    let clearing = clearing.decode(1613024787541981316).unwrap();
+    assert_eq!((clearing.worker, clearing.sequence), (81, 9));
+    // The offset: Unix ms + 136040000000.
+    assert_eq!(layout("clearing-bits").decode(136040000000 << 20).unwrap().instant, UnixMicros(0));
 }
 
 #[test]
-fn twitter() {
-    // The protocol's vector, and its worker ID: datacenter 11, worker 26.
-    decodes("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0");
-    let layout = layout("twitter");
-    assert_eq!(layout.decode(1541815603606036480).unwrap().worker, 11 * 32 + 26);
-    assert_eq!(layout.decode((1 << 17) + (1 << 12)).unwrap().worker, 33);
-    assert_eq!(layout.rfc3339(layout.first()), "2010-11-04T01:42:54.657Z");
-    assert_eq!(layout.rfc3339(layout.last()), "2080-07-10T17:30:30.208Z");
-    assert_eq!((layout.ids_per_tick(), layout.ids_per_second()), (4096, 4_096_000));
-    assert_eq!((layout.workers(), layout.max_digits()), (1024, 19));
-    assert_eq!(layout.last_id(), i64::MAX as u64);
-}
-
-#[test]
-fn clearing() {
-    let id = 1613024787541981316;
-    decodes("clearing", id, "2016-11-07T02:13:07.541Z", "sequence=9 machine=81 table=316");
-    let layout = layout("clearing");
-    let decoded = layout.decode(id).unwrap();
-    assert_eq!((decoded.tick, decoded.worker, decoded.sequence), (Tick(1613024787541), 81, 9));
-    assert_eq!(layout.ids_per_second(), 10_000);
+fn presets_have_the_life_the_rate_and_the_workers_of_their_models() {
+    for (name, first, years, per_second, workers, digits) in [
+        ("twitter", "2010-11-04T01:42:54.657Z", 69, 4_096_000, 1024, 19),
+        ("clearing", "1965-09-26T19:46:40.000Z", 292, 10_000, 100, 19),
+        ("clearing-batch", "1970-01-01T00:00:00.000Z", 316, 10_000, 100, 16),
+        ("clearing-bits", "1965-09-09T11:06:40.000Z", 278, 4_096_000, 256, 19),
+        ("kubernetes", "2021-09-16T08:14:08Z", 8, 2048, 1 << 24, 19),
+        ("game", "2025-01-01T00:00:00.000Z", 87, 3200, 1 << 20, 19),
+        ("instagram", "2011-08-24T21:07:01.721Z", 34, 1_024_000, 8192, 19),
+        ("sonyflake", "2014-09-01T00:00:00.000Z", 174, 25_600, 65_536, 19),
+        ("baidu", "2016-05-19T16:00:00Z", 8, 8192, 1 << 22, 19),
+        ("js53", "2025-01-01T00:00:00.000Z", 69, 256_000, 16, 16),
+    ] {
+        let layout = layout(name);
+        assert_eq!(layout.rfc3339(layout.first()), first, "{name}");
+        let lasts = (layout.end().0 - layout.first().0) as f64 / (365.25 * 86_400e6);
+        assert_eq!(lasts as u64, years, "{name}");
+        assert_eq!((layout.ids_per_second(), layout.workers()), (per_second, workers), "{name}");
+        assert_eq!(layout.max_digits(), digits, "{name}");
+    }
+    assert_eq!(layout("twitter").last_id(), i64::MAX as u64);
+    assert_eq!(layout("js53").last_id(), (1 << 53) - 1);
 }
 
 #[test]
@@ -113,64 +121,6 @@ fn clearing_code() {
         "machine=81 sequence=9 table=316",
     );
     assert_eq!((layout.ids_per_tick(), layout.ids_per_second(), layout.max_digits()), (10, 1000, 18));
-}
-
-#[test]
-fn clearing_batch() {
-    decodes("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81");
-    assert_eq!(layout("clearing-batch").max_digits(), 16);
-}
-
-#[test]
-fn clearing_bits() {
-    let layout = layout("clearing-bits");
-    let fields: Vec<_> = layout.fields().iter().map(|field| (field.name(), field.values().ilog2())).collect();
-    assert_eq!(fields, [("time", 43), ("datacenter", 3), ("worker", 5), ("sequence", 12)]);
-    // The offset: Unix ms + 136040000000.
-    assert_eq!(layout.decode(136040000000 << 20).unwrap().instant, UnixMicros(0));
-}
-
-#[test]
-fn kubernetes() {
-    // The number of the published key hQnT0wuETI; node 94.100.191.
-    let node = 94 * 65536 + 100 * 256 + 191;
-    decodes("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &format!("node={node} sequence=0"));
-    let layout = layout("kubernetes");
-    assert_eq!(layout.decode(17640439786371072).unwrap().tick, Tick(513404));
-    assert_eq!((layout.workers(), layout.ids_per_second()), (1 << 24, 2048));
-    assert_eq!(layout.workers(), 16_777_216);
-    let years = (layout.end().0 - layout.first().0) as f64 / (365.25 * 86_400e6);
-    assert!((8.5..8.6).contains(&years), "{years}");
-    assert_eq!(layout.rfc3339(layout.first()), "2021-09-16T08:14:08Z");
-}
-
-#[test]
-fn game_keeps_the_intent_of_the_layout_that_does_not_fit() {
-    let layout = layout("game");
-    assert_eq!((layout.workers(), layout.ids_per_second(), layout.tick_ms()), (1 << 20, 3200, 20));
-    let years = (layout.end().0 - layout.first().0) as f64 / (365.25 * 86_400e6);
-    assert!((87.0..88.0).contains(&years), "{years}");
-}
-
-#[test]
-fn discord() {
-    // The example of Discord's own documentation.
-    decodes("discord", 175928847299117063, "2016-04-30T11:18:25.796Z", "worker=1 process=0 sequence=7");
-}
-
-#[test]
-fn the_others_of_wide_use() {
-    for (name, first, per_second, workers) in [
-        ("instagram", "2011-08-24T21:07:01.721Z", 1_024_000, 8192),
-        ("sonyflake", "2014-09-01T00:00:00.000Z", 25_600, 65_536),
-        ("baidu", "2016-05-19T16:00:00Z", 8192, 1 << 22),
-        ("js53", "2025-01-01T00:00:00.000Z", 256_000, 16),
-    ] {
-        let layout = layout(name);
-        assert_eq!(layout.rfc3339(layout.first()), first);
-        assert_eq!((layout.ids_per_second(), layout.workers()), (per_second, workers), "{name}");
-    }
-    assert_eq!(layout("js53").last_id(), (1 << 53) - 1);
 }
 
 #[test]

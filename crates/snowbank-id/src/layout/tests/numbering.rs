@@ -110,18 +110,6 @@ proptest! {
     }
 
     #[test]
-    fn ids_strictly_increase(numbering in a_numbering(), a in any::<u64>(), b in any::<u64>()) {
-        let a = a % numbering.end().0;
-        let b = b % numbering.end().0;
-        let id_a = numbering.id_at(Position(a));
-        let id_b = numbering.id_at(Position(b));
-        prop_assert_eq!(a.cmp(&b), id_a.cmp(&id_b));
-        let top = numbering.layout().decode(id_a).unwrap();
-        prop_assert!(numbering.workers().contains(top.worker));
-        prop_assert_eq!(top.tick, numbering.tick_of(Position(a)));
-    }
-
-    #[test]
     fn no_id_of_another_worker_has_a_position(numbering in a_numbering(), id in any::<u64>()) {
         if let Some(position) = numbering.position_of(id) {
             prop_assert!(position < numbering.end());
@@ -169,44 +157,6 @@ fn a_whole_tick_of_twitter_s_is_one_run() {
         assert_eq!(run.first, (1000 << 22) + (numbering.workers().iter().next().unwrap() << 12));
         assert!(!numbering.needs_list());
     }
-}
-
-#[test]
-fn ticks_of_all_workers_go_on_from_each_other() {
-    let numbering = numbering("twitter", "0-1023");
-    let mut run = numbering.run_at(Position(5), u64::MAX);
-    assert!(run.try_append(numbering.run_at(numbering.first_of(Tick(1)), 100)));
-    assert_eq!((run.first, run.last()), (5, (1 << 22) + 99));
-}
-
-#[test]
-fn a_gap_between_workers_ends_a_run() {
-    let numbering = numbering("twitter", "0,2");
-    assert_eq!(numbering.run_at(Position(1), u64::MAX), Run { first: 1, count: 4095, stride: 1 });
-    assert_eq!(numbering.run_at(Position(4095), u64::MAX), Run { first: 4095, count: 2, stride: 4097 });
-    assert_eq!(numbering.run_at(Position(4095), 1), Run { first: 4095, count: 1, stride: 1 });
-}
-
-#[test]
-fn the_node_below_the_sequence_is_the_fast_index() {
-    let one = numbering("clearing-batch", "81");
-    assert_eq!(one.run_at(Position(10), u64::MAX), Run { first: 1081, count: 10, stride: 100 });
-    assert_eq!(one.run_at(Position(12), 1), Run { first: 1281, count: 1, stride: 100 });
-    assert!(!one.needs_list());
-    let two = numbering("clearing-batch", "7-8");
-    let ids: Vec<u64> = (0..5).map(|position| two.id_at(Position(position))).collect();
-    assert_eq!(ids, [7, 8, 107, 108, 207]);
-    let all = numbering("clearing-batch", "0-99");
-    assert_eq!(all.run_at(Position(0), u64::MAX), Run { first: 0, count: 1000, stride: 1 });
-}
-
-#[test]
-fn the_sequence_between_node_fields() {
-    // Workers 0 and 1 share the upper part 0, worker 5 has the upper part 2.
-    let numbering = numbering("time:40,rack:2,sequence:1,blade:1", "0-1,5");
-    let ids: Vec<u64> =
-        (0..numbering.ids_per_tick()).map(|position| numbering.id_at(Position(position))).collect();
-    assert_eq!(ids, [0, 1, 2, 3, 9, 11]);
 }
 
 #[test]

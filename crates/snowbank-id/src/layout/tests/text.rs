@@ -41,23 +41,16 @@ proptest! {
         prop_assert_eq!(table.build(), Ok(layout));
     }
 
+    /// Any text, and a layout with a piece of it replaced.
     #[test]
-    fn no_text_panics(text in "[a-z0-9:,;=()d .TZ+-]{0,60}") {
-        let _ = Layout::resolve(&text);
-        let _ = text.parse::<UnixMicros>();
-        let _ = text.parse::<WorkerSet>();
-    }
-
-    #[test]
-    fn no_mutilated_layout_panics(
-        layout in a_layout(), at in any::<prop::sample::Index>(), with in "[a-z0-9:,;=()-]{0,4}",
+    fn what_is_read_is_written_back_and_all_else_refused(
+        layout in a_layout(), at in any::<prop::sample::Index>(), with in "[a-z0-9:,;=()d .TZ+-]{0,60}",
     ) {
         let mut text = layout.to_string();
         let at = at.index(text.len());
-        text.replace_range(at..=at, &with);
-        if let Ok(layout) = Layout::resolve(&text) {
-            prop_assert_eq!(layout.to_string().parse(), Ok(layout));
-        }
+        text.replace_range(at..=at, &with[..with.len().min(4)]);
+        fuzzing::layout_text(text.as_bytes());
+        fuzzing::layout_text(with.as_bytes());
     }
 
     #[test]
