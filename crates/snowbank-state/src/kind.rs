@@ -1,5 +1,5 @@
-//! The kinds of source, as their locks and records see them. This is the only place here that tells
-//! kinds apart: each kind is one implementation of [`Kind`].
+//! The kinds of source, as their locks and the keys of their records see them: each kind is one
+//! implementation of [`Kind`].
 
 mod snowflake;
 mod ticket;
@@ -42,20 +42,8 @@ pub(super) trait Kind {
     /// Returns the key of a source's record.
     fn record_key(&self, source: &str) -> String;
 
-    /// Returns the fields of a source's record by which its numbering is read back.
-    fn record_fields(&self) -> RecordFields;
-
     /// Returns its IDs as a message names them.
     fn in_words(&self) -> String;
-}
-
-/// The fields of a record that say how a source numbers its IDs: the first two or the last two.
-#[derive(Default)]
-pub(super) struct RecordFields {
-    pub(super) layout: Option<String>,
-    pub(super) worker_ids: Option<String>,
-    pub(super) increment: Option<String>,
-    pub(super) offset: Option<String>,
 }
 
 /// Returns the kind of a numbering.

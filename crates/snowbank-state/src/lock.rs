@@ -18,7 +18,7 @@ use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
 use super::mark::{Fate, Mark};
-use super::neighbours::check_neighbours;
+use super::neighbours::neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
 use super::{Cause, Owner, StateError, TakenOver};
@@ -202,7 +202,7 @@ fn lock_workers_but(
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
     let skip = |path: &Path| own.contains(path) || kind.is_apart_from(name_of(path));
-    let mut kin = check_neighbours(directory, &skip, numbering)?;
+    let mut kin = kind.check_neighbours(neighbours(directory, &skip)?)?;
     kin.extend(kin_paths(directory, numbering)?);
     kin.retain(|path| !own.contains(&**path));
     let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());

@@ -2,7 +2,6 @@
 //! counter's name with its increment and offset.
 
 use std::fs;
-use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 use super::StateError;
@@ -37,21 +36,9 @@ pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<P
 
 /// A name for an ID space that is the same in every process and release: FNV-1a, 64 bits.
 pub(super) fn fingerprint(space: &str) -> u64 {
-    let mut hasher = Fnv1a(0xcbf2_9ce4_8422_2325);
-    hasher.write(space.as_bytes());
-    hasher.finish()
-}
-
-struct Fnv1a(u64);
-
-impl Hasher for Fnv1a {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in space.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+    hash
 }

@@ -13,26 +13,9 @@ use std::path::{Path, PathBuf};
 
 use super::errors::{Cause, StateError};
 use super::holder::{holder, line};
-use super::kind::kind_of;
 use super::writers::{is_obstructed, open_file};
 use snowbank_id::layout::Space;
-use snowbank_id::numbering::{Numbering, TicketCounter};
-
-/// Checks that no held lock in this directory, except those to `skip`, protects IDs that this
-/// numbering can make.
-///
-/// Returns the free locks of worker IDs that can make the same IDs under another layout. Their
-/// marks count for this numbering.
-///
-/// # Errors
-/// The first held lock that protects such IDs, or the first lock that cannot be read.
-pub(super) fn check_neighbours(
-    directory: &Path,
-    skip: &dyn Fn(&Path) -> bool,
-    numbering: &Numbering,
-) -> Result<Vec<PathBuf>, StateError> {
-    kind_of(numbering).check_neighbours(neighbours(directory, skip)?)
-}
+use snowbank_id::numbering::TicketCounter;
 
 /// The IDs of a held lock.
 pub(super) enum HeldIds {
@@ -54,7 +37,11 @@ pub(super) struct Locks {
     pub(super) free: Vec<Free>,
 }
 
-fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
+/// Returns the locks of a directory, except those to `skip`.
+///
+/// # Errors
+/// The first lock that cannot be read.
+pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
     let refused = |path: &Path, error| {
         if is_obstructed(path, &error) {
             StateError::lock_obstructed(path, &error)

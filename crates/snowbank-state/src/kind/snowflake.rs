@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use super::{Kind, RecordFields};
+use super::Kind;
 use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::lock_names::fingerprint;
@@ -57,14 +57,6 @@ impl Kind for Numbering {
     /// One for each name, layout and set of worker IDs.
     fn record_key(&self, source: &str) -> String {
         format!("{source} {} {}", self.layout(), self.workers())
-    }
-
-    fn record_fields(&self) -> RecordFields {
-        RecordFields {
-            layout: Some(self.layout().to_string()),
-            worker_ids: Some(self.workers().to_string()),
-            ..RecordFields::default()
-        }
     }
 
     fn in_words(&self) -> String {

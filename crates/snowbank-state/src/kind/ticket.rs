@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Kind, RecordFields};
+use super::Kind;
 use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::lock_names::fingerprint;
@@ -45,14 +45,6 @@ impl Kind for TicketCounter {
     /// One for each name.
     fn record_key(&self, _: &str) -> String {
         format!("{} ticket", self.name())
-    }
-
-    fn record_fields(&self) -> RecordFields {
-        RecordFields {
-            increment: Some(self.increment().to_string()),
-            offset: Some(self.offset().to_string()),
-            ..RecordFields::default()
-        }
     }
 
     fn in_words(&self) -> String {

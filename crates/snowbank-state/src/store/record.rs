@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::identity::{HostIdentity, Owner};
-use crate::kind::{RecordFields, kind_of};
+use crate::kind::kind_of;
 use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 use snowbank_id::numbering::{Numbering, TicketCounter};
@@ -119,30 +119,28 @@ struct Line {
 
 impl From<Record> for Line {
     fn from(record: Record) -> Self {
-        let Record { name, numbering, ceiling, id_bound, owner, boot, machine, .. } = record;
-        let RecordFields { layout, worker_ids, increment, offset } = kind_of(&numbering).record_fields();
-        let Record { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = record;
-        let Record { released, restored, assigned, assigned_bound, retired, .. } = record;
+        let snowflake = record.numbering.snowflake();
+        let ticket = record.numbering.ticket();
         Line {
-            name,
-            layout,
-            worker_ids,
-            increment,
-            offset,
-            ceiling: ceiling.0,
-            id_bound,
-            owner,
-            boot,
-            machine,
-            wall_minus_boot_us,
-            id_minus_boot_us,
-            clean,
-            untouched,
-            released,
-            restored,
-            assigned,
-            assigned_bound: assigned_bound.map(|bound| bound.to_string()),
-            retired,
+            layout: snowflake.map(|(layout, _)| layout.to_string()),
+            worker_ids: snowflake.map(|(_, workers)| workers.to_string()),
+            increment: ticket.map(|counter| counter.increment().to_string()),
+            offset: ticket.map(|counter| counter.offset().to_string()),
+            name: record.name,
+            ceiling: record.ceiling.0,
+            id_bound: record.id_bound,
+            owner: record.owner,
+            boot: record.boot,
+            machine: record.machine,
+            wall_minus_boot_us: record.wall_minus_boot_us,
+            id_minus_boot_us: record.id_minus_boot_us,
+            clean: record.clean,
+            untouched: record.untouched,
+            released: record.released,
+            restored: record.restored,
+            assigned: record.assigned,
+            assigned_bound: record.assigned_bound.map(|bound| bound.to_string()),
+            retired: record.retired,
         }
     }
 }
@@ -154,26 +152,23 @@ impl TryFrom<Line> for Record {
         let numbering = line.numbering()?;
         let assigned_bound = line.assigned_bound.as_deref().map(str::parse).transpose();
         let assigned_bound = assigned_bound.map_err(|error| format!("assigned_bound: {error}"))?;
-        let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
-        let Line { wall_minus_boot_us, id_minus_boot_us, clean, untouched, .. } = line;
-        let Line { released, restored, assigned, retired, .. } = line;
         Ok(Record {
-            name,
             numbering,
-            ceiling: Position(ceiling),
-            id_bound,
-            owner,
-            boot,
-            machine,
-            wall_minus_boot_us,
-            id_minus_boot_us,
-            clean,
-            untouched,
-            released,
-            restored,
-            assigned,
             assigned_bound,
-            retired,
+            name: line.name,
+            ceiling: Position(line.ceiling),
+            id_bound: line.id_bound,
+            owner: line.owner,
+            boot: line.boot,
+            machine: line.machine,
+            wall_minus_boot_us: line.wall_minus_boot_us,
+            id_minus_boot_us: line.id_minus_boot_us,
+            clean: line.clean,
+            untouched: line.untouched,
+            released: line.released,
+            restored: line.restored,
+            assigned: line.assigned,
+            retired: line.retired,
         })
     }
 }

@@ -93,24 +93,6 @@ proptest! {
     }
 }
 
-#[test]
-fn both_copies_are_written_and_synced_one_after_the_other() {
-    for first_slot in [0, 1] {
-        let noted = Noted::default();
-        let mut first = first_slot;
-        overwrite(&noted, &[7; 100], &mut first).unwrap();
-        let acts = noted.0.into_inner();
-        let order: Vec<Option<usize>> = acts
-            .iter()
-            .map(|act| match act {
-                Act::Write(at, _) => Some(*at),
-                Act::Sync => None,
-            })
-            .collect();
-        assert_eq!(order, [Some(first_slot * 100), None, Some(100 - first_slot * 100), None]);
-    }
-}
-
 /// A disk whose call of this index fails.
 struct Fails(RefCell<usize>);
 
