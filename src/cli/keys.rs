@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Failure;
 use super::tls::locate;
-use crate::config::{FILE_BYTES_MAX, FileRef, read_bounded};
+use crate::config::{FileRef, read_bounded};
 use snowbank_client::format::{AliasKeys, Codec, Context, Format};
 
 /// The option that names the keys of aliases.
@@ -41,9 +41,6 @@ fn read(file: &FileRef) -> Result<AliasKeys, Failure> {
 
 fn parse(path: &Path) -> Result<AliasKeys, String> {
     let bytes = read_bounded(path).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("found more than {FILE_BYTES_MAX} bytes"));
-    }
     let text = std::str::from_utf8(&bytes).map_err(|_| "found other bytes than text")?;
     AliasKeys::parse(text).map_err(|error| error.to_string())
 }

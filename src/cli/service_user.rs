@@ -18,22 +18,13 @@ pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
-    let named = [
-        ("auth.token_file", &settings.auth.token_file),
-        ("tls.certificate", &settings.tls.certificate),
-        ("tls.key", &settings.tls.key),
-        ("tls.client_ca", &settings.tls.client_ca),
-        ("fleet.ca", &settings.fleet.ca),
-        ("fleet.certificate", &settings.fleet.certificate),
-        ("fleet.key", &settings.fleet.key),
-        ("fleet.password_file", &settings.fleet.password_file),
-    ];
-    let named = named.into_iter().filter_map(|(key, file)| match file {
-        Some(FileRef::Path(path)) => Some((key, path.clone())),
+    let mut files = vec![("--config", config.to_owned())];
+    for (key, file) in settings.files() {
         // systemd reads credentials as root.
-        Some(FileRef::Credential(_)) | None => None,
-    });
-    let files: Vec<(&str, PathBuf)> = [("--config", config.to_owned())].into_iter().chain(named).collect();
+        if let Some(FileRef::Path(path)) = file {
+            files.push((key, path.clone()));
+        }
+    }
     unreadable_by(USER, &files)
         .map_or_else(Vec::new, |unreadable| unreadable.iter().map(|(key, path)| warning(key, path)).collect())
 }

@@ -105,7 +105,7 @@ settings! {
         /// "snowbank" in $XDG_STATE_HOME or ~/.local/state. If one user runs several daemons, each
         /// needs its own directory.
         state_dir: StateDirChoice = r#""""# in Top, Restart("the ceilings are kept there"),
-            |value| value.path().map(StateDirChoice::from);
+            |value| value.state_dir();
 
         /// The directory of the locks by which this machine refuses a second daemon with one worker
         /// ID, and an older copy of a state. All daemons of the machine must share it. Only root
@@ -316,6 +316,20 @@ impl Settings {
     /// INFO.
     pub fn burst_window(&self) -> Duration {
         self.sources.iter().map(|source| source.burst_window).max().unwrap_or_default()
+    }
+
+    /// Returns the settings that name a file, by their keys.
+    pub(crate) fn files(&self) -> [(&'static str, &Option<FileRef>); 8] {
+        [
+            ("auth.token_file", &self.auth.token_file),
+            ("tls.certificate", &self.tls.certificate),
+            ("tls.key", &self.tls.key),
+            ("tls.client_ca", &self.tls.client_ca),
+            ("fleet.password_file", &self.fleet.password_file),
+            ("fleet.ca", &self.fleet.ca),
+            ("fleet.certificate", &self.fleet.certificate),
+            ("fleet.key", &self.fleet.key),
+        ]
     }
 
     /// Returns the furthest that an ID of any source is ahead of the wall clock: the `max_ahead` of

@@ -40,6 +40,14 @@ impl<'i> Input<'i> {
         }
     }
 
+    /// Returns the directory where relative paths start; empty for an override.
+    pub(super) fn directory(&self) -> &Path {
+        match self {
+            Input::File(file) => file.path.parent().unwrap_or(Path::new("")),
+            Input::Override(_) => Path::new(""),
+        }
+    }
+
     /// Returns the start of the line on which this begins.
     fn excerpt(&self, span: &Range<usize>) -> String {
         let Input::File(file) = self else { return String::new() };
@@ -124,7 +132,7 @@ impl Findings {
         settings: &mut Settings,
     ) {
         let key = row.full_key(source);
-        let origin = input.origin(&value.0.span());
+        let origin = input.origin(&value.toml.span());
         // A later value (an option) overrides an earlier one that was refused.
         self.refused.remove(&key);
         let of_file = self.origins.place_of(row, source).1;

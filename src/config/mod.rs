@@ -129,7 +129,7 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
 
 /// The largest configuration or token file, in bytes: far above any real one, and small enough to
 /// refuse a path that names a disk.
-pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
@@ -142,9 +142,6 @@ pub enum FileError {
         /// The system's error.
         error: io::Error,
     },
-    /// It is too large for a configuration.
-    #[error("cannot read {}: it has more than {FILE_BYTES_MAX} bytes, so it is no configuration", .0.display())]
-    TooLarge(PathBuf),
     /// It is not text.
     #[error("{}:{line}: found bytes that are not UTF-8, allowed: UTF-8 text, as TOML is", path.display())]
     NotText {
@@ -158,12 +155,9 @@ pub enum FileError {
 /// Reads the text of a configuration file.
 ///
 /// # Errors
-/// The file cannot be read, is too large, or is not UTF-8.
+/// The file cannot be read, or is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String, FileError> {
     let bytes = read_bounded(path).map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(FileError::TooLarge(path.to_owned()));
-    }
     String::from_utf8(bytes).map_err(|error| {
         let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
@@ -171,10 +165,16 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
     })
 }
 
-/// Reads a file, at most one byte beyond [`FILE_BYTES_MAX`].
+/// Reads a file.
+///
+/// # Errors
+/// The system refuses it, or it has more than [`FILE_BYTES_MAX`].
 pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_file(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
     Ok(bytes)
 }
 

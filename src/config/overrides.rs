@@ -197,7 +197,7 @@ impl Reader {
                 continue;
             }
             let source = row.is_of_source().then_some(0);
-            self.findings.read(row, source, &input, Value(&value), &mut self.settings);
+            self.findings.read(row, source, &input, Value::without_directory(&value), &mut self.settings);
         }
     }
 }

@@ -7,17 +7,13 @@ use toml::Spanned;
 use toml::de::{DeArray, DeString, DeTable, DeValue};
 
 use super::Settings;
-use super::daemon::{TlsSettings, rows_of_file, tables};
-use super::file_ref::FileRef;
+use super::daemon::{rows_of_file, tables};
 use super::findings::{Findings, Input};
 use super::identities::{IDENTITIES_MAX, IdentitySettings};
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
-use super::state_dir::StateDirChoice;
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
-use super::worker_id_from::WorkerIdFrom;
-use snowbank_client::address::Address;
 
 /// The settings so far; a setting that was refused has its default. There is at least one source.
 #[derive(Debug)]
@@ -52,7 +48,6 @@ impl Reader {
         if let Some(entry) = sources {
             self.read_sources(&input, entry);
         }
-        self.anchor_paths(path.parent().unwrap_or(Path::new("")));
     }
 
     fn read_root_entry(&mut self, input: &Input<'_>, entry: Entry<'_>) {
@@ -83,7 +78,10 @@ impl Reader {
         let Entry { key, value } = entry;
         let name = key.get_ref().as_ref();
         match rows_of_file().find(|row| row.key == name && here.contains(&row.section)) {
-            Some(row) => self.findings.read(row, index, input, Value(value), &mut self.settings),
+            Some(row) => {
+                let value = Value { toml: value, directory: input.directory() };
+                self.findings.read(row, index, input, value, &mut self.settings);
+            }
             None => {
                 let is_bare =
                     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
@@ -168,47 +166,6 @@ impl Reader {
         if !table.contains_key("name") {
             let text = format!("missing; each of [[{list}]] has a name of its own, as in name = \"orders\"");
             self.findings.mistake(input.origin(&span), format!("{entry}.name"), text);
-        }
-    }
-
-    /// Makes relative paths of a file start at its directory, so that they name the same place
-    /// whatever directory the daemon starts in.
-    fn anchor_paths(&mut self, directory: &Path) {
-        let settings = &mut self.settings;
-        let mut paths = vec![&mut settings.lock_dir];
-        if let StateDirChoice::At(path) = &mut settings.state_dir {
-            paths.push(path);
-        }
-        let TlsSettings { certificate, key, client_ca } = &mut settings.tls;
-        let fleet = &mut settings.fleet;
-        let of_fleet = [&mut fleet.password_file, &mut fleet.ca, &mut fleet.certificate, &mut fleet.key];
-        let of_clients = [&mut settings.auth.token_file, certificate, key, client_ca];
-        for file in of_clients.into_iter().chain(of_fleet) {
-            if let Some(FileRef::Path(path)) = file.as_mut() {
-                paths.push(path);
-            }
-        }
-        for source in &mut settings.sources {
-            if let WorkerIdFrom::File(path) = &mut source.worker_id_from {
-                paths.push(path);
-            }
-        }
-        for path in paths {
-            *path = directory.join(&*path);
-        }
-        for (_, addresses) in settings.listeners_mut() {
-            anchor_sockets(addresses, directory);
-        }
-        anchor_sockets(&mut settings.admin.listen, directory);
-        anchor_sockets(&mut settings.fleet.peers, directory);
-    }
-}
-
-/// Makes relative paths of Unix sockets start at this directory.
-fn anchor_sockets(addresses: &mut [Address], directory: &Path) {
-    for address in addresses {
-        if let Address::Unix(path) = address {
-            *path = directory.join(&*path);
         }
     }
 }

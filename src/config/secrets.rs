@@ -3,13 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::Address;
-use super::daemon::{Settings, TlsSettings};
-use super::file_ref::{Credentials, FileRef};
+use super::file_ref::Credentials;
 use super::findings::Findings;
 use super::fleet::FleetSettings;
 use super::identities::{ANONYMOUS, IdentitySettings};
@@ -58,84 +56,74 @@ impl FileDigest {
 /// Reads the files that the configuration names. A file that cannot be used is a mistake of its
 /// setting.
 pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicros) -> Secrets {
+    let Reader { settings, findings } = reader;
     let mut secrets = Secrets::default();
-    let mut finder = Finder { credentials, warnings: &mut secrets.warnings, findings: &mut reader.findings };
-    let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, fleet, .. } =
-        &reader.settings;
-    let located = Located {
-        token_file: finder.find("auth.token_file", &auth.token_file),
-        certificate: finder.find("tls.certificate", certificate),
-        key: finder.find("tls.key", key),
-        client_ca: finder.find("tls.client_ca", client_ca),
-        fleet: FleetFiles {
-            password: finder.find("fleet.password_file", &fleet.password_file),
-            ca: finder.find("fleet.ca", &fleet.ca),
-            certificate: finder.find("fleet.certificate", &fleet.certificate),
-            key: finder.find("fleet.key", &fleet.key),
-        },
-    };
-    for (what, path) in [
-        ("the token file", &located.token_file),
-        ("the private key", &located.key),
-        ("the coordinator's password file", &located.fleet.password),
-        ("the private key for the coordinator", &located.fleet.key),
+    let mut located = Located::default();
+    for (key, file) in settings.files() {
+        match file.as_ref().map(|file| file.locate(credentials)) {
+            None => {}
+            Some(Ok(path)) => located.0.push((key, path)),
+            // A credential of the service manager is a mistake here only if this is the service.
+            Some(Err(error)) if credentials.may_be_elsewhere => {
+                secrets.warnings.push(format!("{key}: {error}; not checked here"));
+            }
+            Some(Err(error)) => findings.mistake_of(key, error.to_string()),
+        }
+    }
+    for (what, key) in [
+        ("the token file", "auth.token_file"),
+        ("the private key", "tls.key"),
+        ("the coordinator's password file", "fleet.password_file"),
+        ("the private key for the coordinator", "fleet.key"),
     ] {
-        secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
+        secrets.warnings.extend(located.path(key).and_then(|path| open_to_others(what, path)));
     }
-    secrets.fleet_files = located.fleet.digests();
-    if let Err((key, text)) = located.read_fleet(fleet, &mut secrets) {
-        reader.findings.mistake_of(key, text);
+    let of_fleet = located.0.iter().filter(|(key, _)| key.starts_with("fleet."));
+    secrets.fleet_files = of_fleet.map(|(key, path)| FileDigest::of(key, path)).collect();
+    if let Err((key, text)) = located.read_fleet(&settings.fleet, &mut secrets) {
+        findings.mistake_of(key, text);
     }
-    // A file that is named and was not found may have a line for any identity.
-    let are_tokens_known = located.token_file.is_some() == auth.token_file.is_some();
-    // Without its authorities a daemon would let everyone in, so all files are read or none.
-    let is_complete = located.client_ca.is_some() == client_ca.is_some();
-    let stall_timeout = limits.stall_timeout;
-    secrets.tokens = located.token_file.as_deref().and_then(|path| tokens_of(path, reader));
+    let token_file = located.path("auth.token_file");
+    secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
-    if are_tokens_known {
-        secrets.warnings.extend(nobodies(&reader.settings.identities, secrets.tokens.as_ref()));
+    // A file that is named and was not found may have a line for any identity.
+    if token_file.is_some() == settings.auth.token_file.is_some() {
+        secrets.warnings.extend(nobodies(&settings.identities, secrets.tokens.as_ref()));
     }
-    if let (Some(certificate), Some(key), true) = (&located.certificate, &located.key, is_complete) {
-        let files = ServerFiles { certificate, key, client_ca: located.client_ca.as_deref() };
+    let client_ca = located.path("tls.client_ca");
+    // Without its authorities a daemon would let everyone in, so all files are read or none.
+    if let (Some(certificate), Some(key)) = (located.path("tls.certificate"), located.path("tls.key"))
+        && client_ca.is_some() == settings.tls.client_ca.is_some()
+    {
+        let files = ServerFiles { certificate, key, client_ca };
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        secrets.tls = certificate_of(files, stall_timeout, now, reader);
-        secrets.warnings.extend(secrets.tls.as_ref().and_then(|certificate| certificate.warning(now)));
+        match ServerCertificate::read(files, settings.limits.stall_timeout, now) {
+            Ok(certificate) => {
+                secrets.warnings.extend(certificate.warning(now));
+                secrets.tls = Some(certificate);
+            }
+            Err(fault) => {
+                let key = match fault.file {
+                    PemFile::Certificate => "tls.certificate",
+                    PemFile::Key => "tls.key",
+                    PemFile::Authorities => "tls.client_ca",
+                };
+                findings.mistake_of(key, fault.to_string());
+            }
+        }
     }
     secrets
 }
 
-/// Finds the files that settings name.
-struct Finder<'f> {
-    credentials: &'f Credentials,
-    warnings: &'f mut Vec<String>,
-    findings: &'f mut Findings,
-}
-
-impl Finder<'_> {
-    /// Returns the path of a setting's file. A credential that the service manager has is a
-    /// mistake here only if this is the service.
-    fn find(&mut self, key: &str, file: &Option<FileRef>) -> Option<PathBuf> {
-        match file.as_ref()?.locate(self.credentials) {
-            Ok(path) => return Some(path),
-            Err(error) if self.credentials.may_be_elsewhere => {
-                self.warnings.push(format!("{key}: {error}; not checked here"));
-            }
-            Err(error) => self.findings.mistake_of(key, error.to_string()),
-        }
-        None
-    }
-}
-
 /// Reads the token file. Each wrong line, and each identity that no setting knows, is a mistake.
-fn tokens_of(path: &Path, reader: &mut Reader) -> Option<Tokens> {
+fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findings) -> Option<Tokens> {
     let tokens = read_tokens(path);
     let errors = match &tokens {
-        Ok(tokens) => &tokens.check(path, &reader.settings.identities),
+        Ok(tokens) => &tokens.check(path, identities),
         Err(errors) => errors,
     };
     for error in errors {
-        reader.findings.mistake_of("auth.token_file", error.clone());
+        findings.mistake_of("auth.token_file", error.clone());
     }
     tokens.ok()
 }
@@ -155,77 +143,35 @@ fn nobodies(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> Vec<Str
     warnings
 }
 
-/// Reads the certificate of TLS listeners with its key and its authorities.
-fn certificate_of(
-    files: ServerFiles<'_>,
-    stall_timeout: Duration,
-    now: Timestamp,
-    reader: &mut Reader,
-) -> Option<ServerCertificate> {
-    let fault = match ServerCertificate::read(files, stall_timeout, now) {
-        Ok(certificate) => return Some(certificate),
-        Err(fault) => fault,
-    };
-    let key = match fault.file {
-        PemFile::Certificate => "tls.certificate",
-        PemFile::Key => "tls.key",
-        PemFile::Authorities => "tls.client_ca",
-    };
-    reader.findings.mistake_of(key, fault.to_string());
-    None
-}
+/// The setting whose file cannot be used, and why.
+type Unusable = (&'static str, String);
 
-/// The located files that the configuration names.
-struct Located {
-    token_file: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-    client_ca: Option<PathBuf>,
-    fleet: FleetFiles,
-}
+/// The paths of the files that settings name, by their keys.
+#[derive(Default)]
+struct Located(Vec<(&'static str, PathBuf)>);
 
 impl Located {
+    fn path(&self, key: &str) -> Option<&Path> {
+        self.0.iter().find(|(of, _)| *of == key).map(|(_, path)| &**path)
+    }
+
     /// Reads what the coordinator and the peers need.
     ///
     /// # Errors
     /// The setting whose file cannot be used, and why.
     fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), Unusable> {
-        secrets.fleet = self.fleet.coordinator(fleet)?;
+        secrets.fleet = self.coordinator(fleet)?;
         if fleet.peers.is_empty() {
             return Ok(());
         }
-        let tls = self.fleet.tls(fleet.peers.iter().any(Address::is_tls))?;
-        let bytes = self.token_file.as_deref().and_then(|path| super::read_bounded(path).ok());
+        let tls = self.tls_of_fleet(fleet.peers.iter().any(Address::is_tls))?;
+        let bytes = self.path("auth.token_file").and_then(|path| super::read_bounded(path).ok());
         let token = bytes.as_deref().and_then(first_plain);
         if bytes.is_some() {
             secrets.warnings.extend(without_token(&fleet.peers, token.is_some()));
         }
         secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
         Ok(())
-    }
-}
-
-/// The located files of `[fleet]`.
-struct FleetFiles {
-    password: Option<PathBuf>,
-    ca: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-}
-
-/// The setting whose file cannot be used, and why.
-type Unusable = (&'static str, String);
-
-impl FleetFiles {
-    fn digests(&self) -> Vec<FileDigest> {
-        let files = [
-            ("fleet.password_file", &self.password),
-            ("fleet.ca", &self.ca),
-            ("fleet.certificate", &self.certificate),
-            ("fleet.key", &self.key),
-        ];
-        let files = files.into_iter();
-        files.filter_map(|(setting, path)| Some(FileDigest::of(setting, path.as_deref()?))).collect()
     }
 
     /// Returns the access to the coordinator, if there is one.
@@ -234,27 +180,31 @@ impl FleetFiles {
     /// The setting whose file cannot be used, and why.
     fn coordinator(&self, fleet: &FleetSettings) -> Result<Option<Access>, Unusable> {
         let Some(kind) = fleet.coordinator else { return Ok(None) };
-        let tls = self.tls(fleet.endpoints.iter().any(Endpoint::is_tls))?;
-        if let Some(path) = &self.password {
+        let tls = self.tls_of_fleet(fleet.endpoints.iter().any(Endpoint::is_tls))?;
+        let password = self.path("fleet.password_file");
+        if let Some(path) = password {
             // Read once here, so that a mistake shows at once.
             super::read_file(path).map_err(|error| ("fleet.password_file", error.to_string()))?;
         }
-        let name = fleet.user.clone();
-        let user = self.password.clone().map(|password_file| User { name, password_file });
-        let endpoints = fleet.members(kind);
-        let certificate = self.certificate.clone();
-        let boot_clock = clock::os::boot;
-        Ok(Some(Access { kind, endpoints, user, tls, certificate, boot_clock }))
+        let user = password.map(|path| User { name: fleet.user.clone(), password_file: path.to_owned() });
+        Ok(Some(Access {
+            kind,
+            endpoints: fleet.members(kind),
+            user,
+            tls,
+            certificate: self.path("fleet.certificate").map(Path::to_owned),
+            boot_clock: clock::os::boot,
+        }))
     }
 
-    /// Returns the files for TLS. Reads them once if they are needed, so that a mistake shows at
-    /// once.
-    fn tls(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
+    /// Returns the files for TLS of `[fleet]`. Reads them once if they are needed, so that a mistake
+    /// shows at once.
+    fn tls_of_fleet(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
         let mut tls = ClientFiles::new();
-        if let Some(ca) = &self.ca {
+        if let Some(ca) = self.path("fleet.ca") {
             tls = tls.ca(ca);
         }
-        if let (Some(certificate), Some(key)) = (&self.certificate, &self.key) {
+        if let (Some(certificate), Some(key)) = (self.path("fleet.certificate"), self.path("fleet.key")) {
             tls = tls.certificate(certificate, key);
         }
         if is_needed {

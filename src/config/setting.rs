@@ -179,6 +179,6 @@ pub(crate) fn read_into<T, R: Into<Reading<T>>>(
 /// Reads a default from its row. Tests read every one of them.
 pub(crate) fn default_of<T, R: Into<Reading<T>>>(text: &str, read: impl Fn(Value<'_>) -> R) -> T {
     let value = DeValue::parse(text).ok();
-    let value = value.and_then(|value| read(Value(&value)).into().value);
+    let value = value.and_then(|value| read(Value::without_directory(&value)).into().value);
     value.unwrap_or_else(|| panic!("{text} is the default of a setting, which does not read it"))
 }

@@ -62,7 +62,7 @@ pub struct NoStateDir;
 
 impl StateDirChoice {
     /// The word for [`None`](StateDirChoice::None).
-    const NONE: &str = "none";
+    pub(super) const NONE: &str = "none";
 
     /// Returns the directory: by default the first of `$STATE_DIRECTORY`, which systemd sets, else
     /// `snowbank` in the XDG state directory (`$XDG_STATE_HOME`, else `~/.local/state`). `variable`

@@ -11,7 +11,6 @@ use std::path::Path;
 use hmac_sha256::Hash;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::FILE_BYTES_MAX;
 use super::identities::IdentitySettings;
 
 /// The longest token, in bytes: an AUTH request carries no more.
@@ -220,12 +219,6 @@ impl fmt::Debug for Tokens {
 pub fn read_tokens(path: &Path) -> Result<Tokens, Vec<String>> {
     let bytes = super::read_bounded(path)
         .map_err(|error| vec![format!("cannot read the token file {}: {error}", path.display())])?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(vec![format!(
-            "the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line",
-            path.display()
-        )]);
-    }
     Tokens::parse(path, &bytes)
 }
 

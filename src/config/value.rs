@@ -2,7 +2,7 @@
 //! is allowed.
 
 use std::ops::{Range, RangeInclusive};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use super::fields::WorkerIds;
 use super::file_ref::FileRef;
+use super::state_dir::StateDirChoice;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use super::worker_id_from::{ORIGINS, WorkerIdFrom};
@@ -88,7 +89,7 @@ fn each<'v, T>(
     for item in items {
         match read(item, &values) {
             Ok(value) => values.push(value),
-            Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
+            Err(text) => problems.push(Problem { text, span: Some(item.toml.span()) }),
         }
     }
     Reading { value: Some(values), problems }
@@ -96,12 +97,28 @@ fn each<'v, T>(
 
 /// A value as the file or an override has it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value<'v>(pub(crate) &'v Spanned<DeValue<'v>>);
+pub(crate) struct Value<'v> {
+    pub(crate) toml: &'v Spanned<DeValue<'v>>,
+    /// The directory where relative paths start: that of the file, so that they name the same place
+    /// whatever directory the daemon starts in. Empty for an override.
+    pub(crate) directory: &'v Path,
+}
 
 impl<'v> Value<'v> {
+    /// Returns a value of the file or of an override whose relative paths stay as they are.
+    pub(crate) fn without_directory(toml: &'v Spanned<DeValue<'v>>) -> Self {
+        Value { toml, directory: Path::new("") }
+    }
+
+    /// Returns the items of an array.
+    fn items(self) -> Option<impl Iterator<Item = Value<'v>>> {
+        let items = self.toml.get_ref().as_array()?.iter();
+        Some(items.map(move |toml| Value { toml, ..self }))
+    }
+
     /// Returns the value as a message repeats it.
     fn found(self) -> String {
-        match self.0.get_ref() {
+        match self.toml.get_ref() {
             DeValue::String(text) => format!("{:?}", excerpt(text)),
             DeValue::Integer(integer) => integer.to_string(),
             DeValue::Float(float) => float.to_string(),
@@ -120,17 +137,17 @@ impl<'v> Value<'v> {
     /// Returns advice for a value of the file. The text of an option or a variable has no span, and
     /// takes no quotes.
     fn in_file(self, advice: &str) -> &str {
-        if self.0.span().is_empty() { "" } else { advice }
+        if self.toml.span().is_empty() { "" } else { advice }
     }
 
     fn integer(self) -> Option<i128> {
-        let integer = self.0.get_ref().as_integer()?;
+        let integer = self.toml.get_ref().as_integer()?;
         i128::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
     /// Returns whether the value is this word, which means something outside the setting's range.
     pub(crate) fn is_word(self, word: &str) -> bool {
-        self.0.get_ref().as_str() == Some(word)
+        self.toml.get_ref().as_str() == Some(word)
     }
 
     /// Returns `None` for this word, else reads the value; a refusal says that the word is allowed
@@ -150,7 +167,7 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
-        let duration = match self.0.get_ref() {
+        let duration = match self.toml.get_ref() {
             DeValue::String(text) => units::parse_duration(text),
             // Zero is the same in every unit.
             DeValue::Integer(_) if self.integer() == Some(0) => Some(Duration::ZERO),
@@ -167,7 +184,7 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refusal> {
-        let count = match self.0.get_ref() {
+        let count = match self.toml.get_ref() {
             // Options and variables are strings.
             DeValue::String(text) => text.parse().ok(),
             _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
@@ -181,7 +198,7 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Refusal> {
-        let text = self.0.get_ref().as_str();
+        let text = self.toml.get_ref().as_str();
         choices.iter().find(|(name, _)| text == Some(name)).map(|&(_, choice)| choice).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
             self.refuse(names.join(" or "))
@@ -197,7 +214,7 @@ impl<'v> Value<'v> {
 
     /// Reads true or false.
     pub(crate) fn boolean(self) -> Result<bool, Refusal> {
-        match (self.0.get_ref().as_bool(), self.0.get_ref().as_str()) {
+        match (self.toml.get_ref().as_bool(), self.toml.get_ref().as_str()) {
             (Some(choice), _) => Ok(choice),
             // Environment variables are strings.
             (None, Some("true")) => Ok(true),
@@ -209,23 +226,35 @@ impl<'v> Value<'v> {
     /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name,
     /// and a line feed would break a log message in two.
     pub(crate) fn path(self) -> Result<Option<PathBuf>, Refusal> {
-        match self.0.get_ref().as_str() {
-            Some("") => Ok(None),
-            Some(path) if !path.contains(char::is_control) => Ok(Some(PathBuf::from(path))),
-            _ => {
-                let quotes = self.in_file(" in quotes");
-                Err(self.refuse(format_args!("a path{quotes}, without control characters")))
-            }
+        let path = self.path_text()?;
+        Ok((!path.is_empty()).then(|| self.directory.join(path)))
+    }
+
+    fn path_text(self) -> Result<&'v str, Refusal> {
+        let path = self.toml.get_ref().as_str().filter(|path| !path.contains(char::is_control));
+        path.ok_or_else(|| {
+            let quotes = self.in_file(" in quotes");
+            self.refuse(format_args!("a path{quotes}, without control characters"))
+        })
+    }
+
+    /// Reads the directory of the state, or the word for none.
+    pub(crate) fn state_dir(self) -> Result<StateDirChoice, Refusal> {
+        if self.is_word(StateDirChoice::NONE) {
+            return Ok(StateDirChoice::None);
         }
+        self.path().map(StateDirChoice::from)
     }
 
     /// Reads a file, by its path or as a credential; an empty text is none.
     pub(crate) fn file(self) -> Result<Option<FileRef>, Refusal> {
-        let Some(path) = self.path()? else { return Ok(None) };
-        match path.to_str().map(str::parse) {
-            Some(Ok(file)) => Ok(Some(file)),
-            Some(Err(reason)) => Err(self.refuse(reason)),
-            None => Ok(Some(FileRef::Path(path))),
+        let text = self.path_text()?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        match text.parse().map_err(|reason| self.refuse(reason))? {
+            FileRef::Path(path) => Ok(Some(FileRef::Path(self.directory.join(path)))),
+            credential @ FileRef::Credential(_) => Ok(Some(credential)),
         }
     }
 
@@ -247,7 +276,8 @@ impl<'v> Value<'v> {
 
     /// Reads [`addresses`](Self::addresses) to connect to; an empty text or array is none.
     pub(crate) fn peers(self) -> Reading<Vec<Address>> {
-        let is_empty = self.is_word("") || self.0.get_ref().as_array().is_some_and(|items| items.is_empty());
+        let is_empty =
+            self.is_word("") || self.toml.get_ref().as_array().is_some_and(|items| items.is_empty());
         if is_empty { Ok(Vec::new()).into() } else { self.addresses_by(Address::parse_remote, CLIENTS) }
     }
 
@@ -256,11 +286,13 @@ impl<'v> Value<'v> {
         parse: fn(&str) -> Result<Address, AddressError>,
         example: &str,
     ) -> Reading<Vec<Address>> {
-        let items = match self.0.get_ref() {
-            DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
+        let items: Vec<Value<'_>> = match self.toml.get_ref() {
             DeValue::String(_) => vec![self],
-            _ => return Err(self.refuse(format_args!("at least one address, as in [{example:?}]"))).into(),
+            _ => self.items().into_iter().flatten().collect(),
         };
+        if items.is_empty() {
+            return Err(self.refuse(format_args!("at least one address, as in [{example:?}]"))).into();
+        }
         each(items, |item, earlier| item.address(parse, example, earlier))
     }
 
@@ -268,7 +300,7 @@ impl<'v> Value<'v> {
     /// none.
     pub(crate) fn admin_addresses(self) -> Reading<Vec<Address>> {
         let example = "127.0.0.1:9660";
-        let port = match self.0.get_ref() {
+        let port = match self.toml.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(Vec::new()).into(),
             DeValue::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_string(),
             DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
@@ -280,13 +312,10 @@ impl<'v> Value<'v> {
 
     /// Reads one endpoint of a coordinator or an array of them.
     pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, Refusal> {
-        let items = match self.0.get_ref() {
-            DeValue::Array(items) => items.iter().map(Value).collect(),
-            _ => vec![self],
-        };
+        let items = self.items().map_or_else(|| vec![self], Iterator::collect);
         let mut endpoints = Vec::new();
         for item in items {
-            let text = item.0.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
+            let text = item.toml.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
             endpoints.push(text.parse().map_err(|error: WrongEndpoint| Refusal::from(error.to_string()))?);
         }
         Ok(endpoints)
@@ -294,7 +323,7 @@ impl<'v> Value<'v> {
 
     /// Reads a text of one line.
     pub(crate) fn text(self) -> Result<String, Refusal> {
-        let text = self.0.get_ref().as_str().filter(|text| !text.contains(char::is_control));
+        let text = self.toml.get_ref().as_str().filter(|text| !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| self.refuse("a text of one line"))
     }
 
@@ -305,10 +334,13 @@ impl<'v> Value<'v> {
         example: &str,
         earlier: &[Address],
     ) -> Result<Address, String> {
-        let Some(text) = self.0.get_ref().as_str() else {
+        let Some(text) = self.toml.get_ref().as_str() else {
             return Err(format!("found {}, allowed: an address, as in {example:?}", self.found()));
         };
-        let address = parse(text).map_err(|error| error.to_string())?;
+        let mut address = parse(text).map_err(|error| error.to_string())?;
+        if let Address::Unix(path) = &mut address {
+            *path = self.directory.join(&*path);
+        }
         // Each port 0 becomes a port of its own.
         let is_distinct = address.has_any_port() || !earlier.contains(&address);
         if is_distinct {
@@ -320,28 +352,27 @@ impl<'v> Value<'v> {
 
     /// Reads the names of certificates. Right ones are kept even if others are wrong.
     pub(crate) fn certificate_names(self) -> Reading<Vec<CertificateName>> {
-        let Some(items) = self.0.get_ref().as_array() else {
+        let Some(items) = self.items() else {
             return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();
         };
-        each(items.iter().map(Value), |item, _| {
-            let name = item.0.get_ref().as_str().unwrap_or_default().parse();
+        each(items, |item, _| {
+            let name = item.toml.get_ref().as_str().unwrap_or_default().parse();
             name.map_err(|allowed| format!("found {}, allowed: {allowed}", item.found()))
         })
     }
 
     /// Reads an array of names.
     pub(crate) fn names(self) -> Result<Vec<String>, Refusal> {
-        let items = self.0.get_ref().as_array();
-        let items = items.ok_or_else(|| self.refuse("names in brackets, as in [\"orders\"]"))?;
-        items.iter().map(|item| Value(item).name()).collect()
+        let items = self.items().ok_or_else(|| self.refuse("names in brackets, as in [\"orders\"]"))?;
+        items.map(Value::name).collect()
     }
 
     /// Reads a layout: the name of a preset, its text form, or a table.
     pub(crate) fn layout(self) -> Result<Layout, Refusal> {
-        match self.0.get_ref() {
+        match self.toml.get_ref() {
             DeValue::String(text) => resolve_layout(text).map_err(Refusal::from),
             DeValue::Table(_) => {
-                let table = LayoutTable::deserialize(ValueDeserializer::from(self.0.clone()));
+                let table = LayoutTable::deserialize(ValueDeserializer::from(self.toml.clone()));
                 let table = table.map_err(|error| {
                     let span = error.span().filter(|span| !span.is_empty());
                     Refusal(vec![Problem { text: error.message().to_owned(), span }])
@@ -357,10 +388,11 @@ impl<'v> Value<'v> {
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
     /// is none.
     pub(crate) fn worker_ids(self) -> Result<WorkerIds, Refusal> {
-        let text = match self.0.get_ref() {
+        let text = match self.toml.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(WorkerIds::of(None)),
             DeValue::Array(items) if !items.is_empty() => {
-                let items: Option<Vec<_>> = items.iter().map(|item| Value(item).worker_text()).collect();
+                let items: Option<Vec<_>> =
+                    self.items().and_then(|items| items.map(Value::worker_text).collect());
                 items.map(|items| items.join(","))
             }
             _ => self.worker_text(),
@@ -379,7 +411,7 @@ impl<'v> Value<'v> {
     }
 
     fn worker_text(self) -> Option<String> {
-        match self.0.get_ref() {
+        match self.toml.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
             _ => self.integer().map(|integer| integer.to_string()),
         }
@@ -387,8 +419,11 @@ impl<'v> Value<'v> {
 
     /// Reads the origin of worker IDs.
     pub(crate) fn worker_id_from(self) -> Result<WorkerIdFrom, Refusal> {
-        let text = self.0.get_ref().as_str().and_then(|text| text.parse().ok());
-        text.ok_or_else(|| self.refuse(ORIGINS))
+        match self.toml.get_ref().as_str().and_then(|text| text.parse().ok()) {
+            Some(WorkerIdFrom::File(path)) => Ok(WorkerIdFrom::File(self.directory.join(path))),
+            Some(from) => Ok(from),
+            None => Err(self.refuse(ORIGINS)),
+        }
     }
 
     /// Reads the name of one of the sources; an empty text is none.
@@ -398,7 +433,7 @@ impl<'v> Value<'v> {
 
     /// Reads the name of a source or an identity.
     pub(crate) fn name(self) -> Result<String, Refusal> {
-        let name = self.0.get_ref().as_str().filter(|name| is_source_name(name));
+        let name = self.toml.get_ref().as_str().filter(|name| is_source_name(name));
         name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))
     }
 }

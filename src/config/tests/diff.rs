@@ -4,7 +4,7 @@ use super::*;
 use crate::config::daemon::rows;
 use crate::config::setting::{Change, Row, Section};
 
-/// Another value than the default for each setting, by its key with its section.
+/// Another value than the default for each setting, by its key with its section, as it is shown.
 const OTHERS: &[(&str, &str)] = &[
     ("listen", r#"["127.0.0.1:7661", "unix:/s"]"#),
     ("shards", "3"),
@@ -22,13 +22,13 @@ const OTHERS: &[(&str, &str)] = &[
     ("limits.drain_timeout", r#""7s""#),
     ("clock.step_hold", r#""7s""#),
     ("auth.token_file", r#""/tokens""#),
-    ("resp.listen", r#""[::1]:6379""#),
+    ("resp.listen", r#"["[::1]:6379"]"#),
     ("resp.replies", r#""string""#),
-    ("memcached.listen", r#""[::1]:11212""#),
+    ("memcached.listen", r#"["[::1]:11212"]"#),
     ("memcached.tokens", "false"),
-    ("noeqd.listen", r#""[::1]:4444""#),
-    ("http.listen", r#""[::1]:8080""#),
-    ("admin.listen", "9660"),
+    ("noeqd.listen", r#"["[::1]:4444"]"#),
+    ("http.listen", r#"["[::1]:8080"]"#),
+    ("admin.listen", r#"["127.0.0.1:9660"]"#),
     ("log.format", r#""json""#),
     ("log.level", r#""warn""#),
     ("tls.certificate", r#""/daemon.crt""#),
@@ -39,10 +39,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("increment", "7"),
     ("offset", "7"),
     ("maximum", "700"),
-    ("layout", r#""discord""#),
+    ("layout", r#""time:41,node:10,sequence:12;tick=1ms;epoch=1420070400000""#),
     ("worker_ids", r#""0,2-3""#),
     ("burst_window", r#""7ms""#),
-    ("max_ahead", r#""70s""#),
+    ("max_ahead", r#""1m 10s""#),
     ("on_step_back", r#""wait""#),
     ("sequence_start", r#""zero""#),
     ("worker_id_from", r#""coordinator""#),
@@ -151,10 +151,10 @@ fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
 #[test]
 fn what_is_shown_reads_back_as_the_same() {
     for row in rows() {
-        let settings_of = |value: &str| settings(&file_with(row, value).0);
-        for before in [settings(""), settings_of(other(row))] {
-            let shown = (row.show)(&before, 0);
-            assert_eq!((row.show)(&settings_of(&shown), 0), shown, "{}", row.key);
+        let default = (row.show)(&settings(""), 0);
+        for shown in [&*default, other(row)] {
+            let again = settings(&file_with(row, shown).0);
+            assert_eq!((row.show)(&again, 0), shown, "{}", row.key);
         }
     }
 }
@@ -203,7 +203,10 @@ fn identities_change_by_their_names_wherever_they_stand() {
 
 #[test]
 fn the_same_in_other_words_is_no_change() {
-    let running = settings("shards = \"auto\"\nworker_ids = \"\"\n[limits]\nmax_wait = \"10s\"");
-    let same = "shards = 4\nlayout = \"twitter\"\nworker_ids = [0]\n[limits]\nmax_wait = \"10000ms\"\n";
+    let running = settings(
+        "shards = \"auto\"\nworker_ids = \"\"\n[limits]\nmax_wait = \"10s\"\nmax_count = 0xffff_ffff\ndrain_timeout = 0",
+    );
+    let same = "shards = 4\nlayout = \"twitter\"\nworker_ids = [0]\n[limits]\nmax_wait = \"10000ms\"\n\
+                max_count = 4294967295\ndrain_timeout = \"0s\"";
     assert_eq!(diff(&running, &settings(same)), Ok(Vec::new()));
 }

@@ -327,21 +327,7 @@ fn any_document() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn any_document_is_settings_or_mistakes_of_a_line_each(text in any_document()) {
-        match load_text(&text, &Overrides::default()) {
-            Ok(settings) => {
-                prop_assert!(!settings.listen.is_empty() && !settings.sources.is_empty());
-                prop_assert!(settings.sources.iter().all(|source| source.horizon() < source.max_ahead));
-            }
-            Err(mistakes) => {
-                prop_assert!(mistakes.len() > 0);
-                let lines = text.lines().count().max(1);
-                for mistake in &mistakes.0 {
-                    prop_assert!(!mistake.to_string().contains(char::is_control), "{mistake:?}");
-                    let Origin::Line(_, line) = mistake.origin else { panic!("{mistake:?}") };
-                    prop_assert!((1..=lines + 1).contains(&line), "{mistake:?}");
-                }
-            }
-        }
+        fuzzing::config(text.as_bytes());
     }
 }
 
