@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::status::{Latency, Status};
+use super::recent::Sample;
+use super::status::Status;
 
 /// The time that a point covers: short enough to show when something began, and long enough for an
 /// hour in a few KB.
@@ -21,7 +22,7 @@ pub(crate) struct History {
     points: VecDeque<Point>,
     /// The counters at the end of the last point. All are 0 at the start.
     #[serde(skip)]
-    before: Counters,
+    before: Sample,
 }
 
 /// The mean of half a minute, or a percentile of its requests.
@@ -38,59 +39,27 @@ struct Point {
     latency_s: [Option<f32>; 3],
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    uptime_s: f64,
-    ids: Vec<u64>,
-    requests: u64,
-    refused: u64,
-    latency: Latency,
-}
-
-impl Counters {
-    fn of(status: &Status) -> Counters {
-        Counters {
-            uptime_s: status.uptime_s,
-            ids: status.sources.iter().map(|source| source.counts.ids).collect(),
-            requests: status.sources.iter().map(|source| source.counts.requests).sum(),
-            refused: status.sources.iter().map(|source| source.counts.refused).sum(),
-            latency: status.latency.clone(),
-        }
-    }
-}
-
-fn per_second(now: u64, before: u64, elapsed_s: f64) -> f32 {
-    (now.saturating_sub(before) as f64 / elapsed_s) as f32
-}
-
 impl History {
     /// Takes the counters, about once a second. Adds a point each half minute.
     pub(crate) fn observe(&mut self, status: &Status) {
-        let elapsed_s = status.uptime_s - self.before.uptime_s;
-        if elapsed_s < POINT_S {
+        if status.uptime_s - self.before.at_s < POINT_S {
             return;
         }
-        let now = Counters::of(status);
-        let before = std::mem::replace(&mut self.before, now);
-        let now = &self.before;
-        // There is none before the first point.
-        let ids_before = before.ids.iter().copied().chain(std::iter::repeat(0));
-        let latency = now.latency.since(&before.latency);
+        let now = Sample::of(status);
+        let since = now.clone().since(&self.before);
+        self.before = now;
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
         }
+        let per_second = |count: u64| (count as f64 / since.at_s) as f32;
         self.every_s = POINT_S;
         self.points.push_back(Point {
-            uptime_s: now.uptime_s,
-            ids: now
-                .ids
-                .iter()
-                .zip(ids_before)
-                .map(|(&now, before)| per_second(now, before, elapsed_s))
-                .collect(),
-            requests: per_second(now.requests, before.requests, elapsed_s),
-            refused: per_second(now.refused, before.refused, elapsed_s),
-            latency_s: [0.5, 0.99, 0.999].map(|share| latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
+            uptime_s: status.uptime_s,
+            ids: since.ids.iter().map(|&ids| per_second(ids)).collect(),
+            requests: per_second(since.sources.iter().map(|source| source.requests).sum()),
+            refused: per_second(since.sources.iter().map(|source| source.refused).sum()),
+            latency_s: [0.5, 0.99, 0.999]
+                .map(|share| since.latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
         });
     }
 }

@@ -21,14 +21,16 @@ const COUNT_MIN: u64 = 5;
 
 /// The counters at one moment, or their difference from an earlier one.
 #[derive(Clone, Debug, Default)]
-struct Sample {
+pub(super) struct Sample {
     /// The time since the start, or since the earlier sample.
-    at_s: f64,
+    pub(super) at_s: f64,
     /// By source.
-    sources: Vec<SourceMinute>,
+    pub(super) sources: Vec<SourceMinute>,
+    /// IDs handed out, by source.
+    pub(super) ids: Vec<u64>,
     /// By name, because a reload changes their number.
     identities: BTreeMap<String, LimitedMinute>,
-    latency: Latency,
+    pub(super) latency: Latency,
     connections_refused: u64,
     answers: u64,
     errors: u64,
@@ -42,11 +44,12 @@ pub(crate) struct Recent {
 }
 
 impl Sample {
-    fn of(status: &Status) -> Sample {
+    pub(super) fn of(status: &Status) -> Sample {
         let identities = status.identities.iter();
         Sample {
             at_s: status.uptime_s,
             sources: status.sources.iter().map(SourceStatus::counted).collect(),
+            ids: status.sources.iter().map(|source| source.counts.ids).collect(),
             identities: identities.map(|identity| (identity.name.clone(), identity.counted())).collect(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
@@ -57,11 +60,14 @@ impl Sample {
     }
 
     /// Returns the counts since an earlier sample, and the time since it.
-    fn since(mut self, then: &Sample) -> Sample {
+    pub(super) fn since(mut self, then: &Sample) -> Sample {
         for (now, then) in self.sources.iter_mut().zip(&then.sources) {
             now.requests = now.requests.saturating_sub(then.requests);
             now.refused = now.refused.saturating_sub(then.refused);
             now.exhausted = now.exhausted.saturating_sub(then.exhausted);
+        }
+        for (now, then) in self.ids.iter_mut().zip(&then.ids) {
+            *now = now.saturating_sub(*then);
         }
         for (name, now) in &mut self.identities {
             let then = then.identities.get(name).copied().unwrap_or_default();

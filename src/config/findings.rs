@@ -114,10 +114,8 @@ impl Findings {
     pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
         let origin = input.origin(span);
         let found = input.excerpt(span);
-        let text = match in_toml(&found) {
-            Some(line) => format!("found `{found}`, which is not TOML: write `{line}`"),
-            None => format!("found `{found}`, which is not TOML: {reason}"),
-        };
+        let text =
+            format!("found `{found}`, which is not TOML: {reason}; write KEY = VALUE, and texts in quotes");
         self.mistake(origin.clone(), "", text);
         self.broken.insert(origin);
     }
@@ -160,33 +158,4 @@ impl Findings {
     pub(super) fn is_refused(&self, key: &str) -> bool {
         self.refused.contains(key)
     }
-}
-
-/// Returns a line as TOML that was written without quotes, or with a colon or a blank in place of
-/// `=`.
-fn in_toml(line: &str) -> Option<String> {
-    let key_end = line.find(|shown: char| !shown.is_ascii_alphanumeric() && !"_-.".contains(shown))?;
-    let key = &line[..key_end];
-    let value = line[key_end..].trim_start_matches([' ', '\t', '=', ':']).trim_end();
-    let value = match value.strip_prefix('[').and_then(|list| list.strip_suffix(']')) {
-        Some(list) => {
-            let mut items = Vec::new();
-            for item in list.split(',') {
-                items.push(quoted(item.trim())?);
-            }
-            format!("[{}]", items.join(", "))
-        }
-        None => quoted(value)?,
-    };
-    (!key.is_empty()).then(|| format!("{key} = {value}")).filter(|toml| toml != line)
-}
-
-/// Returns a value that was written without quotes as TOML; `None` if it is not clear which part of
-/// the text is the value.
-fn quoted(value: &str) -> Option<String> {
-    if value.is_empty() || value.contains(['"', '\'', '[', ']', '{', '}', '#', '=', '…']) {
-        return None;
-    }
-    let is_toml = value.parse::<toml::Value>().is_ok();
-    Some(if is_toml { value.to_owned() } else { format!("\"{value}\"") })
 }

@@ -57,7 +57,8 @@ fn every_mistake_is_a_line_with_its_place() {
         [
             "snowbank.toml:1: shards: found 0, allowed: a number from 1 to 256, or \"auto\"",
             "snowbank.toml:2: ordr: not known; did you mean `order`?",
-            "snowbank.toml:4: found `max_wait = 10s`, which is not TOML: write `max_wait = \"10s\"`",
+            "snowbank.toml:4: found `max_wait = 10s`, which is not TOML: string values must be quoted, expected literal string; \
+             write KEY = VALUE, and texts in quotes",
             "snowbank.toml:5: limits.idle_timeout: found \"never\", allowed: a duration from \"1s\" to \"720h\", with \
              its unit (ms, s, m or h) and in quotes, or \"off\"",
         ]
