@@ -197,8 +197,8 @@ impl Located {
         }))
     }
 
-    /// Returns the files for TLS of `[fleet]`. Reads them once if they are needed, so that a mistake
-    /// shows at once.
+    /// Returns the files for TLS of `[fleet]`. Reads them once if they are needed, so that a
+    /// mistake shows at once.
     fn tls_of_fleet(&self, is_needed: bool) -> Result<ClientFiles, Unusable> {
         let mut tls = ClientFiles::new();
         if let Some(ca) = self.path("fleet.ca") {
