@@ -40,6 +40,16 @@ impl Fate {
     /// The words of marks. They have the same length.
     const WORDS: [(Fate, &str); 3] =
         [(Fate::Granted, "granted "), (Fate::Returned, "returned"), (Fate::Released, "released")];
+
+    /// Returns its word in a mark, padded.
+    fn padded_word(self) -> &'static str {
+        Fate::WORDS.into_iter().find(|(of, _)| *of == self).map_or("", |(_, word)| word)
+    }
+
+    /// Returns its word.
+    pub fn word(self) -> &'static str {
+        self.padded_word().trim_end()
+    }
 }
 
 /// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length,
@@ -72,7 +82,7 @@ impl Mark {
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Mark { id_bound, state, fate } = self;
-        let word = Fate::WORDS.into_iter().find(|(of, _)| of == fate).map_or("", |(_, word)| word);
+        let word = fate.padded_word();
         writeln!(f, "{word} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
     }
 }

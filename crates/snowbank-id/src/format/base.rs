@@ -68,10 +68,20 @@ impl Base {
         Ok(Base::new(DICTIONARY, digits))
     }
 
+    /// Decimal digits, without leading zeros.
+    pub(super) fn decimal() -> Self {
+        Base { width: 1, ..Base::new("decimal", b"0123456789") }
+    }
+
     pub(super) fn hex() -> Self {
-        let mut base = Base::new("hex", b"0123456789abcdef");
-        for upper in b'A'..=b'F' {
-            base.values[usize::from(upper)] = base.values[usize::from(upper.to_ascii_lowercase())];
+        Base::new("hex", b"0123456789abcdef").in_either_case()
+    }
+
+    /// Crockford's digits, under the name of their format. `I` and `L` are read as 1, `O` as 0.
+    pub(super) fn crockford(name: &'static str) -> Self {
+        let mut base = Base::new(name, b"0123456789ABCDEFGHJKMNPQRSTVWXYZ").in_either_case();
+        for (misread, value) in [("IiLl", 1), ("Oo", 0)] {
+            misread.bytes().for_each(|byte| base.values[usize::from(byte)] = value);
         }
         base
     }
@@ -90,8 +100,16 @@ impl Base {
         for (value, &digit) in (0..).zip(digits) {
             values[usize::from(digit)] = value;
         }
-        let width = if digits.is_sorted() { width_of(LARGEST_ID, digits.len() as u64) } else { 1 };
+        let width = if digits.is_sorted() { LARGEST_ID.ilog(digits.len() as u64) as usize + 1 } else { 1 };
         Base { name, digits: digits.into(), values, width }
+    }
+
+    fn in_either_case(mut self) -> Self {
+        for (value, digit) in (0..).zip(&self.digits) {
+            self.values[usize::from(digit.to_ascii_lowercase())] = value;
+            self.values[usize::from(digit.to_ascii_uppercase())] = value;
+        }
+        self
     }
 
     /// Returns whether the strings sort as their IDs do.
@@ -116,50 +134,23 @@ impl Base {
 
     /// Reads digits, with fewer or more leading zeros than are written.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
-        read_digits(text, self, self.digits.len() as u64, |found| {
+        if text.is_empty() {
+            return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {self}")));
+        }
+        let base = self.digits.len() as u64;
+        // A wrong character is named even in a text that is too long.
+        let mut number = Some(0_u64);
+        for found in text.chars() {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);
-            if value == NO_DIGIT { Err(self.stranger(text, found)) } else { Ok(value) }
-        })
+            if value == NO_DIGIT {
+                let digits = String::from_utf8_lossy(&self.digits);
+                return Err(FormatError::character(text, found, &self.to_string(), &digits));
+            }
+            number = number.and_then(|number| number.checked_mul(base)?.checked_add(value.into()));
+        }
+        let id = number.filter(|&number| number <= LARGEST_ID);
+        id.ok_or_else(|| FormatError::too_large(text, &self.to_string()))
     }
-
-    /// Returns the error for a character that is not in the dictionary.
-    fn stranger(&self, text: &str, found: char) -> FormatError {
-        FormatError::character(text, found, &self.to_string(), &String::from_utf8_lossy(&self.digits))
-    }
-}
-
-/// Returns the number of digits that a number has in a base.
-fn width_of(number: u64, base: u64) -> usize {
-    number.ilog(base) as usize + 1
-}
-
-/// Reads a number from its digits, most significant first.
-pub(super) fn read_digits(
-    text: &str,
-    format: &dyn fmt::Display,
-    base: u64,
-    value_of: impl Fn(char) -> Result<u8, FormatError>,
-) -> Result<u64, FormatError> {
-    if text.is_empty() {
-        return Err(FormatError::new(format!("found no digits; allowed: the text of an ID in {format}")));
-    }
-    // A wrong character is named even in a text that is too long.
-    let mut number = Some(0_u64);
-    for found in text.chars() {
-        let value = u64::from(value_of(found)?);
-        number = number.and_then(|number| number.checked_mul(base)?.checked_add(value));
-    }
-    number
-        .filter(|&number| number <= LARGEST_ID)
-        .ok_or_else(|| FormatError::too_large(text, &format.to_string()))
-}
-
-/// Reads decimal digits.
-pub(super) fn read_decimal(text: &str) -> Result<u64, FormatError> {
-    read_digits(text, &"decimal", 10, |found| match found {
-        '0'..='9' => Ok(found as u8 - b'0'),
-        _ => Err(FormatError::character(text, found, "decimal", "0123456789")),
-    })
 }
 
 /// Writes the name of the format.

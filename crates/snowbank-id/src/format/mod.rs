@@ -46,6 +46,7 @@ pub use base::Base;
 pub use error::FormatError;
 
 use crate::layout::Layout;
+use crockford::Crockford;
 use uuid::Version;
 
 /// The largest ID, 2^63 − 1. Every format holds the IDs from 0 to this one.
@@ -126,9 +127,9 @@ impl Format {
             })
         };
         Ok(Codec(match self {
-            Format::Decimal => Kind::Decimal,
+            Format::Decimal => Kind::Base(Base::decimal()),
             Format::Base(base) => Kind::Base(base.clone()),
-            Format::Crockford { check } => Kind::Crockford { check: *check },
+            Format::Crockford { check } => Kind::Crockford(Crockford::new(*check)),
             Format::ObjectId => Kind::ObjectId(layout()?),
             Format::UuidV7 => Kind::Uuid(Version::seven(layout()?, context.source)),
             Format::UuidV8 => Kind::Uuid(Version::eight(context.source)),
@@ -224,11 +225,8 @@ pub struct Codec(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Decimal,
     Base(Base),
-    Crockford {
-        check: bool,
-    },
+    Crockford(Crockford),
     ObjectId(Layout),
     Uuid(Version),
     #[cfg(feature = "alias")]
@@ -246,9 +244,8 @@ impl Codec {
             return Err(FormatError::new(format!("{id} is not an ID: IDs end at {LARGEST_ID}")));
         }
         match &self.0 {
-            Kind::Decimal => write_decimal(id, text),
             Kind::Base(base) => base.write(id, text),
-            Kind::Crockford { check } => crockford::write(id, *check, text),
+            Kind::Crockford(crockford) => crockford.write(id, text),
             Kind::ObjectId(layout) => object_id::write(layout, id, text)?,
             Kind::Uuid(version) => version.write(id, text)?,
             #[cfg(feature = "alias")]
@@ -273,21 +270,14 @@ impl Codec {
     /// Returns an error unless the text is an ID of this source in this format.
     pub fn read(&self, text: &str) -> Result<u64, FormatError> {
         match &self.0 {
-            Kind::Decimal => base::read_decimal(text),
             Kind::Base(base) => base.read(text),
-            Kind::Crockford { check } => crockford::read(text, *check),
+            Kind::Crockford(crockford) => crockford.read(text),
             Kind::ObjectId(layout) => object_id::read(layout, text),
             Kind::Uuid(version) => version.read(text),
             #[cfg(feature = "alias")]
             Kind::Alias(keys) => keys.read(text),
         }
     }
-}
-
-fn write_decimal(id: u64, text: &mut String) {
-    use fmt::Write;
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{id}");
 }
 
 #[cfg(test)]

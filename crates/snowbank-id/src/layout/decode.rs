@@ -117,7 +117,8 @@ impl Layout {
             )));
         }
         let last_tick = self.ticks - 1;
-        let (Some(from_tick), Some(to_tick)) = (self.tick_before_end(from), self.tick_since_epoch(to)) else {
+        let from_tick = self.tick_since_epoch(from).unwrap_or(0);
+        let Some(to_tick) = self.tick_since_epoch(to).filter(|_| from_tick <= last_tick) else {
             let first = self.first();
             let last = self.last();
             return Err(LayoutError::new(format!(
@@ -149,11 +150,6 @@ impl Layout {
     pub(super) fn tick_since_epoch(&self, instant: UnixMicros) -> Option<u64> {
         let since_epoch_us = instant.0.saturating_sub(self.first().0);
         Some(u64::try_from(since_epoch_us).ok()? / (self.tick_ms * 1000))
-    }
-
-    /// Returns the tick of an instant, 0 before the epoch, or `None` after the last tick.
-    fn tick_before_end(&self, instant: UnixMicros) -> Option<u64> {
-        Some(self.tick_since_epoch(instant).unwrap_or(0)).filter(|&tick| tick < self.ticks)
     }
 
     /// Returns the highest ID of tick 0.

@@ -102,10 +102,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
         return Err(CopyError::Newer(newer.format));
     }
     let Some(last) = whole().max_by_key(|copy| copy.number) else {
-        return Err(CopyError::Corrupt(match bytes.is_empty() {
-            true => String::from("it is empty"),
-            false => format!("of its first copy {}, of its second copy {}", reasons[0], reasons[1]),
-        }));
+        if bytes.is_empty() {
+            return Err(CopyError::Corrupt(String::from("it is empty")));
+        }
+        let text = format!("of its first copy {}, of its second copy {}", reasons[0], reasons[1]);
+        return Err(CopyError::Corrupt(text));
     };
     Ok(Stored { records: last.records().map_err(CopyError::Corrupt)?, numbers })
 }
@@ -127,10 +128,10 @@ impl<'a> WholeCopy<'a> {
         let (fields, wanted) = header.split_once(", sha256 ").ok_or("the header is damaged")?;
         let (format, number, length) = parse_fields(fields).ok_or("the header is damaged")?;
         let document = bytes[end + 1..].get(..length).ok_or("the end is missing")?;
-        match checksum(fields, document) == wanted {
-            true => Ok(WholeCopy { format, number, document }),
-            false => Err("the checksum is wrong"),
+        if checksum(fields, document) != wanted {
+            return Err("the checksum is wrong");
         }
+        Ok(WholeCopy { format, number, document })
     }
 
     fn records(&self) -> Result<Vec<Record>, String> {

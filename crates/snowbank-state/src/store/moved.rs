@@ -49,10 +49,7 @@ impl Export {
         for record in &export.records {
             record.check().map_err(|error| not_one(&error))?;
         }
-        match export.records.is_empty() {
-            true => Err(not_one(&"it holds no source")),
-            false => Ok(export),
-        }
+        if export.records.is_empty() { Err(not_one(&"it holds no source")) } else { Ok(export) }
     }
 }
 

@@ -227,17 +227,6 @@ fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
-
-    /// Calls the body of the fuzz target, with its first choice fixed to damage of a real file:
-    /// random bytes alone rarely contain a whole copy.
-    #[test]
-    fn damage_to_a_copy_is_noticed_or_without_effect(input: Vec<u8>) {
-        super::fuzzing::state_file(&[&[0], &input[..]].concat());
-    }
-}
-
-proptest! {
     /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below
     /// an ID that was ever granted to a source that can make the same IDs, or under its name just
     /// before.

@@ -106,26 +106,6 @@ fn one_damaged_copy_never_brings_back_a_lower_ceiling() {
     }
 }
 
-/// A write that was cut short leaves at most one copy torn. If the other one is damaged too, the
-/// file is refused, or what remains is as high as all that was granted.
-#[test]
-fn damage_amid_a_write_never_brings_back_a_lower_ceiling() {
-    let older = slot_at(6, 600).repeat(2);
-    let granted = slot_at(7, 700);
-    let next = slot_at(8, 800);
-    for amid in [[&next, &granted], [&granted, &next]] {
-        damage(&amid.map(Vec::as_slice).concat(), &older, |damaged, what| {
-            assert!(ceiling_of(damaged).is_ok_and(|ceiling| ceiling >= 700), "{what}");
-        });
-    }
-    for torn_at in (0..2_048).step_by(SECTOR_BYTES) {
-        let torn = [&next[..torn_at], &granted[torn_at..]].concat();
-        damage(&[torn, granted.clone()].concat(), &older, |damaged, what| {
-            assert!(ceiling_of(damaged).map_or(true, |ceiling| ceiling >= 700), "torn at {torn_at}, {what}");
-        });
-    }
-}
-
 #[test]
 fn a_newer_copy_is_refused_and_a_damaged_one_is_not_taken_for_newer() {
     let ours = slot_at(7, 700);
