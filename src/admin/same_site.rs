@@ -124,26 +124,15 @@ mod tests {
     #[test]
     fn local_names_are_addresses_and_localhost() {
         let is_local = |host: &str| is_local_name(host.as_bytes());
-        for host in [
-            "localhost",
-            "LOCALHOST:9660",
-            "localhost.:1",
-            "127.0.0.1:9660",
-            "127.0.0.1",
-            "[::1]:9660",
-            "[::1]",
-            "a.localhost",
-        ] {
+        for host in
+            "localhost LOCALHOST:9660 localhost.:1 127.0.0.1:9660 127.0.0.1 [::1]:9660 [::1] a.localhost"
+                .split(' ')
+        {
             assert!(is_local(host), "{host}");
         }
-        for host in [
-            "example.com",
-            "example.com:9660",
-            "localhost.example.com:9660",
-            "",
-            ":9660",
-            "127.0.0.1.example.com",
-        ] {
+        for host in
+            " example.com example.com:9660 localhost.example.com:9660 :9660 127.0.0.1.example.com".split(' ')
+        {
             assert!(!is_local(host), "{host}");
         }
     }

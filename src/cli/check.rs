@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
-use crate::ceiling::{Cause, StateError, store};
+use crate::ceiling::{Cause, store};
 use crate::clock;
-use crate::config::{self, Credentials, Machine, Mistakes, NoStateDir, Overrides, StatePlace, Unpicked};
+use crate::config::{self, Credentials, Machine, Mistakes, Overrides, StatePlace, Unpicked};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
@@ -73,13 +73,14 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     };
     let place = settings.state_dir.place(|name| environment_of_service(path, name));
-    let unread = match read_state(&place) {
-        Err(error) if matches!(error.cause(), Cause::System(_)) => Some(error),
-        Err(error) => {
+    // Read as `serve` does. Nothing is written.
+    let unread = match place.as_ref().ok().and_then(StatePlace::path).map(store::read) {
+        Some(Err(error)) if matches!(error.cause(), Cause::System(_)) => Some(error),
+        Some(Err(error)) => {
             writeln!(out, "{error}")?;
             return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
         }
-        Ok(()) => None,
+        None | Some(Ok(_)) => None,
     };
     writeln!(out, "{}: no mistakes", path.display())?;
     for line in settings.summary().into_iter().chain(picked) {
@@ -96,17 +97,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
-}
-
-/// Reads the state as `serve` does, and writes nothing.
-///
-/// # Errors
-/// There is a state, and it cannot be read or used.
-fn read_state(place: &Result<StatePlace, NoStateDir>) -> Result<(), StateError> {
-    match place.as_ref().ok().and_then(StatePlace::path) {
-        Some(directory) => store::read(directory).map(|_| ()),
-        None => Ok(()),
-    }
 }
 
 fn refuse(path: &Path, mistakes: &Mistakes, out: &mut impl Write) -> Outcome {

@@ -138,7 +138,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         + FILES_PER_SHARD * settings.shards.get()
         + settings.client_addresses().count()
         + worker_ids
-        + files_of_admin(settings);
+        + settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
     let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
     if wanted <= fit {
@@ -149,10 +149,6 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
     ))
-}
-
-fn files_of_admin(settings: &Settings) -> usize {
-    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
 }
 
 /// Standard streams, the state and its directory, logs, resolvers, and some to spare.

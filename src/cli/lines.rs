@@ -98,10 +98,11 @@ impl<'a, W: Write> Lines<'a, W> {
             let id = self.chosen.iter().try_fold(id, |id, field| field.set(id)).map_err(Failure::no)?;
             text.clear();
             self.codec.write(id, &mut text).map_err(Failure::no)?;
-            match (self.json, self.is_decimal) {
-                (false, _) => writeln!(self.out, "{text}")?,
-                (true, true) => writeln!(self.out, "{{\"id\":\"{id}\"}}")?,
-                (true, false) => write_json(&Line { id: id.to_string(), text: &text }, self.out)?,
+            if self.json {
+                let text = (!self.is_decimal).then_some(&*text);
+                write_json(&Line { id: id.to_string(), text }, self.out)?;
+            } else {
+                writeln!(self.out, "{text}")?;
             }
         }
         Ok(())
@@ -112,12 +113,14 @@ impl<'a, W: Write> Lines<'a, W> {
     }
 }
 
-/// The output of `--json` for an ID with `--format`.
+/// The output of `--json` for an ID.
 #[derive(Serialize)]
 struct Line<'a> {
     /// A string, because JavaScript's numbers end at 2^53.
     id: String,
-    text: &'a str,
+    /// The ID in the format of `--format`, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
 }
 
 /// Finds a source of the daemon.

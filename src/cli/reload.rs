@@ -32,13 +32,25 @@ pub(super) fn start(
             service::reload_ended(result);
             match outcome {
                 Ok((reloaded, warnings)) => {
-                    log_changes(&inputs, &reloaded);
+                    let without_file = if inputs.config.is_none() {
+                        " without a configuration file, because none was given (--config)"
+                    } else {
+                        ""
+                    };
+                    tracing::info!("reloaded{without_file}: {reloaded}");
                     for warning in warnings.iter().filter(|warning| !warned.contains(warning)) {
                         tracing::warn!("{warning}");
                     }
                     warned = warnings;
                 }
-                Err(reasons) => log_reasons(&reasons),
+                Err(reasons) => {
+                    for reason in reasons.lines() {
+                        tracing::error!("reload refused: {reason}");
+                    }
+                    tracing::error!(
+                        "nothing was reloaded: the daemon goes on with the configuration that it has"
+                    );
+                }
             }
             logs.settle_level();
             notifier.reloaded();
@@ -86,23 +98,4 @@ fn reload(
     let reloaded = reloader.reload(settings, secrets)?;
     logs.set_level(level);
     Ok((reloaded, warnings))
-}
-
-/// Logs the changes in one line.
-fn log_changes(inputs: &Inputs, reloaded: &Reloaded) {
-    if inputs.config.is_none() {
-        tracing::info!(
-            "reloaded without a configuration file, because none was given (--config): {reloaded}"
-        );
-    } else {
-        tracing::info!("reloaded: {reloaded}");
-    }
-}
-
-/// Logs each reason in a line of its own.
-fn log_reasons(reasons: &str) {
-    for reason in reasons.lines() {
-        tracing::error!("reload refused: {reason}");
-    }
-    tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
 }

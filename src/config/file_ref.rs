@@ -50,22 +50,17 @@ impl FileRef {
     ///
     /// # Errors
     /// It is a credential, and there are none here.
-    pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, UnknownCredential> {
+    pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, String> {
         match (self, &credentials.directory) {
             (FileRef::Path(path), _) => Ok(path.clone()),
             (FileRef::Credential(name), Some(directory)) => Ok(directory.join(name)),
-            (FileRef::Credential(name), None) => Err(UnknownCredential(name.clone())),
+            (FileRef::Credential(name), None) => Err(format!(
+                "found \"credential:{name}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with \
+                 LoadCredential={name}:/path; run as such a unit, or name the file's path"
+            )),
         }
     }
 }
-
-/// A setting names a credential, and this process has none.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "found \"credential:{0}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with LoadCredential={0}:/path; run \
-     as such a unit, or name the file's path"
-)]
-pub struct UnknownCredential(String);
 
 /// The directory of systemd's credentials for this process.
 #[derive(Clone, Debug, Default)]

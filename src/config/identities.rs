@@ -49,16 +49,11 @@ pub(super) fn check(
     has_client_ca: bool,
     findings: &mut Findings,
 ) {
-    let mut names = BTreeMap::new();
+    check_names("identities", identities.iter().map(|identity| &*identity.name), findings);
     let mut certificates = BTreeMap::new();
     let known = names_of(sources);
     for (index, identity) in identities.iter().enumerate() {
         let name = &identity.name;
-        if let Some(earlier) = names.insert(name, index).filter(|_| !name.is_empty()) {
-            let text =
-                format!("found {name:?}, the name of identities[{earlier}], allowed: a name of its own");
-            findings.mistake_of(&format!("identities[{index}].name"), text);
-        }
         let key = format!("identities[{index}].certificate_names");
         if !identity.certificate_names.is_empty() && name == ANONYMOUS {
             let text = format!(
@@ -84,6 +79,17 @@ pub(super) fn check(
                 let text = format!("found {source:?}, which is no source, allowed: {}", known.join(", "));
                 findings.mistake_of(&format!("identities[{index}].sources"), text);
             }
+        }
+    }
+}
+
+/// Checks that no two tables of a list have the same name. Those without a name do not count.
+pub(super) fn check_names<'n>(list: &str, names: impl Iterator<Item = &'n str>, findings: &mut Findings) {
+    let mut indices = BTreeMap::new();
+    for (index, name) in names.enumerate().filter(|(_, name)| !name.is_empty()) {
+        if let Some(earlier) = indices.insert(name, index) {
+            let text = format!("found {name:?}, the name of {list}[{earlier}], allowed: a name of its own");
+            findings.mistake_of(&format!("{list}[{index}].name"), text);
         }
     }
 }

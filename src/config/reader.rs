@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::{DeArray, DeString, DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::Settings;
 use super::daemon::{rows_of_file, tables};
@@ -130,7 +130,11 @@ impl Reader {
         entry: Entry<'v>,
     ) -> Vec<Listed<'v>> {
         let place = input.origin(&entry.key.span());
-        let Some(mut tables) = entry.value.get_ref().as_array().and_then(Listed::all) else {
+        let items = entry.value.get_ref().as_array();
+        let tables: Option<Vec<Listed<'v>>> = items.and_then(|items| {
+            items.iter().map(|item| Some((item.span(), item.get_ref().as_table()?))).collect()
+        });
+        let Some(mut tables) = tables else {
             let text = format!(
                 "found no list of {list}, allowed: [[{list}]], in two brackets, above each one's settings"
             );
@@ -156,7 +160,7 @@ impl Reader {
         listed: Listed<'_>,
         here: &[Section],
     ) {
-        let Listed { span, table } = listed;
+        let (span, table) = listed;
         let entry = format!("{list}[{index}]");
         self.findings.origins.by_key.insert(entry.clone(), input.origin(&span));
         let place = Place { prefix: &format!("{entry}."), index: Some(index), here };
@@ -187,22 +191,8 @@ struct Place<'p> {
     here: &'p [Section],
 }
 
-/// A table in a list of tables.
-struct Listed<'v> {
-    span: Range<usize>,
-    table: &'v DeTable<'v>,
-}
-
-impl<'v> Listed<'v> {
-    /// Returns all entries of a list, if each is a table.
-    fn all(entries: &'v DeArray<'v>) -> Option<Vec<Self>> {
-        let mut tables = Vec::new();
-        for entry in entries.iter() {
-            tables.push(Listed { span: entry.span(), table: entry.get_ref().as_table()? });
-        }
-        Some(tables)
-    }
-}
+/// A table in a list of tables, and its place.
+type Listed<'v> = (Range<usize>, &'v DeTable<'v>);
 
 /// Explains a key that is not known in these sections: where it belongs, or which one was probably
 /// meant. A list of tables is no setting, whatever it is called.

@@ -35,7 +35,8 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         findings.mistake_of(key, text);
     }
     check_fleet(&settings, &mut findings);
-    check_names(&settings.sources, &mut findings);
+    let names = settings.sources.iter().map(|source| &*source.name);
+    identities::check_names("sources", names, &mut findings);
     identities::check(
         &settings.identities,
         &settings.sources,
@@ -276,17 +277,6 @@ fn check_state(settings: &Settings, findings: &mut Findings) {
             "found \"none\", allowed with the ticket source {name:?}: a directory, because no clock keeps its numbers from coming twice"
         );
         findings.mistake_of("state_dir", text);
-    }
-}
-
-fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
-    for (index, source) in sources.iter().enumerate() {
-        let name = &source.name;
-        let earlier = sources[..index].iter().position(|earlier| earlier.name == *name);
-        if let Some(earlier) = earlier.filter(|_| !name.is_empty()) {
-            let text = format!("found {name:?}, the name of sources[{earlier}], allowed: a name of its own");
-            findings.mistake_of(&format!("sources[{index}].name"), text);
-        }
     }
 }
 

@@ -22,7 +22,10 @@ pub(super) fn settle_source(
     let mut place = Place { index, findings };
     place.refuse_settings_of_another_kind(source);
     if source.is_ticket() {
-        place.check_counter(source);
+        if let Err(text) = source.numbering() {
+            let key = if source.maximum < source.offset { "maximum" } else { "offset" };
+            place.mistake(key, text);
+        }
         return false;
     }
     if !place.is_layout_alive(source, now) || !place.fit_worker_ids(source) {
@@ -110,14 +113,6 @@ impl Place<'_> {
                 );
                 self.findings.mistake(origin, own, text);
             }
-        }
-    }
-
-    /// Checks increment, offset and maximum.
-    fn check_counter(&mut self, source: &SourceSettings) {
-        if let Err(text) = source.numbering() {
-            let key = if source.maximum < source.offset { "maximum" } else { "offset" };
-            self.mistake(key, text);
         }
     }
 

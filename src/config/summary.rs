@@ -7,7 +7,6 @@ use super::setting::Row;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
-use crate::fleet::Endpoint;
 use crate::frontends::Replies;
 use snowbank_client::layout::{Life, UnixMicros, collision};
 
@@ -47,15 +46,12 @@ impl Settings {
     /// Describes the daemon: a line on its listeners, and one for each source.
     /// [`StatePlace`](super::StatePlace) describes the state.
     pub fn summary(&self) -> Vec<String> {
-        let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
-        let mut lines = vec![format!("listens on {}; {}", listeners.join(", "), self.manner())];
+        let mut lines = vec![format!("listens on {}; {}", joined(&self.listen), self.manner())];
         for (protocol, addresses) in self.listeners().into_iter().skip(1).filter(|(_, at)| !at.is_empty()) {
-            let addresses: Vec<_> = addresses.iter().map(Address::to_string).collect();
-            lines.push(format!("{} on {}", protocol.name(), addresses.join(", ")));
+            lines.push(format!("{} on {}", protocol.name(), joined(addresses)));
         }
         if !self.admin.listen.is_empty() {
-            let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
-            lines.push(format!("admin on {}", admin.join(", ")));
+            lines.push(format!("admin on {}", joined(&self.admin.listen)));
         }
         lines.extend(self.supplies());
         lines
@@ -89,9 +85,11 @@ impl Settings {
             lines.push(format!("TLS with the certificate {certificate}; {clients}"));
         }
         if let Some(kind) = self.fleet.coordinator {
-            let endpoints: Vec<_> = self.fleet.members(kind).iter().map(Endpoint::to_string).collect();
             let FleetSettings { name, horizon, .. } = &self.fleet;
-            lines.push(format!("fleet {name:?} at {}, horizon {horizon:?}", endpoints.join(", ")));
+            lines.push(format!(
+                "fleet {name:?} at {}, horizon {horizon:?}",
+                joined(&self.fleet.members(kind))
+            ));
         }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| source.line(index)));
         lines
@@ -259,4 +257,8 @@ fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
         // The others were refused, or have time.
         Life::NotBegun | Life::Running { .. } | Life::Ended { .. } => None,
     }
+}
+
+fn joined(items: &[impl ToString]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -30,11 +30,6 @@ fn finds_nothing(change: impl FnOnce(&mut Status)) {
 }
 
 #[test]
-fn a_daemon_as_it_should_be_has_no_findings() {
-    finds_nothing(|_| ());
-}
-
-#[test]
 fn what_refuses_requests_makes_it_unready() {
     finds("stop", Refuses, "closes its listeners", |status| status.draining = true);
     finds("worker_ids", CouldRepeat, "lock file is gone", |status| {
@@ -174,19 +169,15 @@ fn a_coordinators_outage_is_urgent_near_the_ceiling() {
             status.fleet = Some(FleetStatus { raises: 1, left_s, silent, ..FleetStatus::default() });
         }
     };
+    finds("fleet", Refuses, "waits for a worker ID, and hands out nothing: all are held", |status| {
+        let waits_for = Some(String::from("all are held"));
+        status.fleet = Some(FleetStatus { waits_for, ..FleetStatus::default() });
+    });
     finds_nothing(fleet(200.0, None));
     finds("fleet", Look, "refused; IDs last for another 2 min", fleet(120.0, Some("refused")));
     finds("fleet", RefusesSoon, "IDs last for another 50 s", fleet(50.0, Some("refused")));
     finds("fleet", Refuses, "cannot be raised: refused", fleet(0.0, Some("refused")));
     finds("fleet", Refuses, "being raised", fleet(0.0, None));
-}
-
-#[test]
-fn a_daemon_without_a_worker_id_refuses() {
-    finds("fleet", Refuses, "waits for a worker ID, and hands out nothing: all are held", |status| {
-        let waits_for = Some(String::from("all are held"));
-        status.fleet = Some(FleetStatus { waits_for, ..FleetStatus::default() });
-    });
 }
 
 #[test]

@@ -18,7 +18,8 @@ pub(super) struct MarkShown {
     /// `None` for a ticket counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_ids: Option<String>,
-    status: Status,
+    /// The fate of the worker IDs; `none` without a mark, `unreadable` if it cannot be read.
+    status: &'static str,
     /// The lowest ID that was never granted on this machine, and its time. A ticket counter has no
     /// time.
     id: Option<String>,
@@ -35,16 +36,6 @@ pub(super) struct MarkShown {
     error: Option<String>,
     #[serde(skip)]
     count: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Granted,
-    Returned,
-    Released,
-    None,
-    Unreadable,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -103,7 +94,11 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     MarkShown {
         // They come from a set, so they always form one.
         worker_ids: workers.ok().filter(|_| layout.is_some()).map(|workers| workers.to_string()),
-        status: status(mark, error.is_some()),
+        status: match (mark, &error) {
+            (Some(mark), _) => mark.fate.word(),
+            (None, Some(_)) => "unreadable",
+            (None, None) => "none",
+        },
         id: mark.map(|mark| mark.id_bound.to_string()),
         time: position.and_then(|position| Some(layout?.rfc3339(instant_of(&record.numbering, position)))),
         state: mark.map(|mark| mark.state.clone()),
@@ -142,18 +137,6 @@ fn next_start(
     }
 }
 
-fn status(mark: Option<&Mark>, is_unreadable: bool) -> Status {
-    match mark {
-        None if is_unreadable => Status::Unreadable,
-        None => Status::None,
-        Some(mark) => match mark.fate {
-            Fate::Granted => Status::Granted,
-            Fate::Returned => Status::Returned,
-            Fate::Released => Status::Released,
-        },
-    }
-}
-
 impl MarkShown {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let ids = match &self.worker_ids {
@@ -181,8 +164,8 @@ impl MarkShown {
             Some(false) => format!("another state ({state})"),
             None => format!("state {state}"),
         };
-        let what = if matches!(self.status, Status::Released) { "released" } else { "granted" };
-        let is_returned = matches!(self.status, Status::Returned);
+        let what = if self.status == Fate::Released.word() { "released" } else { "granted" };
+        let is_returned = self.status == Fate::Returned.word();
         let since = if is_returned { ", and returned to the fleet since" } else { "" };
         let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
         writeln!(out, "{what} below ID {id}{time} by {whose}{since}{holder}")?;

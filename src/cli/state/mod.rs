@@ -179,21 +179,17 @@ fn create(path: &Path) -> Result<(&Path, File), Failure> {
 
 /// Locks and reads this machine's state in a directory.
 fn open_own(path: &Path) -> Result<(StateDir, Vec<Record>), Failure> {
-    let directory = lock_existing(path)?;
+    // A missing one is an error; it is not created.
+    if !path.is_dir() {
+        return Err(no_state(path));
+    }
+    let directory = StateDir::lock(path).map_err(Failure::no)?;
     let records = directory.read().map_err(Failure::no)?;
     if records.is_empty() {
         return Err(no_state(path));
     }
     refuse_foreign(&records, path)?;
     Ok((directory, records))
-}
-
-/// Locks a state directory. A missing one is an error; it is not created.
-fn lock_existing(path: &Path) -> Result<StateDir, Failure> {
-    if !path.is_dir() {
-        return Err(no_state(path));
-    }
-    StateDir::lock(path).map_err(Failure::no)
 }
 
 pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {

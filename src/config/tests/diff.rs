@@ -65,7 +65,7 @@ fn other(row: &Row) -> &'static str {
 }
 
 /// Further settings that one of this section needs: a certificate and its key, the kind of a ticket
-/// source, or the choice of no coordinator.
+/// source, a coordinator, or the choice of none.
 fn beside(section: Section, key: &str) -> String {
     match (section, key) {
         (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
@@ -75,6 +75,7 @@ fn beside(section: Section, key: &str) -> String {
         (Section::SourceAlone, "offset") => {
             return String::from("name = \"default\"\nkind = \"ticket\"\nincrement = 9\n");
         }
+        (Section::Source, "worker_id_from") => return String::from("[fleet]\ncoordinator = \"etcd\"\n"),
         (Section::Table("fleet"), _) if key != "coordinator" => {
             return String::from("coordinator = \"none\"\n");
         }
@@ -83,14 +84,6 @@ fn beside(section: Section, key: &str) -> String {
     let pair = ["certificate", "key"].into_iter();
     let pair = pair.filter(|other| section == Section::Table("tls") && *other != key);
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
-}
-
-/// The lines that a source's setting needs: worker IDs and numbers from a coordinator need [fleet].
-fn beside_source(row: &Row) -> &'static str {
-    match row.key {
-        "worker_id_from" => "[fleet]\ncoordinator = \"etcd\"\n",
-        _ => "",
-    }
 }
 
 /// A file that sets one setting and those that it needs, and its full key in messages.
@@ -102,11 +95,13 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
         }
         Section::SourceAlone => {
-            let beside = beside(row.section, key) + beside_source(row);
+            let beside = beside(row.section, key);
             (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
         }
         Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
-        Section::Source => (format!("{key} = {value}\n{}", beside_source(row)), format!("sources[0].{key}")),
+        Section::Source => {
+            (format!("{key} = {value}\n{}", beside(row.section, key)), format!("sources[0].{key}"))
+        }
         Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
     }
 }
@@ -116,9 +111,10 @@ fn check_row(row: &Row) {
     let running = match row.section {
         Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
         Section::SourceAlone if row.key != "name" => {
-            settings(&format!("[[sources]]\n{}{}", beside(row.section, row.key), beside_source(row)))
+            settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
         }
-        _ => settings(beside_source(row)),
+        Section::Source => settings(&beside(row.section, row.key)),
+        _ => settings(""),
     };
     let (file, full) = file_with(row, other(row));
     let wanted = settings(&file);
