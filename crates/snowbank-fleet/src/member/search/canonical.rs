@@ -125,6 +125,7 @@ impl<'a> Form<'a> {
     fn machine(&mut self, machine: &'a Machine) {
         let Machine {
             space: _,
+            given: _,
             state,
             notes,
             noted_in,
@@ -201,18 +202,9 @@ impl<'a> Form<'a> {
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let Daemon {
-            member,
-            number,
-            cursor,
-            granted,
-            newest,
-            generation,
-            space: _,
-            horizon: _,
-            max_ahead: _,
-        } = daemon;
-        self.words.extend([*number as u64, *cursor, *granted, *newest]);
+        let Daemon { member, ids, cursor, granted, newest, generation, space: _, horizon: _, max_ahead: _ } =
+            daemon;
+        self.words.extend([*ids as u64, *cursor, *granted, *newest]);
         self.member(member, *generation);
     }
 

@@ -27,8 +27,35 @@ pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)
 /// near for some daemons, by the fourth one for all, and by the second for none.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
-/// The number that each machine is given. `None`: the coordinator picks one.
-pub(super) const GIVEN: [Option<u64>; 3] = [Some(0), Some(0), None];
+pub(super) const MACHINES: usize = 3;
+
+/// The worker IDs of a daemon, which are also their numbers in its ID space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ids {
+    Zero,
+    One,
+    Both,
+}
+
+impl Ids {
+    const ALL: [Ids; 3] = [Ids::Zero, Ids::One, Ids::Both];
+
+    fn of(set: &WorkerSet) -> Ids {
+        Ids::ALL.into_iter().find(|ids| ids.set() == *set).expect("the space has two numbers")
+    }
+
+    pub(super) fn each(self) -> &'static [usize] {
+        match self {
+            Ids::Zero => &[0],
+            Ids::One => &[1],
+            Ids::Both => &[0, 1],
+        }
+    }
+
+    fn set(self) -> WorkerSet {
+        WorkerSet::from_list(self.each().iter().map(|&number| number as u64)).unwrap()
+    }
+}
 
 /// An ID space. Each number of one has an ID of each number of the other in every tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +69,15 @@ struct Known {
     source: &'static str,
     layout: Layout,
     text: String,
-    numberings: [Numbering; NUMBERS],
+    numberings: [Numbering; Ids::ALL.len()],
 }
 
 /// A tick lasts a second, and tick N begins at second N.
 static SPACES: LazyLock<[Known; 2]> = LazyLock::new(|| {
     [("orders", "worker:1,sequence:1"), ("rows", "sequence:1,worker:1")].map(|(source, fields)| {
         let layout = Layout::resolve(&format!("time:33,{fields};tick=1s")).unwrap();
-        let numbering = |number| Numbering::new(layout.clone(), WorkerSet::single(number)).unwrap();
         let text = layout.space().to_string();
-        let numberings = [0, 1].map(numbering);
+        let numberings = Ids::ALL.map(|ids| Numbering::new(layout.clone(), ids.set()).unwrap());
         Known { source, layout, text, numberings }
     })
 });
@@ -75,19 +101,19 @@ impl Space {
         &self.known().text
     }
 
-    pub(super) fn numbering(self, number: usize) -> &'static Numbering {
-        &self.known().numberings[number]
+    pub(super) fn numbering(self, ids: Ids) -> &'static Numbering {
+        &self.known().numberings[ids as usize]
     }
 
     /// Returns the bound of all IDs before a tick.
-    pub(super) fn bound(self, number: usize, tick: u64) -> u64 {
-        let numbering = self.numbering(number);
+    pub(super) fn bound(self, ids: Ids, tick: u64) -> u64 {
+        let numbering = self.numbering(ids);
         numbering.id_bound(numbering.first_of(Tick(tick)))
     }
 
     /// Returns the tick of a bound.
-    pub(super) fn tick(self, number: usize, bound: u64) -> u64 {
-        let numbering = self.numbering(number);
+    pub(super) fn tick(self, ids: Ids, bound: u64) -> u64 {
+        let numbering = self.numbering(ids);
         numbering.tick_of(numbering.position_from(bound)).0
     }
 }
@@ -97,6 +123,8 @@ impl Space {
 pub(super) struct Machine {
     /// The ID space of its configuration.
     pub(super) space: Space,
+    /// The worker IDs of its configuration. `None`: the coordinator picks one.
+    pub(super) given: Option<Ids>,
     /// The identity of the state.
     pub(super) state: String,
     pub(super) notes: Notes,
@@ -135,7 +163,7 @@ pub(super) struct Starting {
 pub(super) struct Daemon {
     pub(super) member: Member<Wire>,
     pub(super) space: Space,
-    pub(super) number: usize,
+    pub(super) ids: Ids,
     /// Its first tick that was not used.
     pub(super) cursor: u64,
     /// The fleet's ceiling that counts, as a tick.
@@ -151,7 +179,7 @@ impl Daemon {
     /// Returns the fleet's ceiling to write next.
     pub(super) fn next(&self, wall: UnixMicros) -> u64 {
         let now = Now { wall, boot: BootMicros(0), jumped: false };
-        let numbering = self.space.numbering(self.number);
+        let numbering = self.space.numbering(self.ids);
         let id_time = numbering.start_of(Tick(self.cursor.saturating_sub(1)));
         let from = rules::counts_from(now, id_time, self.max_ahead);
         let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
@@ -172,9 +200,11 @@ impl Daemon {
 
 impl Machine {
     /// Makes a local ceiling durable, and marks it.
-    pub(super) fn store(&mut self, number: usize, ceiling: u64) {
-        self.ceilings[number] = Some(ceiling);
-        self.marks[number] = Some((self.state.clone(), ceiling, Fate::Granted));
+    pub(super) fn store(&mut self, ids: Ids, ceiling: u64, fate: Fate) {
+        for &number in ids.each() {
+            self.ceilings[number] = Some(ceiling);
+            self.marks[number] = Some((self.state.clone(), ceiling, fate));
+        }
     }
 
     /// Reads the notes, as a start does.
@@ -186,15 +216,17 @@ impl Machine {
         self.notes.clone()
     }
 
-    pub(super) fn proof(&self, number: usize) -> Proof {
-        let bound = |ceiling| self.space.bound(number, ceiling);
-        let mark = |(state, ceiling, fate): &(String, u64, Fate)| Mark {
-            fate: *fate,
-            ..Mark::granted(bound(*ceiling), state)
-        };
-        let marks: Vec<Mark> = self.marks[number].iter().map(mark).collect();
-        let proof = |stored| rules::proof(&marks, 1, &self.state, bound(stored));
-        self.ceilings[number].map_or(Proof::None, proof)
+    pub(super) fn proof(&self, ids: Ids) -> Proof {
+        let mut marks = Vec::new();
+        let mut stored = u64::MAX;
+        for &number in ids.each() {
+            let Some(ceiling) = self.ceilings[number] else { return Proof::None };
+            stored = stored.min(ceiling);
+            if let Some((state, marked, fate)) = &self.marks[number] {
+                marks.push(Mark { fate: *fate, ..Mark::granted(self.space.bound(ids, *marked), state) });
+            }
+        }
+        rules::proof(&marks, ids.each().len(), &self.state, self.space.bound(ids, stored))
     }
 
     pub(super) fn clocks(&self, wall: UnixMicros) -> Clocks {
@@ -202,7 +234,7 @@ impl Machine {
     }
 
     /// Starts a daemon, by the rules of `join_fleet`.
-    pub(super) fn start(&mut self, given: Option<u64>, wall: UnixMicros) {
+    pub(super) fn start(&mut self, wall: UnixMicros) {
         let before = (self.clone(), wire::with_server(|server| server.clone()));
         let notes = self.read_notes();
         let want = Want {
@@ -216,9 +248,9 @@ impl Machine {
         };
         let names = Names { fleet: FLEET, state: &self.state, holder: "holder" };
         let mut member = Member::new(Wire, names, notes, wire::draw);
-        let given = given.map(WorkerSet::single);
-        let own = given.clone().or_else(|| member.own(want));
-        let proof = own.as_ref().map_or(Proof::None, |own| self.proof(own.highest() as usize));
+        let given = self.given.map(Ids::set);
+        let own = given.clone().or_else(|| member.own(want).filter(|own| own.len() == 1));
+        let proof = own.as_ref().map_or(Proof::None, |own| self.proof(Ids::of(own)));
         let want = Want { proof, ..want };
         let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
         let taken = match (resumed, &given) {
@@ -280,26 +312,29 @@ impl Machine {
     /// Makes the first local ceiling durable, by the rules of `start_sources`. Returns nothing if
     /// the state is an older copy.
     pub(super) fn serve(&mut self, member: Member<Wire>, taken: &Taken, wall: UnixMicros) -> Option<Daemon> {
-        let number = taken.worker_ids.highest() as usize;
+        let ids = Ids::of(&taken.worker_ids);
         let space = self.space;
-        let next = space.numbering(number).tick_at(wall).0 + 1;
-        let start = self.ceilings[number].unwrap_or(next).max(space.tick(number, taken.floor));
-        let start = match &self.marks[number] {
-            Some((state, marked, _)) if *marked > start => (*state == self.state).then_some(*marked)?,
-            _ => start,
-        };
-        self.store(number, start);
-        let granted = space.tick(number, taken.covered);
+        let next = space.numbering(ids).tick_at(wall).0 + 1;
+        let stored = ids.each().iter().filter_map(|&number| self.ceilings[number]).max();
+        let mut start = stored.unwrap_or(next).max(space.tick(ids, taken.floor));
+        for (state, marked, _) in ids.each().iter().filter_map(|&number| self.marks[number].as_ref()) {
+            if *marked > start && *state != self.state {
+                return None;
+            }
+            start = start.max(*marked);
+        }
+        self.store(ids, start, Fate::Granted);
+        let granted = space.tick(ids, taken.covered);
         let (horizon, max_ahead) = (self.horizon, self.max_ahead);
         let (cursor, newest, generation) = (start, granted, 0);
-        Some(Daemon { member, space, number, cursor, granted, newest, generation, horizon, max_ahead })
+        Some(Daemon { member, space, ids, cursor, granted, newest, generation, horizon, max_ahead })
     }
 
     pub(super) fn raise(&mut self, wall: UnixMicros) {
         let clocks = self.clocks(wall);
         let Some(daemon) = &mut self.daemon else { return };
         let ceiling = daemon.next(wall);
-        let bounds = [Bound { source: 0, id_bound: daemon.space.bound(daemon.number, ceiling) }];
+        let bounds = [Bound { source: 0, id_bound: daemon.space.bound(daemon.ids, ceiling) }];
         let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
         if raised == Raised::Done {
             daemon.acknowledge(ceiling);
@@ -332,10 +367,9 @@ impl Machine {
         let Some(mut daemon) = self.daemon.take() else { return };
         let confirmed = daemon.member.confirm(clocks);
         let fate = if confirmed == Raised::Done { Fate::Returned } else { Fate::Granted };
-        self.ceilings[daemon.number] = Some(daemon.cursor);
-        self.marks[daemon.number] = Some((self.state.clone(), daemon.cursor, fate));
+        self.store(daemon.ids, daemon.cursor, fate);
         if confirmed == Raised::Done {
-            let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.number, daemon.cursor) }];
+            let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, daemon.cursor) }];
             let _ = daemon.member.release(&bounds, clocks);
         }
         self.notes = daemon.member.notes().clone();
@@ -350,13 +384,12 @@ impl Machine {
     /// Returns what the coordinator had acknowledged for a number, as far as this machine or its
     /// daemon knows.
     pub(super) fn acknowledged(&self, number: usize) -> u64 {
-        let note = self
-            .notes
-            .of(self.space.source(), self.space.text())
-            .filter(|note| note.numbers == [number as u64]);
-        let daemon = self.daemon.as_ref().filter(|daemon| daemon.number == number);
-        let held = daemon.map_or(0, |daemon| daemon.member.sources[0].numbers[0].1.acknowledged());
-        note.map_or(0, |note| note.acknowledged).max(held)
+        let number = number as u64;
+        let note = self.notes.of(self.space.source(), self.space.text());
+        let noted = note.filter(|note| note.numbers.contains(&number)).map_or(0, |note| note.acknowledged);
+        let mut held = self.daemon.iter().flat_map(|daemon| &daemon.member.sources[0].numbers);
+        let held = held.find(|(held, _)| *held == number).map_or(0, |(_, holding)| holding.acknowledged());
+        noted.max(held)
     }
 }
 

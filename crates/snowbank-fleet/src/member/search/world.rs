@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::machine::{
-    Daemon, FLEET, GIVEN, HORIZONS, MAX_AHEADS, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS, lose,
+    Daemon, FLEET, HORIZONS, Ids, MACHINES, MAX_AHEADS, Machine, NUMBERS, SKEW, SKEWED_WALLS, Space, WALLS,
+    lose,
 };
 use super::operator::{self, Meanwhile};
 use super::wire::{self, BACKUPS_MAX, Fault, Keys, Left, Server};
 use crate::{Begins, Marker, Notes, NumberKey, Paths};
 use snowbank_id::layout::{Position, Tick, UnixMicros};
+use snowbank_state::Fate;
 
 /// The IDs of a tick.
 const IDS: usize = 4;
@@ -18,7 +20,7 @@ const IDS: usize = 4;
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) server: Server,
-    pub(super) machines: [Arc<Machine>; GIVEN.len()],
+    pub(super) machines: [Arc<Machine>; MACHINES],
     /// By ID of a tick, the ticks where it was handed out.
     pub(super) used: [u128; IDS],
     pub(super) clocks: AllClocks,
@@ -118,6 +120,7 @@ impl World {
         };
         let machine = |index: usize| Machine {
             space: Space::First,
+            given: (index < 2).then_some(Ids::Zero),
             state: format!("state-{index}"),
             notes: Notes::default(),
             noted_in: index as u64,
@@ -134,7 +137,7 @@ impl World {
         let machines = [0, 1, 2].map(|index| Arc::new(machine(index)));
         let used = [0; IDS];
         let time = WALLS[0];
-        let boots = GIVEN.len() as u64;
+        let boots = MACHINES as u64;
         World { server, machines, used, clocks, time, boots, frees: false, past: None }
     }
 
@@ -151,6 +154,14 @@ impl World {
         let late = self.walls()[self.walls().len() - 1];
         let world = World { frees: true, ..self }.with_a_daemon();
         world.after(Event::Raise(0, late), &[]).0
+    }
+
+    /// Returns the same where the first two machines are given both worker IDs.
+    pub(super) fn with_two_worker_ids(mut self) -> World {
+        for at in 0..2 {
+            self.machine(at).given = Some(Ids::Both);
+        }
+        self.with_releases()
     }
 
     /// Returns the same after a clean restart of that daemon, where the third machine is configured
@@ -243,8 +254,7 @@ impl World {
             }
             let is_idle = |machine: &Machine| machine.daemon.is_none() && machine.starting.is_none();
             let is_alike = |to: usize| self.machines[to].space == machine.space;
-            let idle =
-                (0..GIVEN.len()).filter(|&to| to != index && is_alike(to) && is_idle(&self.machines[to]));
+            let idle = (0..MACHINES).filter(|&to| to != index && is_alike(to) && is_idle(&self.machines[to]));
             for to in idle {
                 if left.has(Fault::Copy) {
                     events.extend([Event::Copy(index, to), Event::CopyBeside(index, to)]);
@@ -288,7 +298,7 @@ impl World {
                 events.push(Event::Add(space, None));
                 // While a daemon must notice a loss, no pause ends.
                 let goes_on = |&at: &usize| self.machines[at].starting.is_none() || !self.server.lost_writes;
-                for machine in (0..GIVEN.len()).filter(goes_on) {
+                for machine in (0..MACHINES).filter(goes_on) {
                     let before =
                         operator::WRITES.map(|call| Event::Add(space, Some(Meanwhile { call, machine })));
                     events.extend(before);
@@ -367,7 +377,7 @@ impl World {
         self.run_clocks(&event);
         match event {
             Event::Start(at, wall, amount) => {
-                self.machine(at).start(GIVEN[at], wall);
+                self.machine(at).start(wall);
                 self.use_up(at, amount);
             }
             Event::Use(at) => self.use_up(at, Amount::All),
@@ -426,7 +436,7 @@ impl World {
             self.machine(at).notes = Notes::default();
         }
         let used = self.used.iter().map(|used| u128::BITS - used.leading_zeros()).max().unwrap_or(0);
-        let floor = Space::First.numbering(0).start_of(Tick(u64::from(used)));
+        let floor = Space::First.numbering(Ids::Zero).start_of(Tick(u64::from(used)));
         wire::with_server(|server| {
             server.late.clear();
             server.lost_writes = false;
@@ -493,16 +503,13 @@ impl World {
         }
         daemon.cursor = to;
         let space = daemon.space;
-        let number = daemon.number;
-        machine.store(number, to);
+        let ids = daemon.ids;
+        machine.store(ids, to, Fate::Granted);
         let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
-        let numbering = space.numbering(number);
+        let numbering = space.numbering(ids);
         for at in 0..numbering.ids_per_tick() {
             let id = numbering.id_at(Position(at)) as usize;
-            assert!(
-                self.used[id] & ticks == 0,
-                "{space:?}, number {number}, ticks {from}..{to} twice:{self}"
-            );
+            assert!(self.used[id] & ticks == 0, "{space:?}, {ids:?}, ticks {from}..{to} twice:{self}");
             self.used[id] |= ticks;
         }
     }
