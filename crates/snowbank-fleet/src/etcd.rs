@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use self::connection::Connection;
 use super::endpoint::Endpoint;
-use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Patience};
+use super::line::{self, ANSWER_TIMEOUT, Access, COMPARE_TIMEOUT, Fault, Patience};
 use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
 use snowbank_client::protocol::one_line;
 use snowbank_core::clock::BootMicros;
@@ -71,18 +71,6 @@ struct Etcd {
     patience: Patience,
 }
 
-/// The reason why one endpoint did not answer.
-enum Fault {
-    /// Another endpoint may answer.
-    Endpoint(String),
-    /// The token has expired.
-    Token,
-    /// Every endpoint will say the same.
-    Lasting(String),
-    /// The endpoint belongs to another cluster.
-    Foreign(String),
-}
-
 impl Etcd {
     /// Makes a client. It connects at its first call.
     ///
@@ -117,18 +105,14 @@ impl Etcd {
                 self.token = None;
                 tried = self.try_call(path, body, opens_within);
             }
-            let fault = match tried {
+            match tried {
                 Ok(answer) => return Ok(answer),
                 // A daemon that knows its cluster does not let one endpoint speak for the others.
                 Err(Fault::Lasting(reason)) if self.cluster.is_none() => {
                     return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
                 }
-                Err(Fault::Lasting(reason)) => line::Fault::Lasting(reason),
-                Err(Fault::Foreign(reason)) => line::Fault::Foreign(reason),
-                Err(Fault::Endpoint(reason)) => line::Fault::Endpoint(reason),
-                Err(Fault::Token) => line::Fault::Endpoint(String::from("refuses its own token")),
-            };
-            faults.push((self.endpoint().to_string(), fault));
+                Err(fault) => faults.push((self.endpoint().to_string(), fault)),
+            }
             self.connection = None;
             self.current = (self.current + 1) % endpoints;
         }

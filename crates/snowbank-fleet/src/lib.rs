@@ -156,6 +156,14 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer>;
 
+    /// Reads one key.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    fn read_one(&mut self, key: &str) -> Result<Option<String>, NoAnswer> {
+        Ok(self.read(&[key.to_owned()])?.into_iter().next().flatten())
+    }
+
     /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
     /// that do not answer soon are left out. Returns no answers if there is one endpoint, or if the
     /// client compares clusters itself.

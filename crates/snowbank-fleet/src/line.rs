@@ -209,12 +209,15 @@ pub(super) enum Fault {
     Lasting(String),
     /// The endpoint belongs to another cluster. Another endpoint may not.
     Foreign(String),
+    /// The login has expired.
+    Token,
 }
 
 impl Fault {
     fn reason(&self) -> &str {
         match self {
             Fault::Endpoint(reason) | Fault::Lasting(reason) | Fault::Foreign(reason) => reason,
+            Fault::Token => "refuses its own token",
         }
     }
 }

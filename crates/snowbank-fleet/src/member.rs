@@ -249,17 +249,17 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             .iter()
             .try_for_each(|&bound| self.write(bound, false))
             .and_then(|()| self.settle_again(&passed));
-        self.ended(raised)
+        Raised::from(self.ended(raised))
     }
 
     /// Returns the end of a call. A daemon that has lost a number ends, and the next start must
     /// ask.
-    fn ended(&mut self, result: Result<(), Stop>) -> Raised {
+    fn ended<T>(&mut self, result: Result<T, Stop>) -> Result<T, Stop> {
         let result = result.map_err(|stop| self.leave_cluster(stop));
-        if !matches!(result, Ok(()) | Err(Stop::NoAnswer(_))) {
+        if !matches!(result, Ok(_) | Err(Stop::NoAnswer(_))) {
             self.forget_ceilings();
         }
-        Raised::from(result)
+        result
     }
 
     /// Takes groups of numbers, each with a bound. Returns for each group whether the coordinator
@@ -299,7 +299,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for source in 0..self.sources.len() {
             confirmed = confirmed.and_then(|()| self.read_unread(source)).and_then(|()| self.compare(source));
         }
-        self.ended(confirmed)
+        Raised::from(self.ended(confirmed))
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
@@ -513,8 +513,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     fn note(&mut self, source: usize) -> std::io::Result<()> {
         let Some(held) = self.sources.get(source) else { return Ok(()) };
-        self.notes.set(held.note());
-        self.notes.save()
+        self.notes.keep(held.note())
     }
 }
 

@@ -149,6 +149,15 @@ impl Notes {
         }
     }
 
+    /// Replaces the note of a source, and makes that durable.
+    ///
+    /// # Errors
+    /// The old notes may still be there.
+    pub(super) fn keep(&mut self, note: Note) -> io::Result<()> {
+        self.set(note);
+        self.save()
+    }
+
     /// Returns the longest reach that a marker had.
     pub(super) fn longest_reach(&self) -> Duration {
         Duration::from_millis(self.reach_ms).min(REACH_MAX)

@@ -121,7 +121,7 @@ impl Operator<'_> {
 
     fn read_marker(&mut self) -> Result<Option<(Marker, String)>, OperatorError> {
         let key = Paths::of(self.name).marker();
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let found = self.coordinator.read_one(&key)?;
         let marker = found.map(|text| Ok((Marker::parse(&text)?, text))).transpose();
         marker.map_err(|error: KeyError| OperatorError::Refused(format!("key {key}: {error}")))
     }
@@ -223,7 +223,7 @@ impl Operator<'_> {
 
     fn read_counter_text(&mut self, source: &str) -> Result<(String, Option<String>), OperatorError> {
         let key = Paths::of(self.name).counter(source);
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let found = self.coordinator.read_one(&key)?;
         Ok((key, found))
     }
 
@@ -245,8 +245,8 @@ impl Operator<'_> {
         let (place, _) = self.place(&marker, layout, Marker::index_of)?;
         let refused = |text: String| OperatorError::Refused(format!("worker ID {number}: {text}"));
         let key = Paths::of(self.name).number(place, number);
-        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next();
-        let stored = found.flatten().ok_or_else(|| refused(String::from("nobody holds it")))?;
+        let stored =
+            self.coordinator.read_one(&key)?.ok_or_else(|| refused(String::from("nobody holds it")))?;
         let parsed = NumberKey::parse(&stored);
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {

@@ -2,23 +2,9 @@
 //! could have the same number.
 
 use super::Member;
-use super::want::JoinError;
-use crate::{Cluster, Coordinator, KeyError, Marker};
+use crate::{Cluster, Coordinator, KeyError};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Checks that all endpoints that answer have the same marker, or none, unless they were
-    /// compared before. Two clusters that were prepared have markers with different identities.
-    ///
-    /// # Errors
-    /// Two endpoints differ.
-    pub(super) fn compare_endpoints(&mut self) -> Result<(), JoinError> {
-        if !self.are_compared {
-            let key = self.paths.marker();
-            self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
-        }
-        Ok(())
-    }
-
     /// Uses only connections to this cluster from now on. So the endpoints need no further
     /// comparison.
     pub(super) fn stay_in(&mut self, cluster: Cluster) {
@@ -27,7 +13,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that all endpoints that answer have the same identity in the value of a key, or no
-    /// value. One that cannot be read is an identity of its own.
+    /// value, unless they were compared before. Two clusters that were prepared have markers with
+    /// different identities. A value that cannot be read is an identity of its own.
     ///
     /// # Errors
     /// Two endpoints differ, in words.
@@ -36,6 +23,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         key: &str,
         identity: impl Fn(&str) -> Result<String, KeyError>,
     ) -> Result<(), String> {
+        if self.are_compared {
+            return Ok(());
+        }
         let of = |text: &String| identity(text).unwrap_or_else(|_| text.clone());
         let found = self.coordinator.as_mut().read_at_each(key);
         let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();

@@ -44,15 +44,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes a range of `count` numbers for the source of this index. `generation` changes when its
     /// grant is lost.
     pub fn take_range(&mut self, index: usize, count: u64, generation: u64) -> Ranged {
-        let taken = self.try_take_range(index, count, generation).map_err(|stop| self.leave_cluster(stop));
+        let taken = self.try_take_range(index, count, generation);
         if matches!(taken, Err(Stop::Lost(_) | Stop::Unusable(_))) {
             // If the coordinator went back, the numbers show it. That must be noticed before the
             // daemon ends.
             let _ = self.poll_again();
         }
-        if !matches!(taken, Ok(_) | Err(Stop::NoAnswer(_))) {
-            self.forget_ceilings();
-        }
+        let taken = self.ended(taken);
         match taken {
             Ok(range) => Ranged::Taken(range),
             Err(Stop::NoAnswer(answer)) => Ranged::NoAnswer(answer),
@@ -66,8 +64,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Err(Stop::NoAnswer(NoAnswer::passing("the source has no counter in the fleet")));
         };
         let key = self.counters[at].key.clone();
-        self.compare_counters(at)?;
-        let mut found = self.read_key(&key)?;
+        self.compare_at(&key, CounterKey::identity_in)
+            .map_err(|reason| Stop::Lost(self.counters[at].named(&reason)))?;
+        let mut found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(Ok(cluster)) = found.as_ref().map(|text| Cluster::of(&key, text, CounterKey::identity_in))
         {
             self.stay_in(cluster);
@@ -111,16 +110,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Checks that all endpoints have the same counter, unless they were compared before.
-    fn compare_counters(&mut self, at: usize) -> Result<(), Stop> {
-        if !self.are_compared {
-            let key = self.counters[at].key.clone();
-            self.compare_at(&key, CounterKey::identity_in)
-                .map_err(|reason| Stop::Lost(self.counters[at].named(&reason)))?;
-        }
-        Ok(())
-    }
-
     fn step(&mut self, at: usize, found: Option<&String>, count: u64, generation: u64) -> Result<Step, Stop> {
         let held = &mut self.counters[at];
         let draw = self.draw;
@@ -142,10 +131,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
         }
         Ok(())
-    }
-
-    fn read_key(&mut self, key: &String) -> Result<Option<String>, NoAnswer> {
-        Ok(self.coordinator.as_mut().read(std::slice::from_ref(key))?.into_iter().next().flatten())
     }
 }
 

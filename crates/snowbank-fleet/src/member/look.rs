@@ -26,7 +26,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.set_clocks(clocks);
         let looked =
             self.poll().and_then(|due| due.into_iter().try_for_each(|found| self.write_again(found)));
-        self.ended(looked)
+        Raised::from(self.ended(looked))
     }
 
     /// Returns the time until a poll is due. The first one is the keeper's first look, or a write

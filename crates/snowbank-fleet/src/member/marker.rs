@@ -83,8 +83,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
         // First, because it connects to an endpoint that answers.
-        self.compare_endpoints()?;
-        let found = self.coordinator.as_mut().read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
+        let found = self.coordinator.as_mut().read_one(&key)?;
         let unreadable = |error| JoinError::Unreadable(format!("key {key}: {error}"));
         if let Some(text) = &found {
             self.stay_in(Cluster::of(&key, text, Marker::identity_in).map_err(unreadable)?);
@@ -231,10 +231,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn leave_cluster(&mut self, stop: Stop) -> Stop {
         let Stop::Foreign(reason) = stop else { return stop };
         self.coordinator.as_mut().leave_cluster();
-        let key = self.paths.marker();
-        let found = self.coordinator.as_mut().read(std::slice::from_ref(&key));
-        let found = found.ok().and_then(|found| found.into_iter().next().flatten());
-        if self.know_marker(found).is_ok() {
+        let found = self.coordinator.as_mut().read_one(&self.paths.marker());
+        if self.know_marker(found.ok().flatten()).is_ok() {
             let _ = self.meet_other_fleet();
         }
         Stop::Lost(reason)

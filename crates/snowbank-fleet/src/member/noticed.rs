@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::tests::{HORIZON, MAX_AHEAD, WALL, clocks, names, want};
+use super::tests::{
+    HORIZON, MAX_AHEAD, WALL, clocks, draw, five, key_five, marker_key, names, twitter, want,
+};
 use super::*;
 use crate::{CounterKey, Marker, NumberRange, POLL_PERIOD_MAX, POLL_PERIOD_MIN, noticed_within};
-use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::layout::WorkerSet;
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
 /// The number of a daemon's sources.
@@ -131,7 +133,7 @@ impl Coordinator for Slow {
 
 /// Returns a member that holds nothing yet.
 fn member(world: &Slow, notes: Notes) -> Member<Slow> {
-    Member::new(world.clone(), names("state"), notes, || fastrand::u64(..).to_string())
+    Member::new(world.clone(), names("state"), notes, draw)
 }
 
 /// Returns the clocks after this time.
@@ -166,7 +168,7 @@ fn paces() -> impl Iterator<Item = Pace> {
 
 /// Returns the coordinator of a fleet that is prepared.
 fn world(Pace { period, answer }: Pace) -> Slow {
-    let layout = Layout::resolve("twitter").unwrap();
+    let layout = twitter();
     let paths = Paths::of("f");
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]).polled_each(period);
     marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
@@ -190,12 +192,11 @@ struct Holder {
 
 impl Holder {
     fn new(pace: Pace) -> Holder {
-        let layout = Layout::resolve("twitter").unwrap();
         let world = world(pace);
         let mut member = member(&world, Notes::default());
         let mut taken = Vec::new();
         for (index, (source, worker_id)) in sources().enumerate() {
-            let want = Want { index, source: &source, ..want(&layout, WALL, false) };
+            let want = Want { index, source: &source, ..want(WALL, false) };
             taken.push(Some(member.take(want, &worker_id).unwrap()));
         }
         member.settle(&mut taken, clocks(WALL)).unwrap();
@@ -215,9 +216,8 @@ impl Holder {
         let last = Bound { source: SOURCES - 1, id_bound: self.covered + 2 };
         assert_eq!(self.member.raise(&[last], 0, clocks(WALL)), Raised::Done);
         self.member = member(&self.world, self.member.notes().clone());
-        let layout = Layout::resolve("twitter").unwrap();
         for (index, (source, worker_id)) in sources().enumerate() {
-            let want = Want { index, source: &source, ..want(&layout, WALL, true) };
+            let want = Want { index, source: &source, ..want(WALL, true) };
             self.member.resume_at_once(want, &worker_id).unwrap();
         }
         add_counter(&mut self.member);
@@ -352,7 +352,6 @@ fn slowest(before: Before, job: Job, pace: Pace) -> Duration {
 /// A daemon in the pause of its start is the only one that lost a write.
 #[test]
 fn a_taker_notices_a_restore_within_another_takers_pause() {
-    let layout = Layout::resolve("twitter").unwrap();
     for pace in paces() {
         let pause = noticed_within(pace.period, pace.answer);
         for part in 0..=10 {
@@ -360,7 +359,7 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
             let world = world(pace);
             let backup = world.0.lock().unwrap().keys.clone();
             let mut taker = member(&world, Notes::default());
-            let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+            let mut taken = [taker.take(want(WALL, false), &five()).ok()];
             let restored_at = world.0.lock().unwrap().now + after;
             world.0.lock().unwrap().restore = Some((restored_at, backup));
             let settled = taker.settle(&mut taken, clocks(WALL));
@@ -378,14 +377,13 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
 /// The taker pauses for the period of the holders, whatever its own horizon is.
 #[test]
 fn a_start_compares_its_keys_after_its_pause_again() {
-    let layout = Layout::resolve("twitter").unwrap();
     for pace in paces() {
         let world = world(pace);
         let mut taker = member(&world, Notes::default());
-        let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+        let mut taken = [taker.take(want(WALL, false), &five()).ok()];
         taker.settle(&mut taken, clocks(WALL)).unwrap();
         taker.check_taken(clocks(WALL)).unwrap();
-        world.0.lock().unwrap().keys.remove(&Paths::of("f").number(0, 5));
+        world.0.lock().unwrap().keys.remove(&key_five());
         let checked = taker.check_taken(clocks(WALL));
         assert!(matches!(checked, Err(JoinError::Held(_))), "{pace:?}: {checked:?}");
     }
@@ -394,10 +392,9 @@ fn a_start_compares_its_keys_after_its_pause_again() {
 /// Takes number 5, and stalls the coordinator for a while in the pause of that. Returns how long
 /// the pause lasted.
 fn pause_with_stall(pace: Pace, after: Duration, lasts: Duration, is_outage: bool) -> Duration {
-    let layout = Layout::resolve("twitter").unwrap();
     let world = world(pace);
     let mut taker = member(&world, Notes::default());
-    let mut taken = [taker.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+    let mut taken = [taker.take(want(WALL, false), &five()).ok()];
     let began = world.0.lock().unwrap().now;
     let from = began + after;
     world.0.lock().unwrap().stall = Some(Stall { from, to: from + lasts, is_outage });
@@ -444,7 +441,7 @@ fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
         holder.world.0.lock().unwrap().keys = backup;
         holder.world.0.lock().unwrap().now += OUTAGE;
         assert!(matches!(holder.look(Duration::ZERO), Raised::Lost(_)));
-        let marker = Marker::parse(&holder.world.0.lock().unwrap().keys[&Paths::of("f").marker()]).unwrap();
+        let marker = Marker::parse(&holder.world.0.lock().unwrap().keys[&marker_key()]).unwrap();
         let ahead = Duration::from_micros((marker.floor().0 - WALL.0).unsigned_abs());
         assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "{ahead:?}");
     }

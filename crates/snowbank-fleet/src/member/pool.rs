@@ -68,19 +68,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{WALL, clocks, member, store, take, want};
+    use super::super::tests::{WALL, clocks, five, member, store, take, want};
     use super::*;
     use crate::{Bound, Notes, Paths};
-    use snowbank_id::layout::{Layout, WorkerSet};
+    use snowbank_id::layout::WorkerSet;
 
     #[test]
     fn a_pool_counts_held_numbers_and_those_that_cannot_be_read() {
-        let layout = Layout::resolve("twitter").unwrap();
-        let store = store(&layout);
+        let store = store();
         let [mut one, mut two] = [(); 2].map(|()| member(&store, Notes::default()));
-        take(&mut one, want(&layout, WALL, false), &WorkerSet::single(5));
-        take(&mut two, want(&layout, WALL, false), &WorkerSet::single(6));
-        take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &WorkerSet::single(9));
+        take(&mut one, want(WALL, false), &five());
+        take(&mut two, want(WALL, false), &WorkerSet::single(6));
+        take(&mut member(&store, Notes::default()), want(WALL, false), &WorkerSet::single(9));
         store.put(&Paths::of("f").number(0, 7), "garbage");
         let pool = Pool { source: 0, numbers: vec![5, 6, 7, 8] };
         let mut count = Count::default();
@@ -95,10 +94,9 @@ mod tests {
 
     #[test]
     fn a_large_pool_is_counted_in_steps_of_one_read() {
-        let layout = Layout::resolve("twitter").unwrap();
-        let store = store(&layout);
+        let store = store();
         let mut one = member(&store, Notes::default());
-        take(&mut one, want(&layout, WALL, false), &WorkerSet::single(250));
+        take(&mut one, want(WALL, false), &WorkerSet::single(250));
         let pool = Pool { source: 0, numbers: (0..301).collect() };
         let mut count = Count::default();
         let before = store.0.lock().unwrap().reads;

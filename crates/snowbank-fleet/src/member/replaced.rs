@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, member, store, want};
+use super::tests::{
+    HORIZON, MAX_AHEAD, Store, WALL, clocks, draw, five, key_five, marker_at, marker_key, member, numbering,
+    store, take, twitter, want,
+};
 use super::*;
 use crate::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
-
-fn before() -> Layout {
-    Layout::resolve("twitter").unwrap()
-}
 
 fn after() -> Layout {
     Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap()
@@ -19,7 +17,7 @@ fn after() -> Layout {
 fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared, String> {
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    operator.init(&[layout], preparing, || fastrand::u64(..).to_string()).map_err(|error| error.to_string())
+    operator.init(&[layout], preparing, draw).map_err(|error| error.to_string())
 }
 
 /// Adds a layout to the store's fleet. `None`: it was there.
@@ -38,7 +36,7 @@ fn replace(store: &Store) -> Result<Vec<String>, String> {
 }
 
 fn active(store: &Store) -> Vec<String> {
-    let marker = Marker::parse(&store.text(&Paths::of("f").marker())).unwrap();
+    let marker = marker_at(store);
     marker.active().into_iter().map(String::from).collect()
 }
 
@@ -48,13 +46,13 @@ fn number_key(id_bound: u64, released: bool) -> String {
 
 #[test]
 fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
-    let layout = before();
-    let store = store(&before());
+    let layout = twitter();
+    let store = store();
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
     marker.replace(&[0]);
-    store.put_late(&Paths::of("f").marker(), &marker.text());
+    store.put_late(&marker_key(), &marker.text());
     let mut member = member(&store, Notes::default());
-    let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5));
+    let taken = member.take(want(WALL, false), &five());
     assert!(matches!(taken, Err(JoinError::Refused(_))), "{taken:?}");
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.covered, 0, "the next start asks first");
@@ -62,21 +60,21 @@ fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
 
 #[test]
 fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
-    let store = store(&before());
-    store.put_after_list(&Paths::of("f").number(0, 5), &number_key(7, false));
+    let store = store();
+    store.put_after_list(&key_five(), &number_key(7, false));
     let error = replace(&store).expect_err("a daemon holds a number");
     assert!(error.contains("holder holds a number (/snowbank/f/space-0/5)"), "{error}");
-    assert_eq!(active(&store), [before().space().to_string()], "as it was");
+    assert_eq!(active(&store), [twitter().space().to_string()], "as it was");
 }
 
 /// An earlier command may have ended between its writes.
 #[test]
 fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
-    let store = store(&before());
-    let key = Paths::of("f").number(0, 5);
-    let mut marker = Marker::new("1f", vec![before().space().to_string()]);
+    let store = store();
+    let key = key_five();
+    let mut marker = Marker::new("1f", vec![twitter().space().to_string()]);
     marker.replace(&[0]);
-    store.put(&Paths::of("f").marker(), &marker.text());
+    store.put(&marker_key(), &marker.text());
     for text in [number_key(7, false), String::from("of a newer release")] {
         store.put(&key, &text);
         assert!(replace(&store).is_err(), "{text}");
@@ -89,24 +87,24 @@ fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
 /// The clock of a new daemon may be behind those of the replaced ones.
 #[test]
 fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
-    let layout = before();
-    let store = store(&before());
-    let key = Paths::of("f").number(0, 5);
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
+    let layout = twitter();
+    let store = store();
+    let key = key_five();
+    let numbering = numbering();
     let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(WALL)));
     store.put(&key, &number_key(bound, true));
     assert_eq!(replace(&store), Ok(vec![layout.space().to_string()]));
     let behind = UnixMicros(WALL.0 - 30_000_000);
     let mut member = member(&store, Notes::default());
     let after = after();
-    let taken = member.take(want(&after, behind, false), &WorkerSet::single(9)).unwrap();
+    let taken = member.take(Want { layout: &after, ..want(behind, false) }, &WorkerSet::single(9)).unwrap();
     assert!(taken.floor > bound, "{} is not above {bound}", taken.floor);
 }
 
 #[test]
 fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     let store = Store::default();
-    let layout = before();
+    let layout = twitter();
     let preparing =
         |begins| Preparing { begins, is_growing: false, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL };
     let refused = init(&store, &layout, preparing(None)).unwrap_err();
@@ -127,7 +125,7 @@ fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
 #[test]
 fn a_number_that_was_never_used_starts_above_the_floor() {
     let store = Store::default();
-    let layout = before();
+    let layout = twitter();
     let floor = UnixMicros(WALL.0 + 60_000_000);
     let preparing = Preparing {
         begins: Some(Begins::Above(floor)),
@@ -137,26 +135,25 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
         now: WALL,
     };
     init(&store, &layout, preparing).unwrap();
-    let numbering = Numbering::new(layout.clone(), WorkerSet::single(5)).unwrap();
-    let taken =
-        member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
+    let numbering = numbering();
+    let taken = member(&store, Notes::default()).take(want(WALL, false), &five()).unwrap();
     assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
 }
 
 #[test]
 fn a_space_comes_back_whatever_its_own_numbers_are() {
-    let store = store(&before());
-    let key = Paths::of("f").number(0, 5);
+    let store = store();
+    let key = key_five();
     let mut markers = Vec::new();
     for _ in 0..3 {
         replace(&store).unwrap();
         // Left by a daemon that was refused after its write.
         store.put(&key, &number_key(7, false));
         assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
-        assert_eq!(add(&store, &before()), Ok(Some(vec![after().space().to_string()])));
-        assert_eq!(active(&store), [before().space().to_string()]);
+        assert_eq!(add(&store, &twitter()), Ok(Some(vec![after().space().to_string()])));
+        assert_eq!(active(&store), [twitter().space().to_string()]);
         store.put(&key, &number_key(7, true));
-        markers.push(store.text(&Paths::of("f").marker()));
+        markers.push(store.text(&marker_key()));
     }
     // From the second on, they have the same floors.
     assert_ne!(markers[1], markers[2], "no text comes back");
@@ -165,11 +162,12 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
 /// A marker of an earlier release may have both.
 #[test]
 fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
-    let store = store(&before());
-    let both = [before(), after()].map(|layout| layout.space().to_string());
-    store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
-    for layout in [before(), after()] {
-        let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+    let store = store();
+    let both = [twitter(), after()].map(|layout| layout.space().to_string());
+    store.put(&marker_key(), &Marker::new("1f", both.to_vec()).text());
+    for layout in [twitter(), after()] {
+        let want = Want { layout: &layout, ..want(WALL, false) };
+        let taken = member(&store, Notes::default()).take(want, &five());
         assert!(
             matches!(&taken, Err(JoinError::Refused(line)) if line.contains("fleet init --add")),
             "{taken:?}"
@@ -179,9 +177,9 @@ fn daemons_are_refused_while_two_spaces_run_beside_each_other() {
 
 #[test]
 fn a_space_replaces_one_that_was_beside_it() {
-    let store = store(&before());
-    let both = [before(), after()].map(|layout| layout.space().to_string());
-    store.put(&Paths::of("f").marker(), &Marker::new("1f", both.to_vec()).text());
+    let store = store();
+    let both = [twitter(), after()].map(|layout| layout.space().to_string());
+    store.put(&marker_key(), &Marker::new("1f", both.to_vec()).text());
     assert_eq!(replace(&store), Ok(vec![both[0].clone()]));
     assert_eq!(active(&store), [both[1].clone()]);
 }
@@ -194,18 +192,18 @@ fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Resul
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
     let freeing = Freeing { write: "freed", now: WALL, is_forced, is_lowering };
-    operator.release(&before(), number, freeing).map_err(|error| error.to_string())
+    operator.release(&twitter(), number, freeing).map_err(|error| error.to_string())
 }
 
 /// Another command replaces the ID space while this one frees a number.
 #[test]
 fn a_number_is_not_freed_beside_another_marker() {
-    let store = store(&before());
-    let key = Paths::of("f").number(0, 5);
+    let store = store();
+    let key = key_five();
     store.put(&key, &number_key(7, false));
-    let mut marker = Marker::new("1f", vec![before().space().to_string()]);
+    let mut marker = Marker::new("1f", vec![twitter().space().to_string()]);
     marker.raise_floor(WALL);
-    store.put_late(&Paths::of("f").marker(), &marker.text());
+    store.put_late(&marker_key(), &marker.text());
     assert!(release(&store, 5, true).unwrap_err().contains("marker has just changed"));
     assert_eq!(store.text(&key), number_key(7, false));
     assert!(release(&store, 5, true).is_ok());
@@ -215,14 +213,13 @@ fn a_number_is_not_freed_beside_another_marker() {
 /// to free it.
 #[test]
 fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
-    let store = store(&before());
-    let key = Paths::of("f").number(0, 5);
-    let numbering = Numbering::new(before(), WorkerSet::single(5)).unwrap();
+    let store = store();
+    let key = key_five();
+    let numbering = numbering();
     let until = |text: &str| rules::instant_of(&numbering, NumberKey::parse(text).unwrap().id_bound);
     let take = |after_s: i64| {
         let wall = UnixMicros(WALL.0 + after_s * 1_000_000);
-        let taken =
-            member(&store, Notes::default()).take(want(&before(), wall, false), &WorkerSet::single(5));
+        let taken = member(&store, Notes::default()).take(want(wall, false), &five());
         taken.map_err(|error| error.to_string())
     };
     // A daemon whose clock was ahead may have been granted the first: only an operator knows.
@@ -254,15 +251,15 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
 /// A daemon remembers nothing of it, and goes on once the key is put right.
 #[test]
 fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
-    let layout = before();
-    let store = store(&before());
-    let key = Paths::of("f").number(0, 5);
+    let layout = twitter();
+    let store = store();
+    let key = key_five();
     let mut member = member(&store, Notes::default());
-    let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+    let taken = take(&mut member, want(WALL, false), &five());
     let right = store.text(&key);
     let wrong = NumberKey { id_bound: u64::MAX, ..NumberKey::parse(&right).unwrap() };
     store.put(&key, &wrong.text());
-    let looked = member.look(super::tests::clocks(WALL));
+    let looked = member.look(clocks(WALL));
     assert!(matches!(&looked, Raised::Lost(line) if line.contains("worker ID 5")), "{looked:?}");
     let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
     assert_eq!(note.acknowledged, taken.covered);
@@ -271,7 +268,7 @@ fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
 /// The first answer was lost with its connection, and the second try is refused.
 #[test]
 fn a_counter_that_was_set_by_a_lost_write_is_set() {
-    let store = store(&before());
+    let store = store();
     store.0.lock().unwrap().repeats = true;
     let mut coordinator = store.clone();
     let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
@@ -283,13 +280,12 @@ fn a_counter_that_was_set_by_a_lost_write_is_set() {
 /// The daemon with the longer horizon may be paused, and its record of it is lost.
 #[test]
 fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
-    let layout = before();
-    let clocks = super::tests::clocks(WALL);
+    let clocks = clocks(WALL);
     for is_polled in [true, false] {
-        let store = store(&layout);
-        let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
+        let store = store();
+        let [marker_key, key] = [marker_key(), key_five()];
         let mut member = member(&store, Notes::default());
-        let taken = super::tests::take(&mut member, want(&layout, WALL, false), &WorkerSet::single(5));
+        let taken = take(&mut member, want(WALL, false), &five());
         let bound = Bound { source: 0, id_bound: taken.covered + 1 };
         let before = store.text(&key);
         if is_polled {
@@ -312,13 +308,11 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
 /// Only its notes know what it has polled.
 #[test]
 fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
-    let layout = before();
-    let clocks = super::tests::clocks(WALL);
-    let store = store(&layout);
-    let five = WorkerSet::single(5);
-    let [marker_key, key] = [Paths::of("f").marker(), Paths::of("f").number(0, 5)];
+    let clocks = clocks(WALL);
+    let store = store();
+    let [marker_key, key] = [marker_key(), key_five()];
     let mut first = member(&store, Notes::default());
-    let covered = super::tests::take(&mut first, want(&layout, WALL, false), &five).covered;
+    let covered = take(&mut first, want(WALL, false), &five()).covered;
     let restored = store.text(&marker_key);
     let older = store.text(&key);
     let mut longer = Marker::parse(&restored).unwrap();
@@ -328,7 +322,7 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
     store.put(&marker_key, &restored);
     store.put(&key, &older);
     let mut again = member(&store, first.notes().clone());
-    again.take(want(&layout, WALL, true), &five).unwrap();
+    again.take(want(WALL, true), &five()).unwrap();
     let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
     assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
 }
@@ -336,12 +330,10 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
 /// It is recorded already: by a command, by another daemon, or by a write whose answer was lost.
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
-    let layout = before();
-    let five = WorkerSet::single(5);
-    let store = store(&layout);
+    let store = store();
     let mut first = member(&store, Notes::default());
-    super::tests::take(&mut first, want(&layout, WALL, false), &five);
-    let marker_key = Paths::of("f").marker();
+    take(&mut first, want(WALL, false), &five());
+    let marker_key = marker_key();
     let mut longer = Marker::parse(&store.text(&marker_key)).unwrap();
     longer.lengthen_reach(3 * HORIZON);
     store.put(&marker_key, &longer.text());
@@ -349,8 +341,8 @@ fn each_state_waits_once_for_a_longer_horizon() {
         store.0.lock().unwrap().has_paused = false;
         let mut again = member(&store, notes.clone());
         let horizon = 2 * HORIZON + Duration::from_micros(1);
-        let longer = Want { horizon, ..want(&layout, WALL, true) };
-        assert!(!again.take(longer, &five).unwrap().is_new);
+        let longer = Want { horizon, ..want(WALL, true) };
+        assert!(!again.take(longer, &five()).unwrap().is_new);
         (store.0.lock().unwrap().has_paused, again.notes().clone())
     };
     let (is_first, notes) = has_paused(first.notes());
@@ -359,15 +351,13 @@ fn each_state_waits_once_for_a_longer_horizon() {
 
 #[test]
 fn a_marker_without_the_reach_of_a_daemon_was_restored() {
-    let layout = before();
-    let clocks = super::tests::clocks(WALL);
-    let store = store(&layout);
-    let five = WorkerSet::single(5);
-    let marker_key = Paths::of("f").marker();
+    let clocks = clocks(WALL);
+    let store = store();
+    let marker_key = marker_key();
     let before = store.text(&marker_key);
-    let longer = Want { horizon: 2 * HORIZON, ..want(&layout, WALL, false) };
+    let longer = Want { horizon: 2 * HORIZON, ..want(WALL, false) };
     let mut daemon = member(&store, Notes::default());
-    let covered = super::tests::take(&mut daemon, longer, &five).covered;
+    let covered = take(&mut daemon, longer, &five()).covered;
     store.put(&marker_key, &before);
     let raised = daemon.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks);
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}");

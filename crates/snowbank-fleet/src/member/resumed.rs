@@ -1,23 +1,18 @@
 //! Tests: starts that go on, or wait, without an answer of the coordinator.
 
-use super::tests::{HORIZON, Store, WALL, clocks, member, store, take, want};
+use super::tests::{
+    HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, store, store_of,
+    take, twitter, want,
+};
 use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
-fn twitter() -> Layout {
-    Layout::resolve("twitter").unwrap()
-}
-
-fn five() -> WorkerSet {
-    WorkerSet::single(5)
-}
-
 /// Returns a daemon that took number 5, and its ceiling.
 fn taken(store: &Store) -> (Member<Store>, u64) {
     let mut first = member(store, Notes::default());
-    let covered = take(&mut first, want(&twitter(), WALL, false), &five()).covered;
+    let covered = take(&mut first, want(WALL, false), &five()).covered;
     (first, covered)
 }
 
@@ -27,17 +22,12 @@ fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet)
     taken.map(|taken| taken.covered)
 }
 
-fn key(store: &Store) -> NumberKey {
-    NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap()
-}
-
 #[test]
 fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (first, covered) = taken(&store);
     store.set_away(true);
-    let at = |wall, is_proven| resumed(&store, first.notes(), want(&layout, wall, is_proven), &five());
+    let at = |wall, is_proven| resumed(&store, first.notes(), want(wall, is_proven), &five());
     let after = |part: u32| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64);
     assert_eq!(at(WALL, true), Some(covered));
     assert_eq!(at(after(6), true), Some(covered));
@@ -52,24 +42,24 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
             .unwrap()
     });
     assert_eq!(one.space(), two.space());
-    let store = store(&one);
+    let store = store_of(&one);
     let mut first = member(&store, Notes::default());
-    take(&mut first, want(&one, WALL, false), &five());
-    let at = |layout, worker_ids| resumed(&store, first.notes(), want(layout, WALL, true), &worker_ids);
+    take(&mut first, Want { layout: &one, ..want(WALL, false) }, &five());
+    let at =
+        |layout, worker_ids| resumed(&store, first.notes(), Want { layout, ..want(WALL, true) }, &worker_ids);
     assert!(at(&one, five()).is_some());
     assert_eq!(at(&one, WorkerSet::single(6)), None);
     assert_eq!(at(&two, five()), None, "worker 5 of another site");
-    let renamed = Want { source: "another", ..want(&one, WALL, true) };
+    let renamed = Want { source: "another", layout: &one, ..want(WALL, true) };
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
 
 /// Each daemon is killed, the second one in a raise.
 #[test]
 fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (first, covered) = taken(&store);
-    let newest = want(&layout, WALL, true);
+    let newest = want(WALL, true);
     store.set_away(true);
     let mut second = member(&store, first.notes().clone());
     assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
@@ -81,13 +71,13 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
         second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
         Raised::NoAnswer(_)
     ));
-    assert_eq!(key(&store).id_bound, covered + 9, "its answer was lost");
+    assert_eq!(five_at(&store).id_bound, covered + 9, "its answer was lost");
     assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
     store.set_away(false);
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
     assert_eq!(third.look(clocks(WALL)), Raised::Done);
-    assert_eq!(key(&store).id_bound, covered + 9, "no bound sinks");
+    assert_eq!(five_at(&store).id_bound, covered + 9, "no bound sinks");
     assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
     third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
@@ -96,10 +86,9 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
 /// A stop asks before it returns anything.
 #[test]
 fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (mut first, covered) = taken(&store);
-    let newest = want(&layout, WALL, true);
+    let newest = want(WALL, true);
     store.set_away(true);
     assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
@@ -114,10 +103,9 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
 /// before it could ask.
 #[test]
 fn a_start_after_a_jump_of_the_clocks_asks() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (mut first, covered) = taken(&store);
-    let mut jumped = want(&layout, WALL, true);
+    let mut jumped = want(WALL, true);
     jumped.clocks.wall_minus_boot_us += 30_000_000;
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), None);
     assert_eq!(member(&store, first.notes().clone()).resume_unseen(jumped, &five()), None);
@@ -130,12 +118,11 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
 /// Nothing shows that the machine was restored from a snapshot.
 #[test]
 fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (first, _) = taken(&store);
     let copies = [(); 2].map(|()| {
         let mut copy = member(&store, first.notes().clone());
-        copy.resume_at_once(want(&layout, WALL, true), &five()).unwrap();
+        copy.resume_at_once(want(WALL, true), &five()).unwrap();
         copy
     });
     let [mut one, mut two] = copies;
@@ -148,15 +135,14 @@ fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
 
 #[test]
 fn a_start_after_a_loss_asks() {
-    let layout = twitter();
-    let newest = want(&layout, WALL, true);
+    let newest = want(WALL, true);
     let lose: [fn(&Store); 3] = [
-        |store| store.remove(&Paths::of("f").number(0, 5)),
-        |store| store.remove(&Paths::of("f").marker()),
-        |store| store.put(&Paths::of("f").marker(), &Marker::new("1f", vec![String::from("other")]).text()),
+        |store| store.remove(&key_five()),
+        |store| store.remove(&marker_key()),
+        |store| store.put(&marker_key(), &Marker::new("1f", vec![String::from("other")]).text()),
     ];
     for lose in lose {
-        let store = store(&layout);
+        let store = store();
         let (first, _) = taken(&store);
         lose(&store);
         let mut again = member(&store, first.notes().clone());
@@ -169,30 +155,28 @@ fn a_start_after_a_loss_asks() {
 
 #[test]
 fn a_start_that_does_not_ask_records_its_longer_horizon() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (first, covered) = taken(&store);
-    let longer = Want { horizon: 3 * HORIZON, ..want(&layout, WALL, true) };
+    let longer = Want { horizon: 3 * HORIZON, ..want(WALL, true) };
     let mut again = member(&store, first.notes().clone());
     again.resume_at_once(longer, &five()).unwrap();
     let bound = Bound { source: 0, id_bound: covered + 1 };
     assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
-    let marker = Marker::parse(&store.text(&Paths::of("f").marker())).unwrap();
+    let marker = marker_at(&store);
     assert_eq!(marker.reach(), longer.reach());
 }
 
 /// The state has its first ceiling before the numbers are checked once more.
 #[test]
 fn a_start_after_a_number_was_lost_during_the_start_asks() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let (mut first, covered) = taken(&store);
-    let newest = want(&layout, WALL, true);
+    let newest = want(WALL, true);
     store.set_away(true);
     assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
     store.set_away(false);
-    store.remove(&Paths::of("f").number(0, 5));
+    store.remove(&key_five());
     assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
@@ -201,13 +185,13 @@ fn a_start_after_a_number_was_lost_during_the_start_asks() {
 #[test]
 fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let mut notes = Notes::default();
     let mut tried = Tried::default();
     let mut try_again = || {
         let mut daemon = member(&store, notes.clone()).after(std::mem::take(&mut tried));
         let all = |_: &Numbering| Ok::<bool, JoinError>(true);
-        let picked = daemon.pick(want(&layout, WALL, false), 1, None, |_| true, all);
+        let picked = daemon.pick(want(WALL, false), 1, None, |_| true, all);
         notes = daemon.notes().clone();
         tried = daemon.into_tried();
         (picked, notes.of("orders", &layout.space().to_string()).unwrap().writes.len())

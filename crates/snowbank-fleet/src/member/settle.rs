@@ -58,7 +58,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let claimed: Vec<usize> =
             (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
         let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
-        self.go_on(paused)?;
+        // The state may have a ceiling by now, so that the next start would go on below it.
+        self.ended(paused).map_err(not_taken)?;
         let reach = claimed.iter().map(|&source| self.sources[source].reach()).max();
         self.notes.settle_reach(reach.unwrap_or_default());
         for (index, taken) in taken.iter_mut().enumerate() {
@@ -80,23 +81,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for source in 0..self.sources.len() {
             if self.sources[source].is_claimed {
                 let compared = self.compare(source);
-                self.go_on(compared)?;
+                self.ended(compared).map_err(not_taken)?;
             }
         }
         if self.polled.is_some() {
             self.note_taken(at);
         }
         Ok(())
-    }
-
-    /// Goes on with a start, unless a number is lost or the coordinator did not answer.
-    fn go_on(&mut self, step: Result<(), Stop>) -> Result<(), JoinError> {
-        let step = step.map_err(|stop| self.leave_cluster(stop));
-        if !matches!(step, Ok(()) | Err(Stop::NoAnswer(_))) {
-            // The state may have a ceiling by now, so that the next start would go on below it.
-            self.forget_ceilings();
-        }
-        step.map_err(not_taken)
     }
 
     fn shortest_horizon(&self) -> Duration {
@@ -193,8 +184,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     fn read_marker(&mut self) -> Result<(), Stop> {
-        let key = self.paths.marker();
-        self.coordinator.as_mut().read(&[key])?;
+        self.coordinator.as_mut().read_one(&self.paths.marker())?;
         Ok(())
     }
 

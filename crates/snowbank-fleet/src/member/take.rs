@@ -98,8 +98,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
             if noticed == Noticed::WentBack {
                 // Without the note, the next start raises it again.
-                self.notes.set(Note { is_held: false, ..note });
-                let _ = self.notes.save();
+                let _ = self.notes.keep(Note { is_held: false, ..note });
                 break;
             }
         }
@@ -138,15 +137,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.tried.add(&write);
         held.is_unsettled = is_new;
         let key = NumberKey { write, ..self.value(&held, covered, false) };
-        self.notes.set(held.note());
-        let _ = self.notes.save();
+        let _ = self.notes.keep(held.note());
         if !self.swap_all(&mut held, &found, &key)? {
             return Ok(None);
         }
         (held.floor, held.covered, held.acknowledged) = (floor, covered, covered);
         held.is_claimed = true;
-        self.notes.set(held.note());
-        let _ = self.notes.save();
+        let _ = self.notes.keep(held.note());
         self.sources.push(held);
         if self.polled.is_none() {
             let now = self.coordinator.as_mut().now();

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use super::pick::Pick;
@@ -9,6 +9,7 @@ use crate::rules::Proof;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
+static TWITTER: LazyLock<Layout> = LazyLock::new(|| Layout::resolve("twitter").unwrap());
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(10);
 pub(super) const HORIZON: Duration = Duration::from_secs(300);
@@ -177,12 +178,49 @@ impl Coordinator for Store {
     }
 }
 
-pub(super) fn store(layout: &Layout) -> Store {
+pub(super) fn twitter() -> Layout {
+    TWITTER.clone()
+}
+
+pub(super) fn five() -> WorkerSet {
+    WorkerSet::single(5)
+}
+
+/// Returns the numbering of worker ID 5.
+pub(super) fn numbering() -> Numbering {
+    Numbering::new(twitter(), five()).unwrap()
+}
+
+pub(super) fn key_five() -> String {
+    Paths::of("f").number(0, 5)
+}
+
+pub(super) fn marker_key() -> String {
+    Paths::of("f").marker()
+}
+
+pub(super) fn five_at(store: &Store) -> NumberKey {
+    NumberKey::parse(&store.text(&key_five())).unwrap()
+}
+
+pub(super) fn marker_at(store: &Store) -> Marker {
+    Marker::parse(&store.text(&marker_key())).unwrap()
+}
+
+pub(super) fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
+    UnixMicros(wall.0 + seconds * 1_000_000)
+}
+
+/// Returns the coordinator of a fleet that is prepared.
+pub(super) fn store() -> Store {
+    store_of(&TWITTER)
+}
+
+pub(super) fn store_of(layout: &Layout) -> Store {
     let store = Store::default();
     let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
     marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
-    let text = marker.text();
-    store.put(&Paths::of("f").marker(), &text);
+    store.put(&marker_key(), &marker.text());
     store
 }
 
@@ -191,10 +229,17 @@ pub(super) fn clocks(wall: UnixMicros) -> Clocks {
     Clocks { wall, boot: BootMicros(0), wall_minus_boot_us: 0 }
 }
 
-pub(super) fn want(layout: &Layout, wall: UnixMicros, is_proven: bool) -> Want<'_> {
+pub(super) fn want(wall: UnixMicros, is_proven: bool) -> Want<'static> {
     let proof = if is_proven { Proof::Held } else { Proof::None };
-    let clocks = clocks(wall);
-    Want { index: 0, source: "orders", layout, clocks, proof, max_ahead: MAX_AHEAD, horizon: HORIZON }
+    Want {
+        index: 0,
+        source: "orders",
+        layout: &TWITTER,
+        clocks: clocks(wall),
+        proof,
+        max_ahead: MAX_AHEAD,
+        horizon: HORIZON,
+    }
 }
 
 /// Returns the names of a daemon of this state, which is its name for people, too.
@@ -202,8 +247,22 @@ pub(super) fn names(state: &str) -> Names<'_> {
     Names { fleet: "f", state, holder: state }
 }
 
+pub(super) fn draw() -> String {
+    fastrand::u64(..).to_string()
+}
+
+/// Returns a daemon of this state.
+pub(super) fn member_of(store: &Store, state: &str, notes: Notes) -> Member<Store> {
+    Member::new(store.clone(), names(state), notes, draw)
+}
+
 pub(super) fn member(store: &Store, notes: Notes) -> Member<Store> {
-    Member::new(store.clone(), names("state"), notes, || fastrand::u64(..).to_string())
+    member_of(store, "state", notes)
+}
+
+/// Returns another daemon.
+pub(super) fn other(store: &Store) -> Member<Store> {
+    member_of(store, "other", Notes::default())
 }
 
 /// Takes worker IDs, and waits until nobody else has had them.
@@ -217,16 +276,14 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
 /// Takes number 5 again and again, a second after each other, and returns how far ahead of the
 /// clock its bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
-    let numbering = Numbering::new(layout.clone(), worker_ids.clone()).unwrap();
+    let store = store();
+    let numbering = numbering();
     let mut notes = Notes::default();
     let mut furthest = Duration::ZERO;
     for second in 0..2_000 {
-        let wall = UnixMicros(WALL.0 + second * 1_000_000);
+        let wall = at(WALL, second);
         let mut member = member(&store, notes.clone());
-        let Ok(taken) = member.take(want(&layout, wall, is_proven), &worker_ids) else { continue };
+        let Ok(taken) = member.take(want(wall, is_proven), &five()) else { continue };
         notes = member.notes().clone();
         let until = numbering.start_of(numbering.tick_of(numbering.position_from(taken.covered)));
         furthest = furthest.max(Duration::from_micros(until.0.saturating_sub(wall.0).max(0).unsigned_abs()));
@@ -246,59 +303,54 @@ fn starts_in_a_row_do_not_push_the_bound_away() {
 /// A late start may write a higher bound than the raise that was asked for before it.
 #[test]
 fn a_raise_lowers_no_bound_that_was_acknowledged() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
+    let store = store();
     let mut member = member(&store, Notes::default());
-    let taken = member.take(want(&layout, WALL, false), &WorkerSet::single(5)).unwrap();
+    let taken = member.take(want(WALL, false), &five()).unwrap();
     let bound = Bound { source: 0, id_bound: taken.covered - 1 };
     assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Raised::Done);
-    let key = store.text(&Paths::of("f").number(0, 5));
+    let key = store.text(&key_five());
     assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
 }
 
 /// Its bounds were granted by a clock that was two hours ahead.
 #[test]
 fn own_keys_stay_credible_after_the_clock_was_set_back() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
+    let store = store();
     let corrected = UnixMicros(WALL.0 - 2 * 3_600_000_000);
     let mut first = member(&store, Notes::default());
-    let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
+    let taken = take(&mut first, want(WALL, false), &five());
     assert_eq!(first.look(clocks(corrected)), Raised::Done);
     let bound = Bound { source: 0, id_bound: taken.covered };
     assert_eq!(first.raise(&[bound], 0, clocks(corrected)), Raised::Done);
-    let key = Paths::of("f").number(0, 5);
+    let key = key_five();
     assert_eq!(NumberKey::parse(&store.text(&key)).unwrap().id_bound, taken.covered, "no bound sinks");
-    let again = member(&store, first.notes().clone()).take(want(&layout, corrected, true), &worker_ids);
+    let again = member(&store, first.notes().clone()).take(want(corrected, true), &five());
     assert!(again.is_ok_and(|again| again.covered >= taken.covered), "so does a start");
-    let by_another = member(&store, Notes::default()).take(want(&layout, corrected, false), &worker_ids);
+    let by_another = member(&store, Notes::default()).take(want(corrected, false), &five());
     assert!(matches!(by_another, Err(JoinError::Unreadable(_))), "{by_another:?}");
 }
 
 #[test]
 fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
+    let store = store();
     let mut first = member(&store, Notes::default());
-    take(&mut first, want(&layout, WALL, false), &worker_ids);
+    take(&mut first, want(WALL, false), &five());
     let notes = first.notes().clone();
-    let refused = member(&store, notes.clone()).take(want(&layout, WALL, false), &worker_ids).unwrap_err();
+    let refused = member(&store, notes.clone()).take(want(WALL, false), &five()).unwrap_err();
     assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
     let taken = member(&store, notes.clone()).pick(
-        want(&layout, WALL, false),
+        want(WALL, false),
         1,
         None,
         |_| true,
         |_| Ok::<bool, JoinError>(true),
     );
-    assert_ne!(taken.unwrap().worker_ids, worker_ids, "another number is free");
+    assert_ne!(taken.unwrap().worker_ids, five(), "another number is free");
     store.set_away(true);
-    assert_eq!(member(&store, notes.clone()).resume_unseen(want(&layout, WALL, false), &worker_ids), None);
-    let newest = want(&layout, WALL, true);
+    assert_eq!(member(&store, notes.clone()).resume_unseen(want(WALL, false), &five()), None);
+    let newest = want(WALL, true);
     assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
-    assert!(member(&store, notes).resume_unseen(newest, &worker_ids).is_some());
+    assert!(member(&store, notes).resume_unseen(newest, &five()).is_some());
 }
 
 /// A daemon that was killed before it stored its start finds an old ceiling in its state. So
@@ -306,78 +358,68 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
 /// this start.
 #[test]
 fn a_first_start_whose_write_was_repeated_has_its_number() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
+    let store = store();
     store.0.lock().unwrap().repeats = true;
-    let taken = member(&store, Notes::default()).take(want(&layout, WALL, false), &WorkerSet::single(5));
+    let taken = member(&store, Notes::default()).take(want(WALL, false), &five());
     assert!(taken.is_ok(), "{taken:?}");
 }
 
 #[test]
 fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
+    let store = store();
     let mut first = member(&store, Notes::default());
-    let ours = first.take(want(&layout, WALL, false), &worker_ids).unwrap();
-    let mut other =
-        Member::new(store.clone(), names("other"), Notes::default(), || fastrand::u64(..).to_string());
-    let later = UnixMicros(WALL.0 + 400_000_000);
-    let theirs = other.take(want(&layout, later, false), &worker_ids).unwrap();
+    let ours = first.take(want(WALL, false), &five()).unwrap();
+    let mut other = other(&store);
+    let later = at(WALL, 400);
+    let theirs = other.take(want(later, false), &five()).unwrap();
     assert!(theirs.floor >= ours.covered);
     other.release(&[Bound { source: 0, id_bound: theirs.covered }], clocks(WALL)).unwrap();
-    let later = UnixMicros(WALL.0 + 800_000_000);
+    let later = at(WALL, 800);
     let mut again = member(&store, first.notes().clone());
-    let taken = again.take(want(&layout, later, true), &worker_ids).unwrap();
+    let taken = again.take(want(later, true), &five()).unwrap();
     assert_eq!(taken.floor, theirs.covered);
     let mut after_kill = member(&store, again.notes().clone());
-    let resumed = after_kill.take(want(&layout, later, true), &worker_ids).unwrap();
+    let resumed = after_kill.take(want(later, true), &five()).unwrap();
     assert_eq!(resumed.floor, theirs.covered);
 }
 
 /// A daemon that waited is stopped as it gets its number.
 #[test]
 fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
-    let of_state = |state: &str, notes: Notes| {
-        Member::new(store.clone(), names(state), notes, || fastrand::u64(..).to_string())
-    };
-    let later = UnixMicros(WALL.0 + 400_000_000);
+    let store = store();
+    let later = at(WALL, 400);
     let give_back = |state: &str, notes: Notes, wall: UnixMicros| {
-        let mut member = of_state(state, notes);
-        let taken = take(&mut member, want(&layout, wall, true), &worker_ids);
+        let mut member = member_of(&store, state, notes);
+        let taken = take(&mut member, want(wall, true), &five());
         member.give_back(&[Some(taken)], clocks(wall)).unwrap();
         member.notes().clone()
     };
     give_back("first", Notes::default(), WALL);
-    let mut used = of_state("used", Notes::default());
-    let taken = take(&mut used, want(&layout, WALL, false), &worker_ids);
+    let mut used = member_of(&store, "used", Notes::default());
+    let taken = take(&mut used, want(WALL, false), &five());
     assert_eq!(taken.floor, 0, "nothing was handed out before");
     let notes = give_back("used", used.notes().clone(), WALL);
-    let key = NumberKey::parse(&store.text(&Paths::of("f").number(0, 5))).unwrap();
+    let key = five_at(&store);
     assert!(!key.released, "it goes on with its own number");
-    let mut again = of_state("used", notes);
-    take(&mut again, want(&layout, WALL, true), &worker_ids);
+    let mut again = member_of(&store, "used", notes);
+    take(&mut again, want(WALL, true), &five());
     again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
     // By its own note it starts lower than another one may.
     give_back("used", again.notes().clone(), WALL);
     give_back("third", Notes::default(), later);
-    let last = take(&mut of_state("last", Notes::default()), want(&layout, later, false), &worker_ids);
+    let last = take(&mut member_of(&store, "last", Notes::default()), want(later, false), &five());
     assert_eq!(last.floor, taken.covered);
 }
 
 #[test]
 fn a_record_is_held_once_all_its_numbers_have_its_bound() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
+    let store = store();
     let workers = |text: &str| text.parse::<WorkerSet>().unwrap();
     let mut earlier = member(&store, Notes::default());
-    let covered = earlier.take(want(&layout, WALL, false), &workers("5,6")).unwrap().covered;
+    let covered = earlier.take(want(WALL, false), &workers("5,6")).unwrap().covered;
     let mut now = member(&store, Notes::default());
     assert_eq!(now.holds(0, &[(vec![5], 1)]), Ok(vec![false]), "it has no number yet");
-    now.take(want(&layout, WALL, false), &workers("9")).unwrap();
+    now.take(want(WALL, false), &workers("9")).unwrap();
     let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
     assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
     store.set_away(true);
@@ -387,16 +429,14 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
 /// It tries again and again, while the coordinator is away and after that.
 #[test]
 fn a_copy_of_the_state_that_waits_starts_above_the_original() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
+    let store = store();
     let mut original = member(&store, Notes::default());
-    let covered = original.take(want(&layout, WALL, false), &worker_ids).unwrap().covered;
+    let covered = original.take(want(WALL, false), &five()).unwrap().covered;
     let mut notes = original.notes().clone();
     let mut tried = Tried::default();
     let mut try_at = |wall| {
         let mut copy = member(&store, notes.clone()).after(std::mem::take(&mut tried));
-        let taken = copy.take(want(&layout, wall, false), &worker_ids);
+        let taken = copy.take(want(wall, false), &five());
         notes = copy.notes().clone();
         tried = copy.into_tried();
         taken
@@ -405,36 +445,33 @@ fn a_copy_of_the_state_that_waits_starts_above_the_original() {
     assert!(matches!(try_at(WALL), Err(JoinError::NoAnswer(_))));
     store.set_away(false);
     assert!(matches!(try_at(WALL), Err(JoinError::Held(line)) if line.contains("a copy of it")));
-    let taken = try_at(UnixMicros(WALL.0 + 400_000_000)).unwrap();
+    let taken = try_at(at(WALL, 400)).unwrap();
     assert!(taken.floor >= covered && taken.is_new, "{taken:?}");
 }
 
 /// The coordinator may have lost what another holder wrote after the release.
 #[test]
 fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let worker_ids = WorkerSet::single(5);
+    let store = store();
     let mut first = member(&store, Notes::default());
-    let taken = take(&mut first, want(&layout, WALL, false), &worker_ids);
+    let taken = take(&mut first, want(WALL, false), &five());
     first.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
     let again = || member(&store, first.notes().clone());
     let waited = again().into_tried();
     for (mut member, expected) in [(again(), false), (again().after(waited), true)] {
-        let before = store.text(&Paths::of("f").number(0, 5));
-        let taken = member.take(want(&layout, WALL, true), &worker_ids).unwrap();
+        let before = store.text(&key_five());
+        let taken = member.take(want(WALL, true), &five()).unwrap();
         assert_eq!(taken.is_new, expected);
-        store.put(&Paths::of("f").number(0, 5), &before);
+        store.put(&key_five(), &before);
     }
 }
 
 /// A holder's floor waits in that log, and a comparison would overtake it.
 #[test]
 fn a_pause_does_not_end_while_writes_have_no_answer() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
+    let store = store();
     let mut member = member(&store, Notes::default());
-    let mut taken = [member.take(want(&layout, WALL, false), &WorkerSet::single(5)).ok()];
+    let mut taken = [member.take(want(WALL, false), &five()).ok()];
     store.set_stalled(true);
     assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
     store.set_stalled(false);
@@ -444,22 +481,16 @@ fn a_pause_does_not_end_while_writes_have_no_answer() {
 /// The clock is past all bounds.
 #[test]
 fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let at = |seconds: i64| UnixMicros(WALL.0 + seconds * 1_000_000);
+    let store = store();
     for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
         let mut other = member(&store, Notes::default());
-        other.take(want(&layout, at(seconds), false), &WorkerSet::single(number)).unwrap();
+        other.take(want(at(WALL, seconds), false), &WorkerSet::single(number)).unwrap();
     }
     let pick = |count| {
         let mut member = member(&store, Notes::default());
         let all = |_: &Numbering| Ok::<bool, JoinError>(true);
         let allowed = |id| (1..4).contains(&id);
-        member
-            .pick(want(&layout, at(1_000), false), count, None, allowed, all)
-            .unwrap()
-            .worker_ids
-            .to_string()
+        member.pick(want(at(WALL, 1_000), false), count, None, allowed, all).unwrap().worker_ids.to_string()
     };
     assert_eq!(pick(1), "1");
     assert_eq!(pick(1), "3", "1 has a new bound");
@@ -468,11 +499,10 @@ fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_firs
 
 #[test]
 fn daemons_that_start_together_soon_have_different_numbers() {
-    let layout = Layout::resolve("twitter").unwrap();
-    let store = store(&layout);
-    let want = want(&layout, WALL, false);
+    let layout = twitter();
+    let store = store();
+    let want = want(WALL, false);
     let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
-    let draw = || fastrand::u64(..).to_string();
     let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), draw);
     let mut waiting: Vec<_> = states.iter().map(daemon).collect();
     for tried in 0.. {

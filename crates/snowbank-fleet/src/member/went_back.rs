@@ -1,35 +1,18 @@
 //! A coordinator that was restored to an older state, and daemons whose clocks differ by less than
 //! `max_ahead`.
 
-use super::tests::{HORIZON, MAX_AHEAD, Store, WALL, clocks, member, names, store, take, want};
+use super::tests::{
+    HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, marker_at, marker_key, member,
+    numbering, other, store, take, twitter, want,
+};
 use super::*;
 use crate::counter::CounterKey;
 use crate::{Begins, Freeing, Marker, NumberRange, Operator, Preparing};
-use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
-fn twitter() -> Layout {
-    Layout::resolve("twitter").unwrap()
-}
-
-fn five() -> WorkerSet {
-    WorkerSet::single(5)
-}
-
-fn numbering() -> Numbering {
-    Numbering::new(twitter(), five()).unwrap()
-}
-
-fn key_five() -> String {
-    Paths::of("f").number(0, 5)
-}
-
 fn floor(store: &Store) -> UnixMicros {
-    Marker::parse(&store.text(&Paths::of("f").marker())).unwrap().floor()
-}
-
-fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
-    UnixMicros(wall.0 + seconds * 1_000_000)
+    marker_at(store).floor()
 }
 
 /// Returns the bound that the keeper asks for: a horizon above its clock.
@@ -38,25 +21,18 @@ fn keepers_bound(wall: UnixMicros) -> Bound {
     Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
 }
 
-fn other(store: &Store) -> Member<Store> {
-    let draw = || fastrand::u64(..).to_string();
-    Member::new(store.clone(), names("other"), Notes::default(), draw)
-}
-
 /// The first try has no answer, and its grant is lost before the second one.
 #[test]
 fn no_later_try_of_a_raise_lowers_a_bound() {
     for generation in [0, 1] {
-        let layout = twitter();
-        let store = store(&layout);
-        let covered =
-            take(&mut member(&store, Notes::default()), want(&layout, WALL, false), &five()).covered;
+        let store = store();
+        let covered = take(&mut member(&store, Notes::default()), want(WALL, false), &five()).covered;
         let until = rules::instant_of(&numbering(), covered);
         // It starts at the bound of the daemon before, so its first bound is further ahead than a
         // keeper's.
         let now = at(until, -9);
         let mut daemon = other(&store);
-        take(&mut daemon, want(&layout, now, false), &five());
+        take(&mut daemon, want(now, false), &five());
         store.set_read_only(true);
         let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
         assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
@@ -70,13 +46,12 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
 
 #[test]
 fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let counter_key = Paths::of("f").counter("tickets");
     let range = NumberRange { from: 1, to: 1 };
     store.put(&counter_key, &CounterKey::new("c", range, "w0", "operator").text());
     let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(&layout, WALL, false), &five());
+    take(&mut daemon, want(WALL, false), &five());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     daemon.add_counter(1, "tickets", &tickets, 0);
     assert_eq!(daemon.look(clocks(WALL)), Raised::Done);
@@ -102,16 +77,15 @@ struct TakenByAnotherClock {
 }
 
 fn taken_by_another_clock() -> TakenByAnotherClock {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let mut x = member(&store, Notes::default());
-    let covered = take(&mut x, want(&layout, WALL, false), &five()).covered;
+    let covered = take(&mut x, want(WALL, false), &five()).covered;
     let until = rules::instant_of(&numbering(), covered);
     let backup = store.text(&key_five());
     let x_now = at(until, -14);
     let y_now = at(x_now, 5);
     let mut y = other(&store);
-    let y_had = take(&mut y, want(&layout, y_now, false), &five());
+    let y_had = take(&mut y, want(y_now, false), &five());
     assert_eq!(y_had.floor, covered, "Y hands out IDs from X's bound on, 9 s ahead of its clock");
     store.put(&key_five(), &backup);
     assert!(matches!(y.look(clocks(at(y_now, 2))), Raised::Lost(_)));
@@ -121,10 +95,9 @@ fn taken_by_another_clock() -> TakenByAnotherClock {
 
 #[test]
 fn a_start_repeats_nothing_that_another_clock_let_others_have() {
-    let layout = twitter();
     let TakenByAnotherClock { store, x, x_now, y_had } = taken_by_another_clock();
     let mut again = member(&store, x.notes().clone());
-    let ours = take(&mut again, want(&layout, x_now, true), &five());
+    let ours = take(&mut again, want(x_now, true), &five());
     let is_apart = ours.covered <= y_had.floor || ours.floor >= y_had.covered;
     assert!(is_apart, "X: {} to {}, Y: {} to {}", ours.floor, ours.covered, y_had.floor, y_had.covered);
 }
@@ -141,9 +114,9 @@ fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
 #[test]
 fn a_release_of_a_later_holder_hides_no_restore() {
     let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let mut first = member(&store, Notes::default());
-    let covered = take(&mut first, want(&layout, WALL, false), &five()).covered;
+    let covered = take(&mut first, want(WALL, false), &five()).covered;
     let backup = store.text(&key_five());
     let raised_at = at(WALL, 200);
     assert_eq!(first.raise(&[keepers_bound(raised_at)], 0, clocks(raised_at)), Raised::Done);
@@ -163,10 +136,10 @@ fn a_release_of_a_later_holder_hides_no_restore() {
 #[test]
 fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let ahead = at(WALL, 3 * 86_400);
     let mut wrong = member(&store, Notes::default());
-    take(&mut wrong, want(&layout, ahead, false), &five());
+    take(&mut wrong, want(ahead, false), &five());
     let backup = store.text(&key_five());
     let later = at(ahead, 200);
     assert_eq!(wrong.raise(&[keepers_bound(later)], 0, clocks(later)), Raised::Done);
@@ -174,7 +147,7 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     assert!(matches!(wrong.look(clocks(later)), Raised::Lost(_)));
     let six = WorkerSet::single(6);
     let now = at(WALL, 300);
-    let refused = other(&store).take(want(&layout, now, false), &six);
+    let refused = other(&store).take(want(now, false), &six);
     let lowers = |line: &String| line.contains("fleet init --above INSTANT --lower");
     assert!(matches!(&refused, Err(JoinError::Unreadable(line)) if lowers(line)), "{refused:?}");
     let init = |begins| {
@@ -187,9 +160,9 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
             max_ahead: MAX_AHEAD,
             now,
         };
-        operator.init(&[&layout], preparing, || fastrand::u64(..).to_string()).unwrap()
+        operator.init(&[&layout], preparing, draw).unwrap()
     };
-    let marker_key = Paths::of("f").marker();
+    let marker_key = marker_key();
     let mut marker = Marker::parse(&store.text(&marker_key)).unwrap();
     marker.lengthen_reach(rules::REACH_MAX);
     store.put(&marker_key, &marker.text());
@@ -198,7 +171,7 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
     let marker = Marker::parse(&store.text(&marker_key)).unwrap();
     assert_eq!(marker.reach(), rules::reach(HORIZON, MAX_AHEAD));
-    let taken = other(&store).take(want(&layout, now, false), &six).unwrap();
+    let taken = other(&store).take(want(now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
 }
 
@@ -206,12 +179,11 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
 /// does not know it.
 #[test]
 fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let mut notices = member(&store, Notes::default());
-    take(&mut notices, want(&layout, WALL, false), &five());
-    let backup = [key_five(), Paths::of("f").marker()].map(|key| (store.text(&key), key));
-    let longer = Want { max_ahead: HORIZON / 4, ..want(&layout, WALL, false) };
+    take(&mut notices, want(WALL, false), &five());
+    let backup = [key_five(), marker_key()].map(|key| (store.text(&key), key));
+    let longer = Want { max_ahead: HORIZON / 4, ..want(WALL, false) };
     let mut cut_off = other(&store);
     let covered = take(&mut cut_off, longer, &WorkerSet::single(6)).covered;
     let wall = at(WALL, 200);
@@ -234,14 +206,14 @@ fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
 /// Returns a fleet that was prepared again since a backup, and a daemon that was granted IDs in it.
 fn prepared_again() -> (Store, Member<Store>, Vec<(String, String)>, UnixMicros) {
     let layout = twitter();
-    let store = store(&layout);
-    let marker_key = Paths::of("f").marker();
+    let store = store();
+    let marker_key = marker_key();
     let backup = vec![(marker_key.clone(), store.text(&marker_key))];
     let mut marker = Marker::new("2e", vec![layout.space().to_string()]);
     marker.lengthen_reach(rules::reach(HORIZON, MAX_AHEAD));
     store.put(&marker_key, &marker.text());
     let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(&layout, WALL, false), &five());
+    take(&mut daemon, want(WALL, false), &five());
     let wall = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
     (store, daemon, backup, wall)
@@ -256,7 +228,7 @@ fn restore(store: &Store, backup: &[(String, String)]) {
 
 /// Returns what another daemon gets that finds the number free.
 fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
-    take(&mut other(store), want(&twitter(), wall, false), &five()).floor
+    take(&mut other(store), want(wall, false), &five()).floor
 }
 
 #[test]
@@ -289,10 +261,9 @@ fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
 /// The restored cluster is a copy, so it has the same marker.
 #[test]
 fn a_restore_under_another_cluster_id_raises_the_floor() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let mut daemon = member(&store, Notes::default());
-    take(&mut daemon, want(&layout, WALL, false), &five());
+    take(&mut daemon, want(WALL, false), &five());
     let backup = store.text(&key_five());
     let wall = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
@@ -306,13 +277,12 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
 /// The first thing that it asks for is a range.
 #[test]
 fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     let mut first = member(&store, Notes::default());
-    take(&mut first, want(&layout, WALL, false), &five());
+    take(&mut first, want(WALL, false), &five());
     let wall = at(WALL, 100);
     let mut again = member(&store, first.notes().clone());
-    assert!(again.resume_at_once(want(&layout, wall, true), &five()).is_some());
+    assert!(again.resume_at_once(want(wall, true), &five()).is_some());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     again.add_counter(1, "tickets", &tickets, 0);
     store.be_foreign();
@@ -326,26 +296,24 @@ fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
 fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     let (store, daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
-    let layout = twitter();
     let mut again = member(&store, daemon.notes().clone());
-    let ours = take(&mut again, want(&layout, wall, true), &WorkerSet::single(6));
+    let ours = take(&mut again, want(wall, true), &WorkerSet::single(6));
     let raised = floor(&store);
     assert!(ours.floor >= rules::bound_above(&numbering(), raised) && raised > wall);
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
     let mut third = member(&store, again.notes().clone());
-    take(&mut third, want(&layout, at(wall, 1), true), &WorkerSet::single(6));
+    take(&mut third, want(at(wall, 1), true), &WorkerSet::single(6));
     assert_eq!(floor(&store), raised);
 }
 
 /// Each restore is noticed by the daemon that started at the floor of the one before.
 #[test]
 fn restores_in_a_row_do_not_push_the_floor_away() {
-    let layout = twitter();
-    let store = store(&layout);
+    let store = store();
     for second in 0..10 {
         let wall = at(WALL, second);
         let mut daemon = member(&store, Notes::default());
-        take(&mut daemon, want(&layout, wall, false), &five());
+        take(&mut daemon, want(wall, false), &five());
         store.remove(&key_five());
         assert!(matches!(daemon.look(clocks(wall)), Raised::Lost(_)));
         let reach_s = rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64;
@@ -357,17 +325,16 @@ fn restores_in_a_row_do_not_push_the_floor_away() {
 /// took.
 #[test]
 fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
-    let layout = twitter();
-    let store = store(&layout);
-    let before = take(&mut other(&store), want(&layout, at(WALL, -310), false), &five()).covered;
+    let store = store();
+    let before = take(&mut other(&store), want(at(WALL, -310), false), &five()).covered;
     let mut first = member(&store, Notes::default());
-    let mut taken = [first.take(want(&layout, WALL, false), &five()).ok()];
+    let mut taken = [first.take(want(WALL, false), &five()).ok()];
     store.set_away(true);
     assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
     store.set_away(false);
     let tried = first.into_tried();
     let mut second = member(&store, tried.notes()).after(tried);
-    let picked = second.pick(want(&layout, WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
+    let picked = second.pick(want(WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
     let picked = picked.unwrap();
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon had IDs below that");

@@ -1,7 +1,6 @@
 use super::super::tests::{Store, WALL, member, store, want};
 use super::*;
 use crate::{Notes, Paths};
-use snowbank_id::layout::Layout;
 
 /// Picks this many numbers below a limit. Returns them, the reads of their keys and the lists, and
 /// the notes.
@@ -12,12 +11,11 @@ fn picked(
     count: usize,
     below: u64,
 ) -> (String, [usize; 2], Notes) {
-    let layout = Layout::resolve("twitter").unwrap();
     let asked = || store.0.lock().map(|keys| [keys.reads, keys.lists]).unwrap();
     let mut member = member(store, notes);
     let before = asked();
     let all = |_: &Numbering| Ok::<bool, JoinError>(true);
-    let taken = member.pick(want(&layout, WALL, is_proven), count, None, |id| id < below, all).unwrap();
+    let taken = member.pick(want(WALL, is_proven), count, None, |id| id < below, all).unwrap();
     let now = asked();
     // The marker is read, too, before the numbers.
     (taken.worker_ids.to_string(), [now[0] - before[0] - 1, now[1] - before[1]], member.notes().clone())
@@ -25,7 +23,7 @@ fn picked(
 
 #[test]
 fn a_start_prefers_its_own_numbers_to_unused_ones() {
-    let store = store(&Layout::resolve("twitter").unwrap());
+    let store = store();
     let (first, asked, notes) = picked(&store, Notes::default(), false, 2, 1_024);
     assert_eq!((first.as_str(), asked), ("0-1", [1, 0]));
     let (again, asked, notes) = picked(&store, notes, true, 2, 1_024);
@@ -49,7 +47,7 @@ fn a_start_prefers_its_own_numbers_to_unused_ones() {
 
 #[test]
 fn a_start_lists_the_keys_only_if_few_reads_show_no_unused_number() {
-    let store = store(&Layout::resolve("twitter").unwrap());
+    let store = store();
     let key = |number| Paths::of("f").number(0, number);
     let pick = |count, below| {
         let (taken, asked, _) = picked(&store, Notes::default(), false, count, below);
