@@ -4,13 +4,16 @@
 //! Machines are cut off from it. Daemons are killed, stopped, paused for longer than their ceilings
 //! reach, and resumed twice from one memory snapshot. Disks are copied to other machines while
 //! their daemons run, and older copies are put back. There are more daemons than numbers, so that
-//! they collide. Those whose number the coordinator picks keep one record, as `DiskStore` does.
+//! they collide. Those whose number the coordinator picks keep one record, as `DiskStore` does. In
+//! some fleets each daemon has two sources, each source has two worker IDs, or an operator replaces
+//! the ID space while daemons of the earlier one run.
 //!
 //! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out
 //! IDs at all.
 //!
 //! [`world`] draws what happens. [`server`] is the coordinator, [`machine`] a machine, [`daemon`]
-//! the life of a daemon, and [`copies`] copies memories and disks.
+//! the life of a daemon, [`operator`] has the shipped commands, and [`copies`] copies memories and
+//! disks.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation fleet::` replays it
 //! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation fleet::no_id` runs longer.
@@ -31,16 +34,18 @@ use world::World;
 mod copies;
 mod daemon;
 mod machine;
+mod operator;
 mod server;
 mod world;
 
 const SECOND: i64 = 1_000_000;
 const HORIZON: Duration = Duration::from_secs(24);
 const MAX_AHEAD: Duration = Duration::from_secs(4);
-const LAYOUT: &str = "time:33,worker:10,sequence:6;tick=1s;epoch=2020-01-01T00:00:00Z";
 const FLEET: &str = "simulated";
+/// The sources of a daemon, if it has two. A constant tells their IDs apart.
+const SOURCES: [&str; 2] = ["orders", "rows"];
 const STEPS: usize = 250;
-/// The machines, numbers and steps of a large fleet.
+/// The machines, the daemons that have room, and the steps of a large fleet.
 const LARGE: (usize, u64, usize) = (1_024, 1_000, 20_000);
 /// The number of writes of a coordinator where nothing but the marker was ever written.
 const MARKER_WRITES: u64 = 1;
@@ -54,12 +59,46 @@ fn draw() -> String {
     })
 }
 
-fn layout() -> Layout {
-    Layout::resolve(LAYOUT).expect("a layout")
+/// The layout of a source. Both layouts of a source can make the same IDs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourceLayout {
+    /// The source's index.
+    source: usize,
+    /// True if the worker ID is the last field.
+    is_turned: bool,
 }
 
-fn numbering(worker: u64) -> Numbering {
-    Numbering::new(layout(), WorkerSet::single(worker)).expect("it has the worker")
+impl SourceLayout {
+    fn layout(self) -> Layout {
+        let source = self.source;
+        let fields = if self.is_turned { "sequence:6,worker:11" } else { "worker:11,sequence:6" };
+        let text = format!("time:33,kind:1:constant({source}),{fields};tick=1s;epoch=2020-01-01T00:00:00Z");
+        Layout::resolve(&text).expect("a layout")
+    }
+}
+
+/// Worker IDs of a source.
+#[derive(Clone, Debug)]
+pub(crate) struct Workers {
+    of: SourceLayout,
+    ids: WorkerSet,
+}
+
+impl Workers {
+    fn numbering(&self) -> Numbering {
+        Numbering::new(self.of.layout(), self.ids.clone()).expect("it has the worker IDs")
+    }
+
+    fn each(&self) -> impl Iterator<Item = Worker> + '_ {
+        self.ids.iter().map(|id| Worker { of: self.of, id })
+    }
+}
+
+/// One worker ID of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Worker {
+    of: SourceLayout,
+    id: u64,
 }
 
 /// Returns the clocks of a machine, which do not run within a call: a member's answers and pauses
@@ -68,10 +107,16 @@ fn clocks(reading: Reading) -> Clocks {
     Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
 
-fn want(layout: &Layout, clocks: Clocks) -> Want<'_> {
-    let max_ahead = MAX_AHEAD;
-    let horizon = HORIZON;
-    Want { index: 0, source: "orders", layout, clocks, proof: Proof::None, max_ahead, horizon }
+fn want(index: usize, layout: &Layout, clocks: Clocks) -> Want<'_> {
+    Want {
+        index,
+        source: SOURCES[index],
+        layout,
+        clocks,
+        proof: Proof::None,
+        max_ahead: MAX_AHEAD,
+        horizon: HORIZON,
+    }
 }
 
 fn live(seed: u64) -> usize {
@@ -88,9 +133,9 @@ fn live_in(mut world: World, steps: usize) -> World {
 fn of_two_copies_of_a_memory_exactly_one_continues() {
     let world = World::new(1);
     world.link.server().is_reliable = true;
-    let layout = layout();
+    let layout = SourceLayout { source: 0, is_turned: false }.layout();
     let clocks = clocks(world.reading(0));
-    let want = want(&layout, clocks);
+    let want = want(0, &layout, clocks);
     let names = Names { fleet: FLEET, state: "state", holder: "holder" };
     let mut member = Member::new(world.link.clone(), names, Notes::default(), draw);
     let taken = member.take(want, &WorkerSet::single(0)).expect("it is free");

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use snowbank::fleet::Member;
-use snowbank_client::layout::Position;
-
-use super::daemon::{Begin, Daemon};
+use super::daemon::{Begin, Daemon, Served};
 use super::machine::Machine;
 use super::server::Link;
 use super::world::World;
+use snowbank::fleet::Member;
 
 /// A saved memory, with the disk.
 #[derive(Clone)]
@@ -22,19 +20,20 @@ pub(crate) struct Saved {
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) member: Member<Link>,
-    pub(crate) worker: u64,
-    pub(crate) cursor: Position,
-    pub(crate) fleet: Position,
-    pub(crate) generation: u64,
+    pub(crate) sources: Vec<Begin>,
 }
 
 impl World {
     /// Saves a machine's memory, and switches it off. Without its memory it can only boot.
     pub(crate) fn save(&mut self, at: usize) {
-        let Daemon { machine, member, source, worker, fleet, .. } = self.daemons.swap_remove(at);
-        let cursor = source.cursor().expect("not sealed");
-        let generation = source.grant().generation();
-        let process = Process { member, worker, cursor, fleet, generation };
+        let Daemon { machine, member, sources, .. } = self.daemons.swap_remove(at);
+        let begin = |Served { source, workers, fleet }: Served| Begin {
+            workers,
+            start: source.cursor().expect("not sealed"),
+            covered: fleet,
+            losses: source.grant().generation(),
+        };
+        let process = Process { member, sources: sources.into_iter().map(begin).collect() };
         // Or the process was killed just before.
         let process = Some(process).filter(|_| self.rng.bool());
         // The copies get a new boot identity, the same for both: nothing distinguishes their
@@ -51,10 +50,9 @@ impl World {
         let Some(Saved { machine, process }) = self.saved.clone() else { return };
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
-        let Some(Process { member, worker, cursor, fleet, generation }) = process else { return };
-        let daemon =
-            self.daemon(machine, member, Begin { worker, start: cursor, covered: fleet, losses: generation });
-        daemon.source.grant().revoke();
+        let Some(Process { member, sources }) = process else { return };
+        let daemon = self.daemon(machine, member, sources);
+        daemon.sources.iter().for_each(|served| served.source.grant().revoke());
         self.daemons.push(daemon);
     }
 

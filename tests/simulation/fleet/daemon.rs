@@ -6,32 +6,39 @@ use std::time::Duration;
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
 use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, JoinError, Member, Names, Raised, Want};
+use snowbank::fleet::{Bound, Clocks, JoinError, Member, Names, Raised, Taken, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Position, Tick, WorkerSet};
+use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
 
+use super::machine::Machine;
 use super::server::Link;
 use super::world::World;
-use super::{FLEET, HORIZON, MAX_AHEAD, clocks, draw, layout, numbering, want};
+use super::{FLEET, HORIZON, MAX_AHEAD, SOURCES, SourceLayout, Workers, clocks, draw, want};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
     pub(crate) machine: usize,
     pub(crate) member: Member<Link>,
     pub(crate) keeper: Keeper,
-    pub(crate) source: Arc<Source>,
+    pub(crate) sources: Vec<Served>,
     pub(crate) wall: Arc<Wall>,
-    pub(crate) worker: u64,
-    /// The coordinator's ceiling that was acknowledged last.
-    pub(crate) fleet: Position,
     /// Its write to the coordinator that has not started.
     pub(crate) pending: Option<Write>,
 }
 
-/// The beginning of a process: its worker ID and position.
+/// A source of a daemon that runs.
+pub(crate) struct Served {
+    pub(crate) source: Arc<Source>,
+    pub(crate) workers: Workers,
+    /// The coordinator's ceiling that was acknowledged last.
+    pub(crate) fleet: Position,
+}
+
+/// The beginning of a source in a process: its worker IDs and position.
+#[derive(Clone)]
 pub(crate) struct Begin {
-    pub(crate) worker: u64,
+    pub(crate) workers: Workers,
     pub(crate) start: Position,
     /// The coordinator's ceiling.
     pub(crate) covered: Position,
@@ -39,77 +46,22 @@ pub(crate) struct Begin {
     pub(crate) losses: u64,
 }
 
-impl World {
-    /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
-    pub(crate) fn start(&mut self, machine: usize) {
-        self.call_from(machine);
-        let reading = self.reading(machine);
-        let notes = self.machines[machine].read_notes();
-        // The process of the last try waits, or was killed.
-        let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
-        let found = &self.machines[machine];
-        let layout = layout();
-        let clocks = clocks(reading);
-        let want = want(&layout, clocks);
-        self.lives += 1;
-        let holder = format!("machine {machine} (process {})", self.lives);
-        let names = Names { fleet: FLEET, state: &found.disk.state, holder: &holder };
-        let member = Member::new(self.link.clone(), names, notes, draw);
-        let mut member = member.after(tried.unwrap_or_default());
-        let given = found.given.map(WorkerSet::single);
-        let own = given.clone().or_else(|| member.own(want));
-        let proof = own.as_ref().map_or(Proof::None, |own| found.proof(own.highest()));
-        let want = Want { proof, ..want };
-        let resumed = own.as_ref().and_then(|own| member.resume_at_once(want, own));
-        let taken = match (resumed, &given) {
-            (Some(resumed), _) => Ok(resumed),
-            (None, Some(given)) => member.take(want, given),
-            (None, None) => {
-                member.pick(want, 1, None, |id| id < self.numbers, |_| Ok::<bool, JoinError>(true))
-            }
-        };
-        let taken = match taken {
-            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
-            Ok(taken) => {
-                let mut taken = [Some(taken)];
-                let settled = member.settle(&mut taken, clocks);
-                settled.ok().and_then(|()| taken[0].take())
-            }
-            Err(_) => None,
-        };
-        self.machines[machine].disk.notes = member.notes().clone();
-        // A number that this state had released starts without a pause. If another daemon has had
-        // it since, and the coordinator has lost that, that one must have asked before.
-        let lost_writes = self.link.server().lost_writes;
-        let taken = taken.filter(|taken| taken.is_new || taken.is_same_term || !lost_writes);
-        let Some(taken) = taken else {
-            self.machines[machine].tried = Some(member.into_tried());
-            return;
-        };
-        if self.rng.u8(..8) == 0 {
-            // It is killed before it has stored its start.
-            return;
-        }
-        let worker = taken.worker_ids.highest();
-        let numbering = numbering(worker);
-        let next = numbering.first_of(Tick(numbering.tick_at(reading.wall).0 + 1));
-        let stored = self.machines[machine].disk.ceilings.get(&worker);
+impl Begin {
+    /// Begins with worker IDs that were taken, by the rules of `start_sources`. `None` if the state
+    /// is an older copy.
+    fn after_start(machine: &Machine, of: SourceLayout, taken: Taken, wall: UnixMicros) -> Option<Begin> {
+        let workers = Workers { of, ids: taken.worker_ids };
+        let numbering = workers.numbering();
+        let next = numbering.first_of(Tick(numbering.tick_at(wall).0 + 1));
+        let stored = workers.each().filter_map(|worker| machine.disk.ceilings.get(&worker)).max();
         let start = stored.map_or(next, |&stored| numbering.position_from(stored));
-        let start = start.max(numbering.position_from(taken.floor));
-        let Some(start) = self.machines[machine].above_marks(worker, start) else { return };
-        self.machines[machine].let_go(worker, &mut member);
-        let fleet = numbering.position_from(taken.covered);
-        let daemon = self.daemon(machine, member, Begin { worker, start, covered: fleet, losses: 0 });
-        self.daemons.push(daemon);
+        let start = machine.above_marks(&workers, start.max(numbering.position_from(taken.floor)))?;
+        let covered = numbering.position_from(taken.covered);
+        Some(Begin { workers, start, covered, losses: 0 })
     }
 
-    /// Makes a process whose first local ceiling is durable.
-    pub(crate) fn daemon(&mut self, machine: usize, member: Member<Link>, begin: Begin) -> Daemon {
-        let Begin { worker, start, covered, losses } = begin;
-        let reading = self.reading(machine);
-        let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
-        let wall = Arc::new(Wall::new(rule, reading, Remembered::Nothing));
-        let now = wall.believe(reading);
+    /// Makes the source, without a grant.
+    fn manage(&self, now: Now) -> ManagedSource {
         let rules = Rules {
             burst_window: Duration::from_secs(1),
             max_ahead: MAX_AHEAD,
@@ -121,20 +73,126 @@ impl World {
             max_ahead: MAX_AHEAD,
             tick: Duration::from_secs(1),
         };
-        let name = String::from("orders");
+        let name = SOURCES[self.workers.of.source].to_owned();
         let grant = Grant::new(Position(0));
-        (0..losses).for_each(|_| grant.revoke());
-        let source = Arc::new(Source::new(name, numbering(worker), rules, grant, start, now));
-        let managed = ManagedSource::new(Arc::clone(&source), rule, start, now).under_fleet(Some(covered));
-        let mut managed = managed;
-        let ceiling = managed.first_ceiling(now);
-        let id_bound = source.numbering().id_bound(ceiling);
-        self.machines[machine].store(worker, id_bound);
-        self.machines[machine].mark(worker, id_bound);
-        managed.grant(ceiling);
+        (0..self.losses).for_each(|_| grant.revoke());
+        let source = Arc::new(Source::new(name, self.workers.numbering(), rules, grant, self.start, now));
+        ManagedSource::new(source, rule, self.start, now).under_fleet(Some(self.covered))
+    }
+}
+
+impl World {
+    /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
+    pub(crate) fn start(&mut self, machine: usize) {
+        self.call_from(machine);
+        let reading = self.reading(machine);
+        if self.rng.bool() {
+            // The operator has changed its configuration.
+            self.machines[machine].is_turned = self.is_turned;
+        }
+        let notes = self.machines[machine].read_notes();
+        // The process of the last try waits, or was killed.
+        let tried = self.machines[machine].tried.take().filter(|_| self.rng.u8(..4) > 0);
+        let clocks = clocks(reading);
+        self.lives += 1;
+        let holder = format!("machine {machine} (process {})", self.lives);
+        let names = Names { fleet: FLEET, state: &self.machines[machine].disk.state, holder: &holder };
+        let member = Member::new(self.link.clone(), names, notes, draw);
+        let mut member = member.after(tried.unwrap_or_default());
+        let layouts = self.layouts(self.machines[machine].is_turned);
+        let taken = self.take_all(machine, &mut member, &layouts, clocks);
+        self.machines[machine].disk.notes = member.notes().clone();
+        // A number that this state had released starts without a pause. If another daemon has had
+        // it since, and the coordinator has lost that, that one must have asked before.
+        let lost_writes = self.link.server().lost_writes;
+        let may_start = |taken: &Taken| taken.is_new || taken.is_same_term || !lost_writes;
+        let Some(taken) = taken.filter(|taken| taken.iter().all(may_start)) else {
+            self.machines[machine].tried = Some(member.into_tried());
+            return;
+        };
+        if self.rng.u8(..8) == 0 {
+            // It is killed before it has stored its start.
+            return;
+        }
+        let mut begins = Vec::new();
+        for (of, taken) in layouts.into_iter().zip(taken) {
+            let found = &mut self.machines[machine];
+            let Some(begin) = Begin::after_start(found, of, taken, reading.wall) else { return };
+            found.let_go(&begin.workers, &mut member);
+            begins.push(begin);
+        }
+        let daemon = self.daemon(machine, member, begins);
+        self.daemons.push(daemon);
+    }
+
+    /// Takes the worker IDs of all sources. `None`: a source has none, and the daemon waits.
+    fn take_all(
+        &self,
+        machine: usize,
+        member: &mut Member<Link>,
+        layouts: &[SourceLayout],
+        clocks: Clocks,
+    ) -> Option<Vec<Taken>> {
+        let mut taken = Vec::new();
+        for &of in layouts {
+            taken.push(Some(self.take(machine, member, of, clocks)?));
+        }
+        member.settle(&mut taken, clocks).ok()?;
+        taken.into_iter().collect()
+    }
+
+    /// Takes the worker IDs of a source.
+    fn take(
+        &self,
+        machine: usize,
+        member: &mut Member<Link>,
+        of: SourceLayout,
+        clocks: Clocks,
+    ) -> Option<Taken> {
+        let machine = &self.machines[machine];
+        let layout = of.layout();
+        let want = want(of.source, &layout, clocks);
+        let own = machine.given.clone().or_else(|| member.own(want));
+        let proof = |ids: &WorkerSet| machine.proof(&Workers { of, ids: ids.clone() });
+        let want = Want { proof: own.as_ref().map_or(Proof::None, proof), ..want };
+        if let Some(resumed) = own.as_ref().and_then(|own| member.resume_at_once(want, own)) {
+            return Some(resumed);
+        }
+        let taken = match &machine.given {
+            Some(given) => member.take(want, given),
+            None => {
+                let count = self.workers_each;
+                member.pick(want, count, None, |id| id < self.workers, |_| Ok::<bool, JoinError>(true))
+            }
+        };
+        match taken {
+            Err(JoinError::NoAnswer(_)) => own.and_then(|own| member.resume_unseen(want, &own)),
+            taken => taken.ok(),
+        }
+    }
+
+    /// Makes a process whose first local ceilings are durable.
+    pub(crate) fn daemon(&mut self, machine: usize, member: Member<Link>, begins: Vec<Begin>) -> Daemon {
+        let reading = self.reading(machine);
+        let rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::ZERO };
+        let wall = Arc::new(Wall::new(rule, reading, Remembered::Nothing));
+        let now = wall.believe(reading);
+        let mut sources = Vec::new();
+        let mut all_managed = Vec::new();
+        for begin in begins {
+            let mut managed = begin.manage(now);
+            let source = Arc::clone(managed.source());
+            let ceiling = managed.first_ceiling(now);
+            let id_bound = source.numbering().id_bound(ceiling);
+            self.machines[machine].store(&begin.workers, id_bound);
+            self.machines[machine].mark(&begin.workers, id_bound);
+            managed.grant(ceiling);
+            all_managed.push(managed);
+            sources.push(Served { source, workers: begin.workers, fleet: begin.covered });
+        }
         let reaches = [Reach::Local, Reach::Fleet(HORIZON)];
-        let keeper = Keeper::new(vec![managed], &reaches, Arc::clone(&wall), reading);
-        Daemon { machine, member, keeper, source, wall, worker, fleet: covered, pending: None }
+        let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
+        Daemon { machine, member, keeper, sources, wall, pending: None }
     }
 
     pub(crate) fn now(&self, daemon: &Daemon) -> Now {
@@ -151,13 +209,14 @@ impl World {
                 daemon.pending = Some(write);
                 continue;
             }
-            for &(_, ceiling) in &write.ceilings {
-                let bound = daemon.source.numbering().id_bound(ceiling);
-                self.machines[daemon.machine].store(daemon.worker, bound);
+            let machine = &mut self.machines[daemon.machine];
+            for &(index, ceiling) in &write.ceilings {
+                let served = &daemon.sources[index];
+                machine.store(&served.workers, served.source.numbering().id_bound(ceiling));
             }
             let outcome = Outcome { writer: 0, number: write.number, result: Ok(()) };
-            let machine = &mut self.machines[daemon.machine];
-            daemon.keeper.written(outcome, now, |_, bound| machine.mark(daemon.worker, bound));
+            let mark = |index: usize, bound| machine.mark(&daemon.sources[index].workers, bound);
+            daemon.keeper.written(outcome, now, mark);
         }
         if self.rng.u8(..3) == 0 {
             self.write_to_fleet(at, now);
@@ -172,16 +231,17 @@ impl World {
         let lost_writes = self.link.server().lost_writes;
         self.link.server().is_reliable = lost_writes;
         let daemon = &mut self.daemons[at];
-        let (raised, number) = match daemon.pending.take() {
+        let pending = daemon.pending.take();
+        let raised = match &pending {
             Some(write) => {
-                let bounds = write.ceilings.iter().map(|&(source, ceiling)| Bound {
-                    source,
-                    id_bound: daemon.source.numbering().id_bound(ceiling),
-                });
-                let raised = daemon.member.raise(&bounds.collect::<Vec<_>>(), write.generation, clocks);
-                (raised, write.ceilings.first().map(|&(_, ceiling)| (write.number, ceiling)))
+                let mut bounds = Vec::new();
+                for &(source, ceiling) in &write.ceilings {
+                    let id_bound = daemon.sources[source].source.numbering().id_bound(ceiling);
+                    bounds.push(Bound { source, id_bound });
+                }
+                daemon.member.raise(&bounds, write.generation, clocks)
             }
-            None => (daemon.member.look(clocks), None),
+            None => daemon.member.look(clocks),
         };
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
         self.link.server().is_reliable = false;
@@ -194,37 +254,41 @@ impl World {
                 return;
             }
         };
-        if let Some((number, fleet)) = number {
-            if result.is_ok() {
-                daemon.fleet = fleet;
+        let Some(write) = pending else { return };
+        if result.is_ok() {
+            for (index, ceiling) in write.ceilings {
+                daemon.sources[index].fleet = ceiling;
             }
-            let machine = &mut self.machines[daemon.machine];
-            let mark = |_, bound| machine.mark(daemon.worker, bound);
-            daemon.keeper.written(Outcome { writer: 1, number, result }, now, mark);
         }
+        let machine = &mut self.machines[daemon.machine];
+        let mark = |index: usize, bound| machine.mark(&daemon.sources[index].workers, bound);
+        daemon.keeper.written(Outcome { writer: 1, number: write.number, result }, now, mark);
     }
 
     /// A daemon whose write the last restores have lost has noticed that. If it raised no floor
     /// then, none comes.
     fn note_loss(&mut self, ended: &Daemon) {
-        let space = layout().space().to_string();
-        let Some(note) = ended.member.notes().of("orders", &space) else { return };
         let mut server = self.link.server();
-        if server.lost_terms.contains(&note.term) {
-            server.find_losses();
+        for served in &ended.sources {
+            let of = served.workers.of;
+            let note = ended.member.notes().of(SOURCES[of.source], &of.layout().space().to_string());
+            if note.is_some_and(|note| server.lost_terms.contains(&note.term)) {
+                server.find_losses();
+            }
         }
     }
 
     pub(crate) fn claim(&mut self, at: usize) {
         let daemon = &self.daemons[at];
-        let window = daemon.source.window(self.now(daemon));
+        let source = &daemon.sources[self.rng.usize(..daemon.sources.len())].source;
+        let window = source.window(self.now(daemon));
         let count = self.rng.u64(1..20);
         if window.is_shut() {
             return;
         }
-        let Some(from) = daemon.source.claim(&window, count, &mut self.rng) else { return };
+        let Some(from) = source.claim(&window, count, &mut self.rng) else { return };
         for position in from.0..from.0 + count {
-            let id = daemon.source.numbering().id_at(Position(position));
+            let id = source.numbering().id_at(Position(position));
             let seed = self.seed;
             assert!(self.handed_out.insert(id), "seed {seed}: {id} twice, by machine {}", daemon.machine);
         }
@@ -246,12 +310,13 @@ impl World {
         let is_confirmed = daemon.member.confirm(clocks) == Raised::Done;
         let machine = &mut self.machines[daemon.machine];
         for bound in &bounds {
+            let workers = &daemon.sources[bound.source].workers;
             if is_confirmed {
-                machine.mark_returned(daemon.worker, bound.id_bound);
+                machine.mark_returned(workers, bound.id_bound);
             } else {
-                machine.mark(daemon.worker, bound.id_bound);
+                machine.mark(workers, bound.id_bound);
             }
-            machine.trim(daemon.worker, bound.id_bound);
+            machine.trim(workers, bound.id_bound);
         }
         if is_confirmed {
             let _ = daemon.member.release(&bounds, clocks);

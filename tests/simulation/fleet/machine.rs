@@ -5,24 +5,26 @@ use std::collections::BTreeMap;
 use snowbank::ceiling::{Fate, Mark};
 use snowbank::fleet::rules::{self, Proof};
 use snowbank::fleet::{Member, Notes, Tried};
-use snowbank_client::layout::Position;
+use snowbank_client::layout::{Position, WorkerSet};
 
-use super::numbering;
 use super::server::Link;
+use super::{Worker, Workers};
 
 /// A machine. Its disk outlasts its daemon; its marks last until a boot.
 #[derive(Clone, Default)]
 pub(crate) struct Machine {
     pub(crate) disk: Disk,
     /// The marks by worker ID.
-    pub(crate) marks: BTreeMap<u64, Mark>,
+    pub(crate) marks: BTreeMap<Worker, Mark>,
     /// Its boot, a new one after a restore from a snapshot.
     pub(crate) boot: u64,
     pub(crate) wall_offset_us: i64,
     /// The moment until which it reaches no coordinator.
     pub(crate) cut_off_until_us: i64,
-    /// `None` if the coordinator picks its number.
-    pub(crate) given: Option<u64>,
+    /// `None` if the coordinator picks the worker IDs of each source.
+    pub(crate) given: Option<WorkerSet>,
+    /// True if its sources are configured for the turned layouts.
+    pub(crate) is_turned: bool,
     /// The tries of a daemon that waits for a number.
     pub(crate) tried: Option<Tried>,
 }
@@ -35,56 +37,75 @@ pub(crate) struct Disk {
     /// The boot in which the notes were written.
     pub(crate) noted_in: u64,
     /// The local ceilings by worker ID, as ID bounds.
-    pub(crate) ceilings: BTreeMap<u64, u64>,
+    pub(crate) ceilings: BTreeMap<Worker, u64>,
 }
 
 impl Machine {
-    /// Returns the proof that the state may continue with a number, as `Found::proof` does.
-    pub(crate) fn proof(&self, worker: u64) -> Proof {
-        let marks: Vec<Mark> = self.marks.get(&worker).cloned().into_iter().collect();
-        let stored = self.disk.ceilings.get(&worker);
-        stored.map_or(Proof::None, |&stored| rules::proof(&marks, 1, &self.disk.state, stored))
+    /// Returns the proof that the state may continue with worker IDs, as `Found::proof` does.
+    pub(crate) fn proof(&self, workers: &Workers) -> Proof {
+        let marks: Vec<Mark> = workers.each().filter_map(|worker| self.marks.get(&worker).cloned()).collect();
+        let mut stored = u64::MAX;
+        for worker in workers.each() {
+            let Some(&ceiling) = self.disk.ceilings.get(&worker) else { return Proof::None };
+            stored = stored.min(ceiling);
+        }
+        rules::proof(&marks, workers.ids.len(), &self.disk.state, stored)
     }
 
-    pub(crate) fn mark(&mut self, worker: u64, id_bound: u64) {
-        self.marks.insert(worker, Mark::granted(id_bound, &self.disk.state));
+    pub(crate) fn mark(&mut self, workers: &Workers, id_bound: u64) {
+        let mark = Mark::granted(id_bound, &self.disk.state);
+        self.marks.extend(workers.each().map(|worker| (worker, mark.clone())));
     }
 
-    /// Marks a number as returned to the fleet, at a clean stop.
-    pub(crate) fn mark_returned(&mut self, worker: u64, id_bound: u64) {
-        self.marks.insert(worker, Mark { fate: Fate::Returned, ..Mark::granted(id_bound, &self.disk.state) });
+    /// Marks worker IDs as returned to the fleet, at a clean stop.
+    pub(crate) fn mark_returned(&mut self, workers: &Workers, id_bound: u64) {
+        let mark = Mark { fate: Fate::Returned, ..Mark::granted(id_bound, &self.disk.state) };
+        self.marks.extend(workers.each().map(|worker| (worker, mark.clone())));
     }
 
     /// Stores a local ceiling. Like the store, it never lowers one.
-    pub(crate) fn store(&mut self, worker: u64, id_bound: u64) {
-        let stored = self.disk.ceilings.entry(worker).or_default();
-        *stored = id_bound.max(*stored);
+    pub(crate) fn store(&mut self, workers: &Workers, id_bound: u64) {
+        for worker in workers.each() {
+            let stored = self.disk.ceilings.entry(worker).or_default();
+            *stored = id_bound.max(*stored);
+        }
     }
 
     /// Lowers a local ceiling, at a clean stop.
-    pub(crate) fn trim(&mut self, worker: u64, id_bound: u64) {
-        self.disk.ceilings.insert(worker, id_bound);
+    pub(crate) fn trim(&mut self, workers: &Workers, id_bound: u64) {
+        self.disk.ceilings.extend(workers.each().map(|worker| (worker, id_bound)));
     }
 
-    /// Drops the records of numbers that it was assigned earlier, once the coordinator holds their
-    /// bounds.
-    pub(crate) fn let_go(&mut self, worker: u64, member: &mut Member<Link>) {
-        let earlier =
-            self.disk.ceilings.iter().filter(|(number, _)| self.given.is_none() && **number != worker);
-        let earlier: Vec<_> = earlier.map(|(&number, &bound)| (vec![number], bound)).collect();
-        let held = member.holds(0, &earlier).unwrap_or_default();
-        for ((numbers, _), _) in earlier.iter().zip(held).filter(|(_, held)| *held) {
-            self.disk.ceilings.remove(&numbers[0]);
+    /// Drops the records of worker IDs that a source was assigned earlier, once the coordinator
+    /// holds their bounds.
+    pub(crate) fn let_go(&mut self, workers: &Workers, member: &mut Member<Link>) {
+        if self.given.is_some() {
+            return;
+        }
+        let layout = workers.of.layout();
+        let is_earlier = |worker: &Worker| worker.of == workers.of && !workers.ids.contains(worker.id);
+        let earlier: Vec<Worker> = self.disk.ceilings.keys().copied().filter(is_earlier).collect();
+        let stretch = |worker: &Worker| (vec![layout.number_in_space(worker.id)], self.disk.ceilings[worker]);
+        let stretches: Vec<_> = earlier.iter().map(stretch).collect();
+        let held = member.holds(workers.of.source, &stretches).unwrap_or_default();
+        for (worker, _) in earlier.iter().zip(held).filter(|(_, held)| *held) {
+            self.disk.ceilings.remove(worker);
         }
     }
 
     /// Returns where a source starts by the marks, as a start does. `None` if the state is an older
     /// copy.
-    pub(crate) fn above_marks(&self, worker: u64, start: Position) -> Option<Position> {
-        let Some(mark) = self.marks.get(&worker) else { return Some(start) };
-        let end = numbering(worker).position_from(mark.id_bound);
-        let is_older = end > start && mark.state == self.disk.state && self.given.is_some();
-        (!is_older).then_some(start.max(end))
+    pub(crate) fn above_marks(&self, workers: &Workers, start: Position) -> Option<Position> {
+        let numbering = workers.numbering();
+        let mut above = start;
+        for mark in workers.each().filter_map(|worker| self.marks.get(&worker)) {
+            let end = numbering.position_from(mark.id_bound);
+            if end > start && mark.state == self.disk.state && self.given.is_some() {
+                return None;
+            }
+            above = above.max(end);
+        }
+        Some(above)
     }
 
     /// Boots. `boot` is an identity that no machine had.

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use snowbank::clock::{BootMicros, Reading};
 use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
-use snowbank_client::layout::UnixMicros;
+use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 use super::copies::Saved;
 use super::daemon::Daemon;
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Kind, Link, POLL_PERIOD, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, SECOND, draw, layout};
+use super::{FLEET, HORIZON, MAX_AHEAD, SECOND, SourceLayout, draw};
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -18,8 +18,15 @@ pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
     pub(crate) link: Link,
     pub(crate) true_us: i64,
-    /// The number of worker IDs that daemons use, from 0.
-    pub(crate) numbers: u64,
+    /// The number of each daemon's sources, and of each source's worker IDs.
+    pub(crate) sources_each: usize,
+    pub(crate) workers_each: usize,
+    /// The number of worker IDs that daemons use for each of their sources, from 0.
+    pub(crate) workers: u64,
+    /// True if an operator replaces the ID space.
+    changes_space: bool,
+    /// True while the fleet has the ID space of the turned layouts.
+    pub(crate) is_turned: bool,
     pub(crate) machines: Vec<Machine>,
     pub(crate) machines_max: usize,
     pub(crate) daemons: Vec<Daemon>,
@@ -47,20 +54,26 @@ impl World {
         World::of(seed, 4, 2)
     }
 
-    /// A fleet of this many machines and numbers.
-    pub(crate) fn of(seed: u64, machines: usize, numbers: u64) -> World {
+    /// A fleet of this many machines, and of worker IDs for this many daemons.
+    pub(crate) fn of(seed: u64, machines: usize, places: u64) -> World {
         let mut rng = fastrand::Rng::with_seed(seed);
         let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
         let server = Server::new(kind, rng.fork());
+        let workers_each = 1 + seed / 4 % 2;
+        let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
-            given: (index % 4 > 1).then_some(index as u64 % numbers),
+            given: (index % 4 > 1).then(|| given(index as u64 % places).expect("a set")),
             ..Machine::default()
         };
         let mut world = World {
             seed,
-            numbers,
+            sources_each: 1 + seed as usize / 2 % 2,
+            workers_each: workers_each as usize,
+            workers: places * workers_each,
+            changes_space: seed / 8 % 2 == 1,
+            is_turned: false,
             link: Link::to(server),
             true_us: 1_800_000_000 * SECOND,
             machines_max: machines + 6,
@@ -88,15 +101,21 @@ impl World {
 
     /// Prepares the coordinator. An operator knows the highest ID of all that were handed out.
     pub(crate) fn prepare(&mut self) {
-        let marker = Marker::new(&draw(), vec![layout().space().to_string()]);
-        let mut marker = marker.polled_each(POLL_PERIOD);
+        // The sources differ by a constant, which counts as a part of the worker ID.
+        let layout = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
+        let mut marker = Marker::new(&draw(), vec![layout.space().to_string()]).polled_each(POLL_PERIOD);
         if let Some(highest) = self.handed_out.iter().max() {
-            marker.raise_floor(snowbank::fleet::above(&layout(), *highest));
+            marker.raise_floor(snowbank::fleet::above(&layout, *highest));
         }
         let mut server = self.link.server();
         server.late.clear();
         server.apply(&[Swap::write(Paths::of(FLEET).marker(), None, marker.text())]);
         server.older = server.keys.clone();
+    }
+
+    /// Returns the layouts of each daemon's sources.
+    pub(crate) fn layouts(&self, is_turned: bool) -> Vec<SourceLayout> {
+        (0..self.sources_each).map(|source| SourceLayout { source, is_turned }).collect()
     }
 
     pub(crate) fn reading(&self, machine: usize) -> Reading {
@@ -140,6 +159,7 @@ impl World {
     /// Makes an event of the whole fleet happen.
     fn happen(&mut self, event: u8, machine: usize) {
         match event {
+            89 if self.changes_space && self.rng.u8(..4) == 0 => self.change_space(),
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
             91 if self.rng.bool() => self.copy(machine),
             91 => self.put_back(machine),
@@ -204,7 +224,10 @@ impl World {
     /// for its clock. That one is cut off for longer than a horizon, so it hands out what it was
     /// granted.
     fn go_back_again(&mut self) {
-        let is_far = |daemon: &&Daemon| !daemon.source.stands_for(self.now(daemon)).is_zero();
+        let is_far = |daemon: &&Daemon| {
+            let now = self.now(daemon);
+            daemon.sources.iter().any(|served| !served.source.stands_for(now).is_zero())
+        };
         let Some(machine) = self.daemons.iter().find(is_far).map(|daemon| daemon.machine) else { return };
         self.cut_off(machine, HORIZON.as_micros() as i64);
         self.go_back();

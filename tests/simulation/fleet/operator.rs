@@ -1,0 +1,54 @@
+//! The operator of the fleet, with the shipped commands.
+
+use snowbank::fleet::{Coordinator, Freeing, Operator, OperatorError, Preparing};
+use snowbank_client::layout::{Layout, UnixMicros};
+
+use super::world::World;
+use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, draw};
+
+impl World {
+    /// Replaces the ID space by the other one. An operator stops the daemons, frees the numbers
+    /// that are still held, and adds the new layouts. Daemons that are not stopped find out later.
+    pub(crate) fn change_space(&mut self) {
+        for at in (0..self.daemons.len()).rev() {
+            if self.rng.u8(..4) > 0 {
+                self.stop(at);
+            }
+        }
+        let mut link = self.link.clone();
+        // A floor that an operator raises tells nothing of what a restore has lost.
+        let mut server = link.server();
+        server.is_cut_off = false;
+        let lost_writes = server.lost_writes;
+        let lost_terms = server.lost_terms.clone();
+        drop(server);
+        let changed = self.replace_layouts(&mut link);
+        let mut server = link.server();
+        server.lost_writes = lost_writes;
+        server.lost_terms = lost_terms;
+        drop(server);
+        // A command that failed may have done a part of its writes. It is tried again.
+        if changed.is_ok() {
+            self.is_turned = !self.is_turned;
+        }
+    }
+
+    fn replace_layouts(&self, coordinator: &mut dyn Coordinator) -> Result<(), OperatorError> {
+        let now = UnixMicros(self.true_us);
+        let mut operator = Operator { coordinator, name: FLEET };
+        // All sources have one ID space, so one of them lists the numbers of all.
+        let before = SourceLayout { source: 0, is_turned: self.is_turned }.layout();
+        // A coordinator that was restored may not have that space any more.
+        let listed = operator.list(&before, now).unwrap_or_default();
+        for entry in listed.iter().filter(|entry| entry.state != "released") {
+            let write = draw();
+            let freeing = Freeing { write: &write, now, is_forced: true, is_lowering: false };
+            operator.release(&before, entry.number, freeing)?;
+        }
+        let layouts: Vec<Layout> =
+            self.layouts(!self.is_turned).into_iter().map(SourceLayout::layout).collect();
+        let preparing =
+            Preparing { begins: None, is_growing: true, horizon: HORIZON, max_ahead: MAX_AHEAD, now };
+        operator.init(&layouts.iter().collect::<Vec<_>>(), preparing, draw).map(drop)
+    }
+}
