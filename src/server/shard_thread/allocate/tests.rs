@@ -75,7 +75,7 @@ async fn allocate(
         }
         let next = thread.take_turn(session, |turn| {
             let allocated = match parked.take() {
-                None => turn.allocate(&request, || 0),
+                None => turn.allocate(request, || 0),
                 Some(parked) => parked.resume(turn),
             };
             match allocated {
@@ -119,7 +119,7 @@ fn a_reading_from_before_a_step_forward_refuses_nothing() {
         let mut turn = Turn::begin(&thread, &config, state, &mut session);
         turn.state.shard.wake(late);
         let ask = ask(Duration::from_secs(1));
-        turn.allocate(&Request { ask, form: (), read_at: now.boot, size: 0 }, || 0)
+        turn.allocate(Request { ask, form: (), read_at: now.boot, size: 0 }, || 0)
     };
     assert!(matches!(allocated, Err(NotYet::Parked(Parked::Queued(_)))), "refused by the late reading");
     assert!(is_woken(&thread), "by the new reading its IDs are available");
