@@ -1,9 +1,8 @@
-//! The core's cost: taking IDs, the arithmetic of layouts, the wire format, the clock.
+//! The core's cost: taking IDs, and writing and reading them in each format.
 //!
 //! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is in the way,
-//! and but for `waiting` and the `snowflaked` peers the clock limits nothing: the layout's tick is
-//! a second and holds 2^41 IDs. Only `clock_read` and the `snowflaked` peers read the system's
-//! clock.
+//! and but for the `snowflaked` peers no clock is read or limits anything: the layout's tick is a
+//! second and holds 2^41 IDs.
 //!
 //! One iteration of `take`, and of the peers but `snowflaked`, hands out a million IDs, so that a
 //! median in **milliseconds reads as nanoseconds per ID**. With several threads that is what each
@@ -11,8 +10,6 @@
 
 mod formats;
 mod peers;
-mod protocol;
-mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,69 +132,5 @@ mod take {
             .counter(ItemsCount::new(IDS))
             .with_inputs(|| daemon.taker())
             .bench_refs(|taker| taker.hand_out(each));
-    }
-}
-
-/// One call of each step that claims are made of.
-mod claims {
-    use super::*;
-
-    #[divan::bench]
-    fn clock_read() -> snowbank::clock::Reading {
-        snowbank::clock::os::read()
-    }
-
-    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
-    fn window(bencher: Bencher<'_, '_>, spec: &str) {
-        let source = source(numbering(spec, [0]), NOW_OF_TODAY);
-        bencher.bench(|| source.window(black_box(NOW_OF_TODAY)));
-    }
-
-    /// The cursor of one source, by one thread and by all cores at once. A million claims in each
-    /// iteration: milliseconds are nanoseconds per claim.
-    #[divan::bench(sample_size = 1, sample_count = 50, threads = [1, 0])]
-    fn claim(bencher: Bencher<'_, '_>) {
-        let source = source(numbering(UNLIMITED, [0]), NOW);
-        let window = source.window(NOW);
-        bencher.counter(ItemsCount::new(IDS)).bench(|| {
-            let mut rng = fastrand::Rng::with_seed(1);
-            for _ in 0..IDS {
-                black_box(source.claim(&window, black_box(1), &mut rng));
-            }
-        });
-    }
-
-    /// Within the life of every layout here.
-    const NOW_OF_TODAY: Now = Now {
-        wall: UnixMicros::from_unix_ms(1_763_596_800_000),
-        boot: BootMicros(1_000_000_000),
-        jumped: false,
-    };
-}
-
-/// From positions to IDs and back.
-mod layouts {
-    use super::*;
-
-    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
-    fn id_at(bencher: Bencher<'_, '_>, spec: &str) {
-        let numbering = numbering(spec, [0]);
-        let position = numbering.first_of(numbering.tick_at(NOW.wall));
-        bencher.bench(|| numbering.id_at(black_box(position)));
-    }
-
-    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
-    fn run_at(bencher: Bencher<'_, '_>, spec: &str) {
-        let numbering = numbering(spec, [0]);
-        let position = numbering.first_of(numbering.tick_at(NOW.wall));
-        bencher.bench(|| numbering.run_at(black_box(position), black_box(1_000)));
-    }
-
-    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
-    fn decode(bencher: Bencher<'_, '_>, spec: &str) {
-        let numbering = numbering(spec, [0]);
-        let id = numbering.id_at(numbering.first_of(numbering.tick_at(NOW.wall)));
-        let (layout, _) = numbering.snowflake().expect("a layout");
-        bencher.bench(|| layout.decode(black_box(id)));
     }
 }

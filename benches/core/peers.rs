@@ -2,7 +2,6 @@
 
 use super::*;
 use ferroid::generator::{AtomicSnowflakeGenerator, BasicSnowflakeGenerator};
-use ferroid::id::SnowflakeTwitterId;
 use ferroid::time::TimeSource;
 
 ferroid::define_snowflake_id!(
@@ -23,36 +22,12 @@ impl TimeSource<u64> for Standing {
     }
 }
 
-/// A clock that advances whenever Twitter's sequence has run out.
-#[derive(Default)]
-struct Stepping {
-    readings: std::cell::Cell<u64>,
-}
-
-impl TimeSource<u64> for Stepping {
-    fn current_millis(&self) -> u64 {
-        let readings = self.readings.get();
-        self.readings.set(readings + 1);
-        1_000 + (readings >> 12)
-    }
-}
-
 #[divan::bench(sample_size = 1, sample_count = 50)]
 fn ferroid_unsynchronised(bencher: Bencher<'_, '_>) {
     let generator = BasicSnowflakeGenerator::<Wide, _>::new(0, Standing);
     bencher.counter(ItemsCount::new(IDS)).bench_local(|| {
         for _ in 0..IDS {
             black_box(generator.next_id(|_| unreachable!("the sequence never runs out")));
-        }
-    });
-}
-
-#[divan::bench(sample_size = 1, sample_count = 50)]
-fn ferroid_unsynchronised_twitter(bencher: Bencher<'_, '_>) {
-    let generator = BasicSnowflakeGenerator::<SnowflakeTwitterId, _>::new(0, Stepping::default());
-    bencher.counter(ItemsCount::new(IDS)).bench_local(|| {
-        for _ in 0..IDS {
-            black_box(generator.next_id(|_| {}));
         }
     });
 }
