@@ -11,7 +11,7 @@ use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, 
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, SHUTTING_DOWN};
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
-use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, poll};
+use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, lock_files};
 use rustix::process::Signal;
 
 const BURST_WINDOW_MS: f64 = 10.0;
@@ -225,14 +225,6 @@ fn after_kill_9_with_long_ticks_ids_come_at_once() {
     });
 }
 
-/// Returns the file of the machine's only lock.
-fn lock_of(machine: &Machine) -> std::path::PathBuf {
-    let locks = std::fs::read_dir(machine.path("locks")).expect("it holds locks");
-    let mut locks: Vec<_> = locks.map(|entry| entry.expect("readable").path()).collect();
-    assert_eq!(locks.len(), 1, "{locks:?}");
-    locks.remove(0)
-}
-
 /// Draws until a request is refused, or the daemon has ended.
 fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     let mut runs = Vec::new();
@@ -276,7 +268,7 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
     for take in [remove, replace] {
         let machine = Machine::new();
         let daemon = machine.start("");
-        taken_over(&machine, daemon, &lock_of(&machine), take);
+        taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], take);
     }
 }
 
@@ -292,13 +284,11 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
     disk.order("sync stall 20000");
-    let before = disk.calls().len();
-    poll("a sync that stalls", || {
-        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
-        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
-    });
+    disk.await_sync(|| assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1)));
     let calls = disk.calls();
-    taken_over(&machine, daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+    taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
+        std::fs::remove_file(path).expect("removed")
+    });
     assert_eq!(disk.calls(), calls, "it ends while storage hangs");
 }
 
@@ -313,9 +303,7 @@ fn a_state_lock_removed_while_storage_stalls_stops_its_daemon() {
     let mut wire = daemon.connect();
     let mut runs = wire.next(Ask::of(1)).runs();
     disk.order("sync stall 4000");
-    let before = disk.calls().len();
-    let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
-    poll("a sync that stalls", || (syncs() > 0).then_some(()));
+    disk.await_sync(|| {});
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
     // Another daemon uses the state, and does not see the worker ID's lock. When the hanging write
     // continues, that daemon finds that its state was written by another process, and may stop as

@@ -10,8 +10,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::support::Setup;
 use crate::support::file_system::FileSystem;
+use crate::support::{Setup, lock_files};
 
 /// The layout `twitter` with an epoch years ahead of a correct clock.
 const FUTURE: &str = "time:41,datacenter:5,worker:5,sequence:12;epoch=2999-01-01T00:00:00Z";
@@ -155,11 +155,6 @@ fn a_port_in_use_and_a_missing_address_are_3() {
     other.assert_refusal_for_now(&["192.0.2.7:0", "does not have that address"]);
 }
 
-/// Returns the only lock file of a directory.
-fn lock_in(locks: &Path) -> PathBuf {
-    fs::read_dir(locks).expect("read").next().expect("a lock").expect("read").path()
-}
-
 #[test]
 fn another_kind_of_file_with_a_locks_name_is_3() {
     let setup = Setup::new();
@@ -168,7 +163,7 @@ fn another_kind_of_file_with_a_locks_name_is_3() {
     let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
     fs::create_dir_all(&locks).expect("made");
     let daemon = start().start();
-    let lock = lock_in(&locks);
+    let lock = lock_files(&locks).remove(0);
     daemon.stop();
     let parts = ["cannot lock worker IDs at", lock.to_str().expect("text"), "who put it there"];
     fs::remove_file(&lock).expect("removed");

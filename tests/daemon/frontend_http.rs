@@ -6,10 +6,6 @@ use crate::support::frontend::FrontEndClient;
 use crate::support::http::{sample, scrape};
 use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
 
-fn client_of(daemon: &Daemon) -> FrontEndClient {
-    FrontEndClient::connect(daemon.addresses[1].tcp())
-}
-
 /// A response: its status, its head in lower case, and its body.
 struct Response {
     status: u16,
@@ -72,7 +68,7 @@ fn two_sources() -> Daemon {
 #[test]
 fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
     let daemon = two_sources();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     let response = get(&mut client, "/v1/ids?source=slow&count=3", "");
     assert!(response.body.starts_with("{\"source\":\"slow\",\"ids\":[\""), "{}", response.body);
     assert!(response.body.ends_with("\"]}\n") && response.ids().len() == 3, "{}", response.body);
@@ -83,7 +79,7 @@ fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
     let posted = Response::read(&mut client, true);
     assert!(lines.ids().last() < posted.ids().first());
     for target in ["/v1/ids", "/v1/sources", "/v1/nothing", "/v1/ids?count=0", "/id", "/stats"] {
-        let response = get(&mut client_of(&daemon), target, "");
+        let response = get(&mut FrontEndClient::of(&daemon), target, "");
         assert!(response.has("cache-control: no-store"), "{target}: {}", response.head);
     }
     daemon.stop();
@@ -92,7 +88,7 @@ fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
 #[test]
 fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
     let daemon = two_sources();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     let response = get(&mut client, "/v1/ids?count=1000000&wait=10s", "accept: text/plain\r\n");
     assert!(response.has("transfer-encoding: chunked"), "{}", response.head);
     let ids = response.ids();
@@ -107,7 +103,7 @@ fn refusals_are_json_with_a_reason_and_a_time() {
     // A ceiling two of such ticks ahead is met by no pause.
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = Setup::configured(&sources).front_end("http").start();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     let drawn = std::iter::repeat_with(|| get(&mut client, "/v1/ids?source=slow&count=10&wait=0", ""));
     let refused = drawn.take(100).find(|response| response.status != 200).expect("16 IDs in a tick");
     assert_eq!(refused.status, 503);
@@ -131,7 +127,7 @@ fn refusals_are_json_with_a_reason_and_a_time() {
         ("/v1/range?from=2026-01-01", 400, &["to"]),
         ("/nothing", 404, &["/v1/ids"]),
     ] {
-        let response = get(&mut client_of(&daemon), target, "");
+        let response = get(&mut FrontEndClient::of(&daemon), target, "");
         assert_eq!(response.status, status, "{target}: {}", response.body);
         for part in parts {
             assert!(response.body.contains(part), "{target}: {}", response.body);
@@ -144,7 +140,7 @@ fn refusals_are_json_with_a_reason_and_a_time() {
 #[test]
 fn head_and_other_methods_draw_nothing() {
     let daemon = Setup::configured(TWO_SOURCES).front_end("http").admin().start();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     for method in ["HEAD", "PUT", "DELETE"] {
         client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
         let response = Response::read(&mut client, method != "HEAD");
@@ -162,7 +158,7 @@ fn head_and_other_methods_draw_nothing() {
 fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     let config = format!("any_key = \"fast\"\n{TWO_SOURCES}");
     let daemon = Setup::configured(&config).front_end("http").start();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     let mut ids = HashSet::new();
     let mut note = |found: Vec<u64>, count| {
         assert_eq!(found.len(), count);
@@ -214,13 +210,13 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
         "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
         &format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(70_000)),
     ] {
-        let mut client = client_of(&daemon);
+        let mut client = FrontEndClient::of(&daemon);
         client.send(request);
         let response = String::from_utf8(client.rest()).expect("text");
         assert!(response.starts_with("HTTP/1.1 4"), "{request:.80}: {response}");
         assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
     }
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     let floods: String = (0..200).map(|index| format!("h{index}: x\r\n")).collect();
     client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n{floods}\r\n"));
     assert!(String::from_utf8(client.rest()).expect("text").starts_with("HTTP/1.1 431"));
@@ -233,7 +229,7 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
 fn pages_of_other_sites_draw_nothing() {
     let daemon = two_sources();
     let post = |headers: &str| {
-        let mut client = client_of(&daemon);
+        let mut client = FrontEndClient::of(&daemon);
         client
             .send(format!("POST /v1/ids HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: 0\r\n\r\n"));
         Response::read(&mut client, true)
@@ -255,7 +251,7 @@ fn pages_of_other_sites_draw_nothing() {
 }
 
 fn get_as(daemon: &Daemon, host: &str) -> Response {
-    let mut client = client_of(daemon);
+    let mut client = FrontEndClient::of(daemon);
     client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: {host}\r\n\r\n"));
     Response::read(&mut client, true)
 }
@@ -270,14 +266,14 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     let half_of = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: loc");
     // What stands behind a request is read together with it.
     let [mut waiting, mut half, mut two] = [waits, &half_of("/v1/sources"), &half_of("/id")].map(|behind| {
-        let mut client = client_of(&daemon);
+        let mut client = FrontEndClient::of(&daemon);
         client.send(format!("{ONE}{behind}"));
         assert!(!Response::read(&mut client, true).has("connection: close"));
         client
     });
     // Nobody reads it until the one before it has its IDs.
     waiting.send(ONE);
-    let mut idle = client_of(&daemon);
+    let mut idle = FrontEndClient::of(&daemon);
     daemon.signal(rustix::process::Signal::TERM);
     poll("an answer that ends the connection", || {
         get(&mut idle, "/id", "").has("connection: close").then_some(())
@@ -300,7 +296,7 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
 #[test]
 fn an_encoded_id_in_a_path_is_decoded() {
     let daemon = two_sources();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     let format = "format=base32-crockford-check";
     let mut seen = HashSet::new();
     while seen.len() < 3 {

@@ -10,10 +10,6 @@ fn two_sources() -> Daemon {
     Setup::configured(TWO_SOURCES).front_end("memcached").start()
 }
 
-fn client_of(daemon: &Daemon) -> FrontEndClient {
-    FrontEndClient::connect(daemon.addresses[1].tcp())
-}
-
 /// Reads the reply to a `get`: keys with their IDs.
 fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
     let mut values = Vec::new();
@@ -33,7 +29,7 @@ fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
 #[test]
 fn each_key_gets_an_id_of_its_source_or_the_front_ends() {
     let daemon = two_sources();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     client.send("get fast slow anything\r\nGETS slow\n");
     let first = values(&mut client);
     let second = values(&mut client);
@@ -47,7 +43,7 @@ fn each_key_gets_an_id_of_its_source_or_the_front_ends() {
 #[test]
 fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     // Requests that need no ID are no `get`.
     client.send("version\r\n");
     assert!(client.line().starts_with("VERSION "));
@@ -76,7 +72,7 @@ fn statistics_begin_with_the_nine_of_katsubushi() {
 #[test]
 fn a_get_of_thirty_thousand_keys_is_answered_whole() {
     let daemon = two_sources();
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     client.send(format!("get{}\r\nversion\r\n", " k".repeat(30_000)));
     let ids: Vec<u64> = values(&mut client).into_iter().map(|(_, id)| id).collect();
     assert_eq!(ids.len(), 30_000);
@@ -107,7 +103,7 @@ fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
     let setup = tokens(Setup::new()).config(&config("memcached.tokens = false\n"));
     let daemon = setup.listeners(2).start();
     daemon.assert_logs("asks for no token (memcached.tokens = false)");
-    let mut client = client_of(&daemon);
+    let mut client = FrontEndClient::of(&daemon);
     client.send("get fast\r\n");
     assert_eq!(values(&mut client).len(), 1);
     daemon.stop();

@@ -1,11 +1,7 @@
 //! The front end for clients of noeqd: exact bytes against the real daemon.
 
 use crate::support::frontend::FrontEndClient;
-use crate::support::{Daemon, Setup, TWO_SOURCES};
-
-fn client_of(daemon: &Daemon) -> FrontEndClient {
-    FrontEndClient::connect(daemon.addresses[1].tcp())
-}
+use crate::support::{Setup, TWO_SOURCES};
 
 fn ids(client: &mut FrontEndClient, count: u8) -> Vec<u64> {
     let bytes = client.read(usize::from(count) * 8);
@@ -17,7 +13,7 @@ fn a_count_of_0_and_a_refusal_close_the_connection() {
     let config = "limits.max_wait = 0\nworker_ids = 1\nlayout = \"time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z\"\n";
     let daemon = Setup::configured(config).front_end("noeqd").start();
     for bytes in [&[0_u8][..], &[1, 0], &[200]] {
-        let mut client = client_of(&daemon);
+        let mut client = FrontEndClient::of(&daemon);
         client.send(bytes);
         let rest = client.rest();
         assert_eq!(rest.len(), if bytes[0] == 1 { 8 } else { 0 }, "{bytes:?}");
@@ -29,7 +25,7 @@ fn a_count_of_0_and_a_refusal_close_the_connection() {
 fn no_count_is_mistaken_for_another_protocol() {
     let daemon = Setup::configured(TWO_SOURCES).front_end("noeqd").start();
     for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {
-        let mut client = client_of(&daemon);
+        let mut client = FrontEndClient::of(&daemon);
         client.send(counts);
         counts.iter().for_each(|&count| assert_eq!(ids(&mut client, count).len(), usize::from(count)));
     }

@@ -3,12 +3,12 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::daemon::mode;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Setup};
+use crate::support::{Ask, Daemon, Setup, lock_files};
 use rustix::process::getuid;
 
 /// An ID of worker 0 in 2045, in the layout `twitter`.
@@ -25,14 +25,6 @@ fn set_mode(path: &Path, mode: u32) {
 
 fn one(daemon: &Daemon) -> u64 {
     daemon.connect().next(Ask::of(1)).ids()[0]
-}
-
-/// The lock files of a machine, in the order of their worker IDs.
-fn lock_files(machine: &Machine) -> Vec<PathBuf> {
-    let entries = fs::read_dir(machine.path("locks")).expect("read");
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("read").path()).collect();
-    files.sort();
-    files
 }
 
 /// Writes a mark as a daemon does.
@@ -53,7 +45,7 @@ fn with_other_state(machine: &Machine) -> Setup {
 fn a_lock_file_that_others_could_write_is_replaced() {
     let machine = Machine::new();
     machine.start("").stop();
-    let lock = lock_files(&machine).remove(0);
+    let lock = lock_files(&machine.path("locks")).remove(0);
     assert_eq!((mode(&lock), mode(&machine.path("locks"))), (0o600, 0o700), "this user's alone");
     write_mark(&lock, FAR);
     set_mode(&lock, 0o666);
@@ -82,7 +74,7 @@ fn a_lock_file_that_others_could_write_is_replaced() {
 fn a_mark_too_far_ahead_is_refused_and_never_stored() {
     let machine = Machine::new();
     machine.start("").stop();
-    let lock = lock_files(&machine).remove(0);
+    let lock = lock_files(&machine.path("locks")).remove(0);
     write_mark(&lock, FAR);
     let parts =
         ["the mark in", lock.to_str().expect("text"), "2045-", "set the clock right", "remove the file"];
@@ -164,7 +156,7 @@ fn only_members_share_a_groups_lock_directory() {
         set_mode(&locks, directory_mode);
         let [first, second] = MEMBERS;
         let running = daemon(worker, first, GROUP).start();
-        let lock = lock_files(&machine).pop().expect("a lock");
+        let lock = lock_files(&machine.path("locks")).pop().expect("a lock");
         let found = fs::metadata(&lock).expect("there");
         assert_eq!((mode(&lock), found.uid(), found.gid()), (0o660, first, GROUP));
         let holder = format!("(process {})", running.id());

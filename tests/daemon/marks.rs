@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::file_system::FileSystem;
-use crate::support::{Ask, Daemon, Setup, poll};
+use crate::support::{Ask, Daemon, Setup, lock_files, poll};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -77,14 +77,6 @@ impl Machine {
     fn back_up(&self, state: &str) -> Vec<u8> {
         let read = || fs::read(file(&self.state(state))).expect("the state is there");
         poll("a whole copy", || Some(read()).filter(|bytes| *bytes == read()))
-    }
-
-    /// Returns the lock files in the order of their worker IDs.
-    fn lock_files(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(&self.locks).expect("read");
-        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("read").path()).collect();
-        files.sort();
-        files
     }
 }
 
@@ -262,7 +254,7 @@ fn a_failed_mark_is_logged_and_retried() {
 /// The daemon is stopped: otherwise its next mark would take the space back.
 fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> PathBuf {
     daemon.stand_still();
-    for lock in machine.lock_files() {
+    for lock in lock_files(&machine.locks) {
         OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
     }
     let ballast = disk.fill();

@@ -187,10 +187,7 @@ fn a_slow_disk_delays_the_start_and_no_watchdog_message() {
     let daemon = starting.join().expect("it starts");
     // Now the storage thread waits for a sync, for longer than the test.
     disk.order("sync stall 120000");
-    let before = disk.calls().len();
-    poll("a sync that hangs", || {
-        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
-    });
+    disk.await_sync(|| {});
     manager.forget();
     for _ in 0..4 {
         manager.until("food", |message| message.says("WATCHDOG=1"));

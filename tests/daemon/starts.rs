@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, Daemon, Reply, Wire, copy, http, poll};
+use crate::support::{Ask, Daemon, Reply, Wire, copy, http, lock_files, poll};
 
 /// Draws this many IDs, all of which must be new.
 fn draw(wire: &mut Wire, count: u32, ids: &mut BTreeSet<u64>) {
@@ -50,8 +50,8 @@ fn start_behind_a_lock(state: &str) -> Option<(Machine, u64, Daemon)> {
     let machine = Machine::new();
     let setup = |state: &str| machine.setup(TOML).option("--state-dir", state);
     setup("none").start().kill();
-    let entry = fs::read_dir(machine.path("locks")).expect("it is there").next().expect("one lock");
-    let lock = File::options().append(true).open(entry.expect("an entry").path()).expect("opened");
+    let lock = lock_files(&machine.path("locks")).remove(0);
+    let lock = File::options().append(true).open(lock).expect("opened");
     lock.lock().expect("nobody has it");
     let fresh = machine.path("fresh");
     let state = if state == "none" { state } else { fresh.to_str().expect("text") };

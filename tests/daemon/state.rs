@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, http, poll, records};
+use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, http, lock_files, poll, records};
 use rustix::process::Signal;
 
 /// Draws one ID.

@@ -228,12 +228,8 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     let mut wire = daemon.connect();
     // Longer than the test waits for the daemon.
     disk.order("sync stall 120000");
-    let before = disk.calls().len();
     let mut last = 0;
-    poll("a sync that hangs", || {
-        last = wire.next(Ask::of(1)).ids()[0];
-        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
-    });
+    disk.await_sync(|| last = wire.next(Ask::of(1)).ids()[0]);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     let said = daemon.log();

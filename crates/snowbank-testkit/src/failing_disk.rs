@@ -52,6 +52,15 @@ impl FailingDisk {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Waits for a sync that begins from now on, and calls `meanwhile` again and again until then.
+    pub fn await_sync(&self, mut meanwhile: impl FnMut()) {
+        let before = self.calls().len();
+        crate::poll("a sync", || {
+            meanwhile();
+            self.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+        });
+    }
+
     /// Sets what the calls do from now on.
     pub fn order(&self, lines: &str) {
         // A rename puts it in place, so that no call reads half of it.

@@ -3,12 +3,17 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use super::DEADLINE;
+use super::{DEADLINE, Daemon};
 
 /// A connection whose replies are compared byte by byte.
 pub struct FrontEndClient(pub(crate) BufReader<TcpStream>);
 
 impl FrontEndClient {
+    /// Connects to a daemon's second listener.
+    pub fn of(daemon: &Daemon) -> FrontEndClient {
+        FrontEndClient::connect(daemon.addresses[1].tcp())
+    }
+
     /// Connects to a front end.
     pub fn connect(address: SocketAddr) -> FrontEndClient {
         let stream = TcpStream::connect(address).expect("the front end is open");

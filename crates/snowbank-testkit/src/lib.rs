@@ -34,7 +34,7 @@ pub mod wire;
 pub mod witness;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,6 +68,14 @@ pub fn directory() -> tempfile::TempDir {
 pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("--archive").args([from, to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "{from:?} is copied");
+}
+
+/// Returns the lock files of a directory, in the order of their worker IDs.
+pub fn lock_files(locks: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(locks).expect("it holds locks");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
+    files.sort();
+    files
 }
 
 /// Calls `probe` until it returns something.

@@ -12,7 +12,7 @@ pub struct Client(FrontEndClient);
 impl Client {
     /// Connects to a daemon's second listener.
     pub fn of(daemon: &Daemon) -> Client {
-        Client::to(daemon.addresses[1].tcp())
+        Client(FrontEndClient::of(daemon))
     }
 
     /// Connects to a front end.
