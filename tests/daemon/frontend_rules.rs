@@ -74,12 +74,6 @@ fn a_socket_of_the_front_ends_name_is_inherited() {
 }
 
 #[test]
-fn a_front_end_that_other_machines_can_reach_needs_worker_ids() {
-    let ended = Setup::new().option("--resp", "0.0.0.0:0").end();
-    ended.assert_refusal(&["0.0.0.0:0 can be reached from other machines", "worker_ids"]);
-}
-
-#[test]
 fn a_reload_changes_the_sources_of_a_front_end() {
     let daemon = with("").start();
     let mut client = Client::of(&daemon);

@@ -4,10 +4,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::support::Ask;
 use crate::support::faketime::true_unix_ms;
 use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
+use crate::support::{Ask, each_case};
 
 const DAY_US: i64 = 86_400_000_000;
 const TWO_HOURS_MS: i64 = 7_200_000;
@@ -87,13 +87,8 @@ fn import_of_another_boot(booted_earlier_us: i64) {
 }
 
 #[test]
-fn an_import_from_a_later_boot_shows_no_clock_step() {
-    import_of_another_boot(DAY_US);
-}
-
-#[test]
-fn an_import_from_an_earlier_boot_shows_no_clock_step() {
-    import_of_another_boot(-DAY_US);
+fn an_import_from_another_boot_shows_no_clock_step() {
+    each_case(&[DAY_US, -DAY_US], |&booted_earlier_us| import_of_another_boot(booted_earlier_us));
 }
 
 /// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.

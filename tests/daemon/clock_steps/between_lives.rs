@@ -152,12 +152,7 @@ fn an_hour_back_between_two_lives_is_waited_for(is_booted: bool) {
 
 #[test]
 fn a_clock_set_back_by_an_hour_between_two_lives_is_waited_for() {
-    an_hour_back_between_two_lives_is_waited_for(false);
-}
-
-#[test]
-fn a_clock_slow_after_a_boot_is_believed_once_it_is_right() {
-    an_hour_back_between_two_lives_is_waited_for(true);
+    each_case(&[false, true], |&is_booted| an_hour_back_between_two_lives_is_waited_for(is_booted));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, EXPLICIT};
-use crate::support::{Ask, Daemon, Reply, Setup, poll};
+use crate::support::{Ask, Reply, Setup, poll};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -136,20 +136,14 @@ fn the_kernel_takes_little_for_a_client_that_never_reads() {
     const TAKEN_MAX: f64 = 2.0 * 16.0 * 1_024.0;
     let daemon = Setup::configured("shards = 1\nlimits.stall_timeout = \"2s\"\n").admin().start();
     let sent = || sample(&scrape(&daemon), "snowbank_sent_bytes_total");
-    let deaf = connect_deaf(daemon.addresses[0].tcp(), &Ask::of(30_000).flags(EXPLICIT).bytes());
-    assert_reset_once_closed(&daemon, deaf);
-    assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
-}
-
-/// Waits until the daemon has closed the connection of a client that never reads. The kernel then
-/// drops its buffer, because the connection was reset.
-#[track_caller]
-fn assert_reset_once_closed(daemon: &Daemon, mut deaf: TcpStream) {
+    let mut deaf = connect_deaf(daemon.addresses[0].tcp(), &Ask::of(30_000).flags(EXPLICIT).bytes());
     poll("the end of a client that never reads", || {
-        (sample(&scrape(daemon), "snowbank_connections") == 0.0).then_some(())
+        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
     });
+    // The kernel drops its buffer, because the connection was reset.
     let ended = std::io::copy(&mut deaf, &mut std::io::sink());
     assert_eq!(ended.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(sent() <= TAKEN_MAX, "the kernel took {} bytes", sent());
 }
 
 /// A request that was read in part is read on as soon as the budget has room.
