@@ -98,7 +98,7 @@ fn worker_of(runs: &[Run]) -> u64 {
 
 #[test]
 fn a_fleet_is_prepared_before_its_first_daemon() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         let machine = Machine::new();
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "snowbank fleet init"]);
@@ -270,28 +270,4 @@ fn another_cluster_at_the_coordinators_place_ends_its_daemons() {
     etcd.run();
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     daemon.assert_logs("found cluster");
-}
-
-#[test]
-fn a_write_whose_answer_was_lost_is_recognized() {
-    each(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &[&proxy.url()], Some(5), "12s");
-        init(&toml);
-        let machine = Machine::new();
-        let daemon = machine.setup(&toml).start();
-        let mut runs = draw(&daemon);
-        let key = || at.get(KEY);
-        let before = key();
-        proxy.swallow_answers_from_write();
-        poll("a write without an answer", || (key() != before).then_some(()));
-        proxy.pass();
-        proxy.cut();
-        proxy.pass();
-        let written = key();
-        poll("the next raise", || (key() != written).then_some(()));
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        assert_distinct(runs);
-    });
 }

@@ -36,7 +36,7 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
 
 #[test]
 fn a_start_that_gets_no_answer_waits_and_logs_why() {
-    each(|at| {
+    on_one(|at| {
         let bare = toml(at, Some(5), LONG);
         init(&bare);
         let proxies = SILENCES.map(|_| at.proxy());
@@ -85,7 +85,7 @@ fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
 /// The locks are lost, as at a boot of the machine. So nothing shows that the state is the newest.
 #[test]
 fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
-    each(|at| {
+    on_one(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);

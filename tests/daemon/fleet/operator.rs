@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();

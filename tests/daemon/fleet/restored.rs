@@ -26,28 +26,20 @@ struct Restored {
     _paused: Machine,
     second: Daemon,
     runs: Vec<Run>,
-    /// The time right before the restore.
-    restored_at_ms: u64,
 }
 
-/// `init_again` prepares the fleet again after the backup.
-fn restored(at: &mut dyn Coordinator, toml: &str, init_again: bool) -> Restored {
+fn restored(at: &mut dyn Coordinator, toml: &str) -> Restored {
     init(toml);
     at.back_up();
-    if init_again {
-        at.delete("/snowbank/default/marker");
-        init(toml);
-    }
     let [notices, paused] = [(); 2].map(|()| Machine::new());
     let mut first = notices.start(toml);
     let second = paused.start(toml);
     let mut runs = draw(&first);
     runs.extend(draw(&second));
     second.signal(Signal::STOP);
-    let restored_at_ms = unix_ms();
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
-    Restored { notices, _paused: paused, second, runs, restored_at_ms }
+    Restored { notices, _paused: paused, second, runs }
 }
 
 /// Routine after a lost quorum. One daemon is paused all the time, one is started again by its
@@ -56,7 +48,7 @@ fn restored(at: &mut dyn Coordinator, toml: &str, init_again: bool) -> Restored 
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
         let toml = toml(at, None, "16s");
-        let Restored { notices, mut second, mut runs, _paused, .. } = restored(at, &toml, false);
+        let Restored { notices, mut second, mut runs, _paused } = restored(at, &toml);
         let again = notices.start(&toml);
         // If the restore took long, its bound is so near that it starts above the floor.
         let more = draw_above_the_floor(&again);
@@ -120,28 +112,4 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
         }
         assert_distinct(runs);
     });
-}
-
-/// The fleet was prepared again since the backup, so the marker that comes back knows none of its
-/// daemons.
-#[test]
-fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
-    const TWITTER_EPOCH_MS: u64 = 1_288_834_974_657;
-    each(|at| {
-        let toml = toml(at, None, "16s");
-        let Restored { mut second, mut runs, restored_at_ms, _paused, .. } = restored(at, &toml, true);
-        let late = Machine::new();
-        let third = late.start(&toml);
-        let more = draw_above_the_floor(&third);
-        let began_at_ms = (more[0].first >> 22) + TWITTER_EPOCH_MS;
-        assert!(began_at_ms >= restored_at_ms + 16_000, "{began_at_ms}, restored at {restored_at_ms}");
-        runs.extend(more);
-        second.signal(Signal::CONT);
-        assert_eq!(second.wait(), Some(3), "{}", second.log());
-        assert_distinct(runs);
-    });
-}
-
-fn unix_ms() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().expect("it is later").as_millis() as u64
 }

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::*;
-use crate::support::coordinators::Proxy;
 use crate::support::file_system::FileSystem;
 
 /// The fleet's marker.
@@ -28,7 +27,7 @@ fn assert_asked_nothing(daemon: &Daemon) {
 
 #[test]
 fn after_a_kill_the_first_id_waits_for_no_silent_coordinator() {
-    each(|at| {
+    on_one(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);
@@ -142,55 +141,6 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
         }
         copy.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
         runs.extend(draw(&machine.start(&toml)));
-        assert_distinct(runs);
-    });
-}
-
-/// The stop releases nothing at a coordinator that does not answer.
-#[test]
-fn after_a_clean_stop_in_an_outage_a_start_goes_on_at_once() {
-    each(|at| {
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
-        let machine = Machine::new();
-        let mut runs = Vec::new();
-        let mut daemon = machine.start(&toml);
-        let outages: [fn(&Proxy); 2] = [Proxy::cut, Proxy::swallow_answers];
-        for begin_outage in outages {
-            runs.extend(draw(&daemon));
-            begin_outage(&proxy);
-            daemon.stop();
-            daemon = machine.start(&toml);
-            assert_asked_nothing(&daemon);
-            runs.extend(draw(&daemon));
-            proxy.pass();
-        }
-        // Its connection may still hang.
-        proxy.cut();
-        proxy.pass();
-        daemon.stop();
-        runs.extend(draw(&machine.start(&toml)));
-        assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_restart_without_the_coordinator_continues_or_waits_for_it() {
-    each(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        at.kill();
-        daemon.kill();
-        // The clock may still be below the stored ceiling, or not.
-        let daemon = machine.start(&toml);
-        runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
-        at.run();
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        at.kill();
-        Machine::new().setup(&toml).assert_waits(&["the coordinator does not answer"]);
         assert_distinct(runs);
     });
 }

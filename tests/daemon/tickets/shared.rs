@@ -53,7 +53,7 @@ fn assert_rising(runs: &[Run]) {
 
 #[test]
 fn a_counter_is_prepared_before_its_first_daemon() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at);
         let machine = Machine::new();
         machine.setup(&toml).end().assert_refusal(&["not at the coordinator", "snowbank ticket set", KEY]);
@@ -204,7 +204,7 @@ fn a_restored_backup_of_the_state_repeats_nothing_after_a_boot() {
 
 #[test]
 fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
-    each(|at| {
+    on_one(|at| {
         let toml = toml(at);
         set(&toml, "0");
         let machine = Machine::new();
