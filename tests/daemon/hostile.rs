@@ -2,16 +2,15 @@
 //! harm only themselves.
 //!
 //! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]:
-//! clients that do not read. [`floods`]: clients that never stop sending. [`turns`]: the order in
-//! which a shard serves those and others.
+//! clients that do not read. [`turns`]: the order in which a shard serves those that never stop
+//! sending, and others.
 
 mod admin;
-mod floods;
 mod pending;
 mod queues;
 mod turns;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
@@ -108,7 +107,7 @@ fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
         // Closes without a goodbye.
         0 => return,
         _ => {
-            let _ = wire.tcp().shutdown(std::net::Shutdown::Write);
+            let _ = wire.tcp().shutdown(Shutdown::Write);
         }
     }
     while let Ok(Some(reply)) = wire.try_reply() {

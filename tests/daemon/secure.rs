@@ -1,7 +1,5 @@
 //! Shared by the TLS tests: certificates of every kind, made at run time, and the wire over TLS.
 
-#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
-
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
