@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::*;
+use crate::support::coordinators::Proxy;
 use crate::support::file_system::FileSystem;
 
 /// The fleet's marker.
@@ -140,6 +141,33 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
             crate::support::copy(&machine.path(name), &copy.path(name));
         }
         copy.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
+    });
+}
+
+/// The stop releases nothing at a coordinator that does not answer.
+#[test]
+fn after_a_clean_stop_in_an_outage_a_start_goes_on_at_once() {
+    each(|at| {
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let mut daemon = machine.start(&toml);
+        let outages: [fn(&Proxy); 2] = [Proxy::cut, Proxy::swallow_answers];
+        for begin_outage in outages {
+            runs.extend(draw(&daemon));
+            begin_outage(&proxy);
+            daemon.stop();
+            daemon = machine.start(&toml);
+            assert_asked_nothing(&daemon);
+            runs.extend(draw(&daemon));
+            proxy.pass();
+        }
+        // Its connection may still hang.
+        proxy.cut();
+        proxy.pass();
+        daemon.stop();
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });
