@@ -6,10 +6,16 @@ use snowbank_client::layout::{Layout, UnixMicros};
 use super::world::World;
 use super::{FLEET, HORIZON, MAX_AHEAD, SourceLayout, draw};
 
+/// The tries of a command without an answer. One that failed may have done a part of its writes.
+const TRIES: u32 = 4;
+
 impl World {
     /// Replaces the ID space by the other one. An operator stops the daemons, frees the numbers
     /// that are still held, and adds the new layouts. Daemons that are not stopped find out later.
     pub(crate) fn change_space(&mut self) {
+        if self.link.server().is_away {
+            return;
+        }
         for at in (0..self.daemons.len()).rev() {
             if self.rng.u8(..4) > 0 {
                 self.stop(at);
@@ -22,13 +28,12 @@ impl World {
         let lost_writes = server.lost_writes;
         let lost_terms = server.lost_terms.clone();
         drop(server);
-        let changed = self.replace_layouts(&mut link);
+        let changed = (0..TRIES).any(|_| self.replace_layouts(&mut link).is_ok());
         let mut server = link.server();
         server.lost_writes = lost_writes;
         server.lost_terms = lost_terms;
         drop(server);
-        // A command that failed may have done a part of its writes. It is tried again.
-        if changed.is_ok() {
+        if changed {
             self.is_turned = !self.is_turned;
         }
     }

@@ -159,7 +159,7 @@ impl World {
     /// Makes an event of the whole fleet happen.
     fn happen(&mut self, event: u8, machine: usize) {
         match event {
-            89 if self.changes_space && self.rng.u8(..4) == 0 => self.change_space(),
+            89 if self.changes_space && self.rng.bool() => self.change_space(),
             89..91 => self.true_us += self.rng.i64(0..40) * SECOND,
             91 if self.rng.bool() => self.copy(machine),
             91 => self.put_back(machine),
