@@ -307,13 +307,20 @@ pub struct Holding {
     /// Writes of this state that may be the key's last. Those before the last known one are
     /// dropped.
     writes: Vec<String>,
+    /// The last of the dropped writes. None of them can be done any more, so a key that has one
+    /// shows that the coordinator went back, also to a write with the same bound.
+    replaced: Vec<String>,
 }
+
+/// The replaced writes that a daemon remembers for each number. A raise shows a restore by its
+/// bound; only the writes after new connections leave the bound as it is.
+const REPLACED_MAX: usize = 64;
 
 impl Holding {
     /// Returns a number whose key has not been read yet. As far as this daemon knows, one of these
     /// writes was the key's last, and the coordinator had acknowledged this bound.
     pub fn unseen(writes: Vec<String>, acknowledged: u64) -> Self {
-        Holding { text: None, acknowledged, writes }
+        Holding { text: None, acknowledged, writes, replaced: Vec::new() }
     }
 
     /// Returns the value that the next write expects; `None` before the key was read.
@@ -349,7 +356,9 @@ impl Holding {
     /// Forgets the writes before this one. They expected an older value, so they can never be done
     /// any more.
     fn forget_before(&mut self, at: usize) {
-        self.writes.drain(..at);
+        self.replaced.extend(self.writes.drain(..at));
+        let too_many = self.replaced.len().saturating_sub(REPLACED_MAX);
+        self.replaced.drain(..too_many);
     }
 
     /// Returns the writes that may be the key's last.
@@ -370,7 +379,7 @@ impl Holding {
         let known = self.writes.iter().position(|write| *write == key.write);
         // Its own last write may be of the term before.
         let its_term = if known.is_some() { &key.term } else { term };
-        if is_older(Some(&key), its_term, self.acknowledged) {
+        if self.replaced.contains(&key.write) || is_older(Some(&key), its_term, self.acknowledged) {
             return Seen::Older(Loss::WentBack);
         }
         let Some(at) = known else { return Seen::Lost(Loss::Taken(Box::new(key))) };

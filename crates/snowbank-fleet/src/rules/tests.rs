@@ -146,6 +146,14 @@ fn a_bound_below_an_acknowledged_one_shows_a_coordinator_that_went_back() {
 }
 
 #[test]
+fn a_replaced_write_with_the_same_bound_shows_a_restore() {
+    let mut holding = held("w3");
+    holding.written(&text("w4"), &key("w4", 9));
+    assert_eq!(holding.read(Some(&text("w3")), "t"), Seen::Older(Loss::WentBack));
+    assert!(matches!(holding.read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))), "another copy's");
+}
+
+#[test]
 fn a_state_has_its_number_again_while_the_lost_bound_is_ahead() {
     let in_term = |term: &str| NumberKey { term: term.to_owned(), ..key("w1", 77) };
     let take = |key: Option<&NumberKey>, until, id_bound| {
