@@ -31,7 +31,12 @@ impl BootMicros {
 
     /// Returns the time since `earlier`, or zero if `earlier` is later.
     pub fn since(self, earlier: BootMicros) -> Duration {
-        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+        Duration::from_micros(self.micros_since(earlier))
+    }
+
+    /// Returns the microseconds since an earlier reading, 0 if it is later.
+    pub fn micros_since(self, earlier: BootMicros) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }
 }
 

@@ -417,7 +417,7 @@ impl Lane {
             return;
         }
         let span_us = micros(self.source.rules().burst_window) as u64 / AHEAD_SHARE;
-        let elapsed_us = self.now.boot.0.saturating_sub(self.demand_since.0).max(0) as u64;
+        let elapsed_us = self.now.boot.micros_since(self.demand_since);
         let handed_out = self.drawn_ids.saturating_sub(u64::from(self.current.count));
         if elapsed_us < span_us / 2 && handed_out < LEAST_AHEAD {
             return;
