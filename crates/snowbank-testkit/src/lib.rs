@@ -43,8 +43,8 @@ pub use daemon::{Address, Daemon, Setup};
 pub use port::Port;
 pub use wire::{Ask, Reply, Wire};
 
-/// The longest that the tests wait for anything: long enough for a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(40);
+/// The longest that the tests wait for anything. On a busy machine a ZooKeeper starts in 40 s.
+pub const DEADLINE: Duration = Duration::from_secs(90);
 
 /// A source that always has IDs, and one of 16 a second.
 pub const TWO_SOURCES: &str = r#"

@@ -83,6 +83,19 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
 }
 
+/// Another daemon starts at the bound of the key, which is lower.
+#[test]
+fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
+    let store = store();
+    let (first, _) = taken(&store);
+    let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
+    store.set_read_only(true);
+    let mut second = member(&store, first.notes().clone());
+    second.take(later, &five()).unwrap_err();
+    assert_eq!(resumed(&store, second.notes(), later, &five()), None);
+    assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
+}
+
 /// A stop asks before it returns anything.
 #[test]
 fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
