@@ -21,11 +21,10 @@ use crate::protocol::{Next, Wait};
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
     client: &'a Client,
-    count: u32,
+    /// The request, without its source and wait.
+    next: Next,
     source: SourceChoice,
     max_wait: Option<Duration>,
-    explicit: bool,
-    partial: bool,
     timeout: Duration,
 }
 
@@ -33,11 +32,9 @@ impl<'a> BatchCall<'a> {
     pub(super) fn new(client: &'a Client, count: u32) -> Self {
         Self {
             client,
-            count,
+            next: Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false },
             source: SourceChoice::Index(0),
             max_wait: None,
-            explicit: false,
-            partial: false,
             timeout: client.shared().options.timeout,
         }
     }
@@ -60,13 +57,13 @@ impl<'a> BatchCall<'a> {
 
     /// Accepts fewer IDs, at least one, if the wait ends before all are available.
     pub fn partial(mut self) -> Self {
-        self.partial = true;
+        self.next.partial = true;
         self
     }
 
     /// Makes the daemon send every ID instead of runs. The batch is the same. This is for testing.
     pub fn explicit(mut self) -> Self {
-        self.explicit = true;
+        self.next.explicit = true;
         self
     }
 
@@ -77,12 +74,12 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    async fn send(self) -> Result<Batch, Error> {
+    async fn send(mut self) -> Result<Batch, Error> {
         check_time("timeout", self.timeout)?;
-        let wait = self.max_wait.map_or(Wait::DEFAULT, |limit| Wait::at_most(limit.min(self.timeout)));
-        let next =
-            Next { count: self.count, source: 0, wait, explicit: self.explicit, partial: self.partial };
-        self.client.next(&Deadline::after(self.timeout), next, &self.source).await
+        if let Some(limit) = self.max_wait {
+            self.next.wait = Wait::at_most(limit.min(self.timeout));
+        }
+        self.client.next(&Deadline::after(self.timeout), self.next, &self.source).await
     }
 }
 
@@ -94,8 +91,12 @@ impl Client {
         next: Next,
         source: &SourceChoice,
     ) -> Result<Batch, Error> {
-        let exchange = |reply| Exchange::Ids { source: source.clone(), ids: IdCollector::new(next), reply };
-        self.call(deadline, exchange).await
+        self.call(deadline, |reply| Exchange::Ids {
+            source: source.clone(),
+            ids: IdCollector::new(next),
+            reply,
+        })
+        .await
     }
 }
 

@@ -75,14 +75,9 @@ impl Driver {
         Self { shared, queue, health, current: 0, failed_in_a_row: 0, check: Check::default() }
     }
 
+    /// Runs until the application has dropped the last handle.
     pub(super) async fn run(mut self) {
-        // `Abandoned` is the normal end: the application dropped the last handle.
-        let Abandoned = loop {
-            match self.step().await {
-                Ok(()) => {}
-                Err(abandoned) => break abandoned,
-            }
-        };
+        while self.step().await.is_ok() {}
     }
 
     /// Connects for the first call that needs it, and serves until there is no connection. It waits
