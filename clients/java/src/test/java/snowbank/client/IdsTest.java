@@ -100,13 +100,12 @@ class IdsTest {
         }
     }
 
-    /** Runs on virtual threads where Java has them. */
     @Test
     void manyThreadsShareOneBuffer() throws Exception {
         try (FakeDaemon daemon = new FakeDaemon("127.0.0.1", 0, 1);
                 SnowbankClient client = new SnowbankClient(daemon.endpoint())) {
             Set<Long> seen = ConcurrentHashMap.newKeySet();
-            ExecutorService threads = threads();
+            ExecutorService threads = Executors.newFixedThreadPool(32);
             List<Future<?>> tasks = new ArrayList<>();
             for (int task = 0; task < 200; task++) {
                 tasks.add(threads.submit(() -> {
@@ -123,14 +122,6 @@ class IdsTest {
             }
             threads.shutdown();
             assertEquals(100_000, seen.size());
-        }
-    }
-
-    private static ExecutorService threads() throws ReflectiveOperationException {
-        try {
-            return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
-        } catch (NoSuchMethodException older) {
-            return Executors.newFixedThreadPool(32);
         }
     }
 
