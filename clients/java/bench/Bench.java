@@ -1,8 +1,3 @@
-import java.io.BufferedInputStream;
-import java.io.InputStream;
-import java.io.OutputStream;
-import java.net.Socket;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.PrimitiveIterator;
@@ -11,8 +6,8 @@ import snowbank.client.IdsOptions;
 import snowbank.client.SnowbankClient;
 
 /**
- * Measures an ID with the client, and with a Redis over a bare socket. {@code clients/bench} runs
- * it.
+ * Measures an ID with the client, and with a Redis by the class {@code Redis} that is compiled
+ * beside it. {@code clients/bench} runs it.
  */
 public class Bench {
     private static final int ROUNDS = 7;
@@ -45,10 +40,7 @@ public class Bench {
 
     private static void ids(String address, String[] redis) throws Exception {
         try (SnowbankClient client = new SnowbankClient(address);
-                Socket socket = new Socket(redis[0], Integer.parseInt(redis[1]))) {
-            socket.setTcpNoDelay(true);
-            InputStream in = new BufferedInputStream(socket.getInputStream());
-            OutputStream out = socket.getOutputStream();
+                Redis counter = new Redis(redis[0], Integer.parseInt(redis[1]))) {
             Ids ids = client.ids(IdsOptions.defaults().maxBatch(200_000));
             for (int round = 0; round < ROUNDS; round++) {
                 for (int stretch = 0; stretch < STRETCHES; stretch++) {
@@ -58,12 +50,12 @@ public class Bench {
                 measure("SnowbankClient", "batch", CALLS * STRETCH, () -> batches(client, STRETCH));
                 measure("redis", "incr", CALLS, () -> {
                     for (int call = 0; call < CALLS; call++) {
-                        sum += redis(in, out, "INCR ids\r\n");
+                        sum += counter.incr("ids");
                     }
                 });
                 measure("redis", "incrby", CALLS * STRETCH, () -> {
                     for (int call = 0; call < CALLS; call++) {
-                        long last = redis(in, out, "INCRBY ids " + STRETCH + "\r\n");
+                        long last = counter.incrBy("ids", STRETCH);
                         for (long id = last - STRETCH + 1; id <= last; id++) {
                             sum += id;
                         }
@@ -85,16 +77,6 @@ public class Bench {
                 sum += ids.nextLong();
             }
         }
-    }
-
-    /** Sends a command, and returns the integer of the reply. */
-    private static long redis(InputStream in, OutputStream out, String command) throws Exception {
-        out.write(command.getBytes(StandardCharsets.US_ASCII));
-        StringBuilder line = new StringBuilder();
-        for (int c = in.read(); c != '\n'; c = in.read()) {
-            line.append((char) c);
-        }
-        return Long.parseLong(line.substring(1).trim());
     }
 
     /** Draws 100 IDs each millisecond, and prints the longest {@code next()} in ms. */
