@@ -175,7 +175,7 @@ def test_faults_of_twenty_kinds(program: str) -> None:
     conformance = built(
         "SNOWBANK_CONFORMANCE", "snowbank-conformance", "--package", "snowbank-conformance"
     )
-    seconds = os.environ.get("SNOWBANK_FAULT_SECONDS", "5")
+    seconds = os.environ.get("SNOWBANK_FAULT_SECONDS", "20")
     faults = subprocess.Popen(
         [conformance, "against_daemons", "--daemon", program, "--seconds", seconds],
         stdin=subprocess.PIPE,

@@ -66,7 +66,7 @@ class RealDaemonsTest {
     /** Runs the faults of the conformance program against two daemons of its own. */
     @Test
     void faultsOfEveryKindRepeatNoId() throws Exception {
-        String seconds = System.getenv().getOrDefault("SNOWBANK_FAULT_SECONDS", "5");
+        String seconds = System.getenv().getOrDefault("SNOWBANK_FAULT_SECONDS", "20");
         Process program = new ProcessBuilder(Programs.conformance().toString(), "against_daemons",
             "--daemon", Programs.snowbank().toString(), "--seconds", seconds)
             .redirectError(ProcessBuilder.Redirect.INHERIT).start();
