@@ -154,7 +154,7 @@ impl Promise {
 
     /// Returns the numbering of IDs that have a time.
     fn timed(&self) -> Option<&Numbering> {
-        self.numbering.as_ref().filter(|numbering| !numbering.is_ticket())
+        self.numbering.as_ref().filter(|numbering| numbering.ticket().is_none())
     }
 
     /// Returns true if an ID comes after another one of the same tick and worker, with nothing

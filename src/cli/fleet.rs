@@ -142,9 +142,9 @@ impl Fleet {
 /// Returns the layouts of sources whose ID spaces differ.
 fn layouts(sources: &[SourceSettings]) -> Vec<&Layout> {
     let mut layouts: Vec<&Layout> = Vec::new();
-    for source in sources.iter().filter(|source| !source.is_ticket()) {
-        if !layouts.iter().any(|layout| layout.space() == source.layout.space()) {
-            layouts.push(&source.layout);
+    for layout in sources.iter().filter_map(SourceSettings::own_layout) {
+        if !layouts.iter().any(|other| other.space() == layout.space()) {
+            layouts.push(layout);
         }
     }
     layouts

@@ -11,7 +11,7 @@ use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome, cores};
 use crate::clock;
-use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, SourceSettings, StatePlace};
+use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, StatePlace};
 use crate::server::{
     self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, State, Tries, Waiting,
 };
@@ -129,7 +129,7 @@ impl Choices<'_> {
         match self.place {
             StatePlace::Directory { .. } => tracing::info!("{}", self.place),
             // The coordinator has all that shared counters need.
-            StatePlace::Nowhere if self.settings.sources.iter().all(SourceSettings::is_shared_counter) => {
+            StatePlace::Nowhere if self.settings.sources.iter().all(|source| source.kind.takes_ranges()) => {
                 tracing::info!("state nowhere (state_dir is none)");
             }
             StatePlace::Nowhere => tracing::warn!("{}", self.place),

@@ -86,7 +86,7 @@ fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &
     let SetArguments { name, value, lower, .. } = arguments;
     let mut fleet = Fleet::open(Some(config.to_owned()), Overrides::default(), now)?;
     let (mut operator, sources) = fleet.operator();
-    let source = sources.iter().find(|source| source.name == *name && source.is_shared_counter());
+    let source = sources.iter().find(|source| source.name == *name && source.kind.takes_ranges());
     let source = source.ok_or_else(|| {
         Failure::usage(format_args!(
             "{} has no ticket source {name:?} with kind = \"fleet-ticket\"; without --config the value is stored in \
@@ -120,7 +120,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let mut records = directory.read().map_err(Failure::no)?;
     refuse_foreign(&records, &path)?;
     let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
-    let numbering = Numbering::Ticket(counter);
+    let numbering = Numbering::from(counter);
     // Held until it is durable: no daemon of this machine has the counter meanwhile.
     let locks = lock_workers(lock_dir, &numbering).map_err(Failure::no)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));

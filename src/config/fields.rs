@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 
+use crate::source::Kind;
 use snowbank_client::layout::WorkerSet;
 
 /// The most shards of a daemon: more cores than any machine that it is meant for, and few enough
@@ -35,33 +36,43 @@ impl fmt::Display for Shards {
     }
 }
 
-/// The kind of a source's IDs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum SourceKind {
-    /// IDs made of the time and a worker ID, by a layout.
-    #[default]
-    Snowflake,
-    /// Numbers of a counter in this daemon's state.
-    Ticket,
-    /// Numbers of a counter at the fleet's coordinator, which several daemons share.
-    FleetTicket,
+/// Settings that only some kinds of source have.
+pub(super) struct KindSettings {
+    /// The kind that has them, for messages.
+    pub(super) kind: Kind,
+    pub(super) keys: &'static [&'static str],
+    /// The first of them, for messages.
+    pub(super) in_words: &'static str,
 }
 
-impl SourceKind {
-    /// The settings of a source that only other kinds have.
-    pub(super) const fn others_settings(self) -> &'static [&'static str] {
-        match self {
-            SourceKind::Ticket | SourceKind::FleetTicket => &[
-                "layout",
-                "worker_ids",
-                "worker_id_from",
-                "burst_window",
-                "max_ahead",
-                "on_step_back",
-                "sequence_start",
-            ],
-            SourceKind::Snowflake => &["increment", "offset", "maximum"],
-        }
+impl KindSettings {
+    const OF_LAYOUTS: KindSettings = KindSettings {
+        kind: Kind::Snowflake,
+        keys: &[
+            "layout",
+            "worker_ids",
+            "worker_id_from",
+            "burst_window",
+            "max_ahead",
+            "on_step_back",
+            "sequence_start",
+        ],
+        in_words: "layout and worker_ids",
+    };
+    const OF_COUNTERS: KindSettings = KindSettings {
+        kind: Kind::Ticket,
+        keys: &["increment", "offset", "maximum"],
+        in_words: "increment and offset",
+    };
+
+    /// Returns those of this kind.
+    pub(super) const fn of(kind: Kind) -> Self {
+        if kind.follows_the_clock() { Self::OF_LAYOUTS } else { Self::OF_COUNTERS }
+    }
+
+    /// Returns those that only other kinds have.
+    pub(super) const fn of_others(kind: Kind) -> Self {
+        if kind.follows_the_clock() { Self::OF_COUNTERS } else { Self::OF_LAYOUTS }
     }
 }
 

@@ -60,7 +60,7 @@ use std::path::{Path, PathBuf};
 pub use crate::frontends::{PROTOCOLS, Protocol, Replies};
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
-pub use fields::{SHARDS_MAX, Shards, SourceKind, WorkerIds};
+pub use fields::{SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};

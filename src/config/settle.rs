@@ -188,7 +188,7 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
 
 /// Checks that no source and no setting of `[fleet]` needs a coordinator where none is named.
 fn check_no_coordinator(settings: &Settings, findings: &mut Findings) {
-    if let Some(index) = settings.sources.iter().position(SourceSettings::is_assigned) {
+    if let Some((index, _)) = settings.assigned().next() {
         let text = "found \"coordinator\" and none in [fleet]; set fleet.coordinator";
         return Place { index, findings }.mistake("worker_id_from", String::from(text));
     }
@@ -222,7 +222,7 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
         return;
     }
     let text = "found \"fleet-ticket\" and no coordinator in [fleet]; set fleet.coordinator";
-    for (index, _) in settings.sources.iter().enumerate().filter(|(_, source)| source.is_shared_counter()) {
+    for (index, _) in settings.shared_counters() {
         findings.mistake_of(&format!("sources[{index}].kind"), text);
     }
 }
@@ -271,7 +271,7 @@ fn check_state(settings: &Settings, findings: &mut Findings) {
     if settings.state_dir != StateDirChoice::None {
         return;
     }
-    if let Some(ticket) = settings.sources.iter().find(|source| source.is_own_counter()) {
+    if let Some(ticket) = settings.sources.iter().find(|source| source.kind.counts_by_itself()) {
         let name = &ticket.name;
         let text = format!(
             "found \"none\", allowed with the ticket source {name:?}: a directory, because no clock keeps its numbers from coming twice"

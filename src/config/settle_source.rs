@@ -2,12 +2,12 @@
 //! two of them can make.
 
 use super::daemon::rows;
-use super::fields::{SourceKind, WorkerIds};
+use super::fields::{KindSettings, WorkerIds};
 use super::findings::Findings;
 use super::mistake::Origin;
 use super::open_fields::OpenFields;
 use super::source::SourceSettings;
-use super::units::{Plain, word};
+use super::units::Plain;
 use crate::numbering::LAST_ID;
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
@@ -21,7 +21,7 @@ pub(super) fn settle_source(
 ) -> bool {
     let mut place = Place { index, findings };
     place.refuse_settings_of_another_kind(source);
-    if source.is_ticket() {
+    if source.own_layout().is_none() {
         if let Err(text) = source.numbering() {
             let key = if source.maximum < source.offset { "maximum" } else { "offset" };
             place.mistake(key, text);
@@ -98,16 +98,16 @@ impl Place<'_> {
     fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
         // Defaults of a counter pass: the reference shows them for every source.
         let has_default_counter = source.increment == 1 && source.offset == 1 && source.maximum == LAST_ID;
-        if !source.is_ticket() && has_default_counter {
+        if source.kind.follows_the_clock() && has_default_counter {
             return;
         }
-        let other = if source.is_ticket() { SourceKind::Snowflake } else { SourceKind::Ticket };
-        let names = if source.is_ticket() { "increment and offset" } else { "layout and worker_ids" };
-        for key in source.kind.others_settings() {
+        let names = KindSettings::of(source.kind).in_words;
+        let others = KindSettings::of_others(source.kind);
+        for key in others.keys {
             let own = format!("sources[{}].{key}", self.index);
             if let Some(origin) = self.findings.origins.of(&own).cloned() {
-                let kind = word(source.kind);
-                let other = word(other);
+                let kind = source.kind.name();
+                let other = others.kind.name();
                 let text = format!(
                     "found in a {kind} source, allowed: in one of kind {other:?}; a {kind} source has {names}"
                 );
@@ -218,7 +218,7 @@ pub(super) fn check_open_overlaps(
 ) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
-            let is_open = in_fleet || is_picked(source) || is_picked(earlier);
+            let is_open = in_fleet || source.may_get_any_number() || earlier.may_get_any_number();
             let space = source.layout.space();
             let other = earlier.layout.space();
             if !is_open || space == other || !space.runs_beside(&other) {
@@ -236,12 +236,6 @@ pub(super) fn check_open_overlaps(
             Place { index, findings }.mistake_anyway(key, text);
         }
     }
-}
-
-/// Returns true if other machines with this configuration may get any worker ID of the source's
-/// layout.
-fn is_picked(source: &SourceSettings) -> bool {
-    source.is_assigned() || source.is_of_machine() && source.worker_ids.by_field.is_none()
 }
 
 /// Returns how far apart the epochs of two sources are, in words; `None` if they are the same.

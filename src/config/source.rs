@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
-use super::fields::{SourceKind, WorkerIds};
+use super::Settings;
+use super::fields::WorkerIds;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
-use crate::source::{OnStepBack, SequenceStart};
+use crate::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_client::layout::Layout;
 
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor
@@ -53,8 +54,8 @@ settings! {
         /// lasts for fleet.horizon at the present rate, and has 1,000 to 10 million numbers. A stop
         /// or a crash skips the rest of it. `snowbank ticket set NAME VALUE --config FILE` prepares
         /// the counter.
-        kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
-            |value| value.variant();
+        kind: Kind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
+            |value| value.choice(&Kind::ALL.map(|kind| (kind.name(), kind)));
 
         /// The distance between two IDs of a ticket source. With increment 2 and the offsets 1 and
         /// 2, two daemons hand out odd and even numbers.
@@ -140,36 +141,19 @@ impl SourceSettings {
     /// In words, what does not fit.
     pub fn numbering(&self) -> Result<Numbering, String> {
         match self.kind {
-            SourceKind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
+            Kind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
                 .map_err(|error| error.to_string()),
-            SourceKind::Ticket | SourceKind::FleetTicket => {
-                TicketCounter::new(&self.name, self.increment, self.offset)
-                    .and_then(|counter| counter.up_to(self.maximum))
-                    .map(Numbering::Ticket)
-                    .map_err(|error| error.to_string())
-            }
+            Kind::Ticket | Kind::SharedTicket => TicketCounter::new(&self.name, self.increment, self.offset)
+                .and_then(|counter| counter.up_to(self.maximum))
+                .map(Numbering::Ticket)
+                .map_err(|error| error.to_string()),
         }
-    }
-
-    /// Returns true for a ticket source, of which no setting of a layout or of the clock counts.
-    pub fn is_ticket(&self) -> bool {
-        matches!(self.kind, SourceKind::Ticket | SourceKind::FleetTicket)
-    }
-
-    /// Returns true for a ticket source whose counter is in this daemon's state.
-    pub(crate) fn is_own_counter(&self) -> bool {
-        self.kind == SourceKind::Ticket
-    }
-
-    /// Returns true for a ticket source whose counter is at the fleet's coordinator.
-    pub fn is_shared_counter(&self) -> bool {
-        self.kind == SourceKind::FleetTicket
     }
 
     /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the
     /// ones to pick from.
     pub fn is_assigned(&self) -> bool {
-        matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && !self.is_ticket()
+        matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && self.kind.follows_the_clock()
     }
 
     /// Returns how many worker IDs the coordinator picks.
@@ -182,13 +166,13 @@ impl SourceSettings {
 
     /// Returns the layout of its IDs. A ticket source has none.
     pub fn own_layout(&self) -> Option<&Layout> {
-        (!self.is_ticket()).then_some(&self.layout)
+        self.kind.follows_the_clock().then_some(&self.layout)
     }
 
     /// Returns true for a ticket source whose numbers have no gaps, so that those of one request
     /// are consecutive.
     pub fn is_consecutive(&self) -> bool {
-        self.is_ticket() && self.increment == 1
+        !self.kind.follows_the_clock() && self.increment == 1
     }
 
     /// Returns true if the worker IDs come from the machine.
@@ -197,7 +181,7 @@ impl SourceSettings {
             self.worker_id_from,
             WorkerIdFrom::HostName | WorkerIdFrom::Ipv4(_) | WorkerIdFrom::File(_)
         );
-        is_of_machine && !self.is_ticket()
+        is_of_machine && self.kind.follows_the_clock()
     }
 
     /// Keeps the worker IDs that were picked for this source while it runs.
@@ -212,12 +196,17 @@ impl SourceSettings {
 
     /// Returns true if its worker IDs are known: none is picked later.
     pub(super) fn has_worker_ids(&self) -> bool {
-        !self.is_ticket() && !self.is_assigned() && !self.is_unpicked()
+        self.kind.follows_the_clock() && !self.is_assigned() && !self.is_unpicked()
     }
 
     /// Returns true if the worker IDs come from the machine, and were not picked yet.
     pub fn is_unpicked(&self) -> bool {
         self.is_of_machine() && !self.worker_ids.are_picked
+    }
+
+    /// Returns true if other machines with this configuration may get any worker ID of its layout.
+    pub(super) fn may_get_any_number(&self) -> bool {
+        self.is_assigned() || self.is_of_machine() && self.worker_ids.by_field.is_none()
     }
 
     /// Returns this many ticks of its layout.
@@ -234,5 +223,17 @@ impl SourceSettings {
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);
         HORIZON.max(two_ticks).min(self.max_ahead.saturating_sub(two_ticks))
+    }
+}
+
+impl Settings {
+    /// Returns the sources whose worker IDs the coordinator picks, with their indices.
+    pub(crate) fn assigned(&self) -> impl Iterator<Item = (usize, &SourceSettings)> {
+        self.sources.iter().enumerate().filter(|(_, source)| source.is_assigned())
+    }
+
+    /// Returns the sources whose counters are at the coordinator, with their indices.
+    pub(crate) fn shared_counters(&self) -> impl Iterator<Item = (usize, &SourceSettings)> {
+        self.sources.iter().enumerate().filter(|(_, source)| source.kind.takes_ranges())
     }
 }

@@ -2,6 +2,7 @@
 //! `serve`.
 
 use super::daemon::rows_of;
+use super::fields::KindSettings;
 use super::fleet::FleetSettings;
 use super::setting::Row;
 use super::settle_source::{apart, label};
@@ -23,13 +24,13 @@ impl SourceSettings {
     /// Describes the source of this index in one line.
     fn line(&self, index: usize) -> String {
         let SourceSettings { name, layout, increment, offset, worker_id_from, .. } = self;
-        let shared = if self.is_shared_counter() { ", at the fleet's coordinator" } else { "" };
-        if self.is_ticket() {
+        if !self.kind.follows_the_clock() {
+            let shared = if self.kind.takes_ranges() { ", at the fleet's coordinator" } else { "" };
             return format!(
                 "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}{shared}"
             );
         }
-        if self.is_assigned() || self.is_unpicked() {
+        if !self.has_worker_ids() {
             return format!(
                 "source {index} {name:?}: {layout}; worker picked at the start ({worker_id_from})"
             );
@@ -98,8 +99,9 @@ impl Settings {
     /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no
     /// secrets: tokens and keys are in files of their own.
     pub fn to_text(&self) -> String {
-        let of_others =
-            |row: &Row, index: usize| self.sources[index].kind.others_settings().contains(&row.key);
+        let of_others = |row: &Row, index: usize| {
+            KindSettings::of_others(self.sources[index].kind).keys.contains(&row.key)
+        };
         let shown = rows_of(self.sources.len())
             .filter(|(row, source)| !source.is_some_and(|index| of_others(row, index)));
         let of_identities = (0..self.identities.len())
@@ -204,17 +206,18 @@ impl Settings {
     /// Returns true if the coordinator keeps all sources of this daemon from being used twice. Then
     /// nothing depends on who sees its locks.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
-        self.fleet.is_used()
-            && self.sources.iter().all(|source| !source.is_ticket() || source.is_shared_counter())
+        self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
     }
 
     /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.
     fn inexact_in_javascript(&self) -> Option<String> {
         let is_asked =
             !self.front_ends.resp.listen.is_empty() && self.front_ends.resp.replies == Replies::Integer;
-        let mut of_layouts = self.sources.iter().filter(|source| !source.is_ticket());
-        let source =
-            of_layouts.find(|source| source.layout.last_id() > EXACT_INTEGERS).filter(|_| is_asked)?;
+        let source = self
+            .sources
+            .iter()
+            .filter(|_| is_asked)
+            .find(|source| source.own_layout().is_some_and(|layout| layout.last_id() > EXACT_INTEGERS))?;
         Some(format!(
             "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
              one: for such clients set resp.replies = \"auto\" or \"string\"",

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use jiff::SignedDuration;
 use tracing::level_filters::LevelFilter;
 
-use super::fields::{Shards, SourceKind, WorkerIds};
+use super::fields::{Shards, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet;
 use super::log::LogFormat;
@@ -18,7 +18,7 @@ use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::{CoordinatorKind, Endpoint};
 use crate::frontends::Replies;
 use crate::shard::Order;
-use crate::source::{OnStepBack, SequenceStart};
+use crate::source::{Kind, OnStepBack, SequenceStart};
 use snowbank_client::address::Address;
 use snowbank_client::layout::Layout;
 use snowbank_client::tls::names::CertificateName;
@@ -104,7 +104,7 @@ written! {
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
-    SourceKind: |kind| quoted(word(*kind));
+    Kind: |kind| quoted(kind.name());
     Replies: |choice| quoted(word(*choice));
     LogFormat: |format| quoted(word(*format));
     LevelFilter: |level| quoted(level);

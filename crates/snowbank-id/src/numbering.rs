@@ -60,10 +60,9 @@ impl Numbering {
         }
     }
 
-    /// Returns whether this is the numbering of a ticket source.
-    #[inline]
-    pub fn is_ticket(&self) -> bool {
-        matches!(self, Numbering::Ticket(_))
+    /// Returns whether both are of snowflake sources, or both of ticket sources.
+    pub fn is_of_kind(&self, other: &Numbering) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
     /// Returns the length of one tick. It is zero for a counter, whose requests wait for no tick.

@@ -44,6 +44,9 @@ pub(super) trait Kind {
 
     /// Returns its IDs as a message names them.
     fn in_words(&self) -> String;
+
+    /// Returns the advice to use other IDs, if its source can, as the start of a clause.
+    fn or_others(&self) -> &'static str;
 }
 
 /// Returns the kind of a numbering.

@@ -33,10 +33,10 @@ const MARK_BYTES_MAX: usize = 128;
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
-    /// The marks of other locks whose IDs can be the same: counters of the same name with another
-    /// increment or offset, and worker IDs of another layout.
+    /// The marks of the same counter under other increments and offsets.
     of_kin: Vec<(PathBuf, Mark)>,
-    is_counter: bool,
+    /// The marks of worker IDs of other layouts that can make the same IDs.
+    colliding: Vec<(PathBuf, Mark)>,
     /// The state whose grants are marked. `None`: grants are not marked.
     state: Option<String>,
 }
@@ -44,7 +44,7 @@ pub struct WorkerLocks {
 impl WorkerLocks {
     /// Returns no locks, for a source whose numbers the daemons of a fleet share.
     pub fn none() -> Self {
-        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), is_counter: true, state: None }
+        WorkerLocks { files: Vec::new(), of_kin: Vec::new(), colliding: Vec::new(), state: None }
     }
 
     /// Checks that this process still holds all of them.
@@ -119,16 +119,27 @@ impl WorkerLocks {
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks(&self) -> Result<Vec<Mark>, StateError> {
+        let mut marks = self.marks_of_source()?;
+        marks.extend(self.colliding.iter().map(|(_, mark)| mark.clone()));
+        Ok(marks)
+    }
+
+    /// Returns the marks of the worker IDs themselves, or of the counter under any increment and
+    /// offset.
+    ///
+    /// # Errors
+    /// As [`own_marks`](WorkerLocks::own_marks).
+    pub fn marks_of_source(&self) -> Result<Vec<Mark>, StateError> {
         let mut marks = self.own_marks()?;
-        // True for a counter that was moved away under another increment, and has counted under
-        // this one since it returned.
-        let is_back = |moved: &Mark| {
-            let is_past = |mark: &Mark| !mark.is_released() && mark.id_bound > moved.id_bound;
-            self.is_counter && moved.is_released() && marks.iter().any(is_past)
-        };
-        let of_kin: Vec<Mark> =
-            self.of_kin.iter().map(|(_, mark)| mark).filter(|mark| !is_back(mark)).cloned().collect();
-        marks.extend(of_kin);
+        let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
+        for (_, mark) in &self.of_kin {
+            // The counter was moved away under another increment, and has counted under this one
+            // since it returned.
+            let is_back = mark.is_released() && granted > Some(mark.id_bound);
+            if !is_back {
+                marks.push(mark.clone());
+            }
+        }
         Ok(marks)
     }
 
@@ -136,13 +147,17 @@ impl WorkerLocks {
     pub fn furthest(&self) -> &Path {
         let bound = |file: &LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
         let own = self.files.iter().map(|file| (bound(file), &*file.path));
-        let of_kin = self.of_kin.iter().map(|(path, mark)| (Some(mark.id_bound), &**path));
-        own.chain(of_kin).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
+        let others = self.others().map(|(path, mark)| (Some(mark.id_bound), &**path));
+        own.chain(others).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
     }
 
     /// Returns whether this lock file is of IDs of another increment or layout.
     pub fn is_of_kin(&self, path: &Path) -> bool {
-        self.of_kin.iter().any(|(kin, _)| kin == path)
+        self.others().any(|(other, _)| other == path)
+    }
+
+    fn others(&self) -> impl Iterator<Item = &(PathBuf, Mark)> {
+        self.of_kin.iter().chain(&self.colliding)
     }
 }
 
@@ -202,12 +217,16 @@ fn lock_workers_but(
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
     let skip = |path: &Path| own.contains(path) || kind.is_apart_from(name_of(path));
-    let mut kin = kind.check_neighbours(neighbours(directory, &skip)?)?;
-    kin.extend(kin_paths(directory, numbering)?);
+    let colliding = kind.check_neighbours(neighbours(directory, &skip)?)?;
+    let mut kin = kin_paths(directory, numbering)?;
     kin.retain(|path| !own.contains(&**path));
-    let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
-    let of_kin = of_kin.collect::<Result<_, _>>()?;
-    Ok(WorkerLocks { files, of_kin, is_counter: numbering.is_ticket(), state: None })
+    let of_kin = free_marks(kin, writers)?;
+    Ok(WorkerLocks { files, of_kin, colliding: free_marks(colliding, writers)?, state: None })
+}
+
+/// Reads the marks of locks that no daemon holds.
+fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mark)>, StateError> {
+    paths.into_iter().filter_map(|path| free_mark(path, writers).transpose()).collect()
 }
 
 /// Reads the mark of a lock that no daemon holds. A mark that other users could have written does

@@ -47,7 +47,7 @@ pub(super) fn read(
     operator: &mut Operator<'_>,
     sources: &[SourceSettings],
 ) -> Result<Vec<CounterEntry>, OperatorError> {
-    let shared = sources.iter().filter(|source| source.is_shared_counter());
+    let shared = sources.iter().filter(|source| source.kind.takes_ranges());
     let read = shared.map(|source| {
         let key = operator.counter(&source.name)?;
         Ok(CounterEntry { counter: source.name.clone(), next: key.next.to_string(), writer: key.writer })

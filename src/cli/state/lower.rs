@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = directory.path()?;
     let (directory, mut records) = open_own(&path)?;
     let of_source = records.extract_if(.., |record| {
-        record.name == *name && !record.numbering.is_ticket() && !record.assigned && !record.released
+        record.name == *name && record.instant().is_some() && !record.assigned && !record.released
     });
     let of_source: Vec<Record> = of_source.collect();
     // Held until it is durable: no daemon of this machine has the worker IDs meanwhile.

@@ -206,8 +206,7 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         // A start is above the marks of another layout in any case.
-        let marks = if record.numbering.is_ticket() { locks.marks() } else { locks.own_marks() };
-        let marks = marks.map_err(Failure::no)?;
+        let marks = locks.marks_of_source().map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
             "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
@@ -222,8 +221,7 @@ fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcom
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> io::Result<()> {
     let marked = records.iter().zip(locks).map(|(record, locks)| {
         let mark = Mark { id_bound: record.id_bound, state: state.to_owned(), fate };
-        let is_back = fate == Fate::Granted && record.numbering.is_ticket();
-        let of_kin = if is_back { locks.mark_kin_back(&mark) } else { Ok(()) };
+        let of_kin = if fate == Fate::Granted { locks.mark_kin_back(&mark) } else { Ok(()) };
         locks.mark(&mark).and(of_kin)
     });
     // A failure of one does not keep the others from being marked.

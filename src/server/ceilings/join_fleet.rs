@@ -80,7 +80,7 @@ impl Joined {
         };
         let holder = holder(&Machine::here(), &settings.listen);
         let certificate = access.certificate.clone();
-        let pools = pools(&settings.sources);
+        let pools = pools(settings);
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
         let state = found.state_identity();
         let holder = holder.as_str();
@@ -152,7 +152,7 @@ impl Joined {
     /// # Errors
     /// Nobody has prepared a counter, or the coordinator has an older value than the state.
     fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
-        for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_shared_counter()) {
+        for (index, source) in settings.shared_counters() {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;
             let floor = found.counter_floor(&numbering);
             self.member.add_counter(index, &source.name, &numbering, floor);
@@ -184,7 +184,7 @@ impl Joined {
             return None;
         }
         let mut held = Vec::new();
-        for (index, source) in settings.sources.iter().enumerate().filter(|(_, it)| it.is_assigned()) {
+        for (index, source) in settings.assigned() {
             let numbering = source.numbering().ok()?;
             let earlier: Vec<_> = found.assigned_before(&source.name, &numbering).collect();
             let stretch = |record: &&Record| (record.numbering.numbers_in_space(), record.id_bound);
@@ -206,13 +206,13 @@ impl Joined {
         let wall = here.found.believed(settings.clock.step_rule(), here.reading);
         let clocks = Clocks::at(wall, here.reading);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
-        for is_assigned in [false, true] {
-            // A counter has no worker ID.
-            let takes = |it: &SourceSettings| it.is_assigned() == is_assigned && !it.is_ticket();
-            for (index, _) in settings.sources.iter().enumerate().filter(|(_, it)| takes(it)) {
-                let want = want(settings, index, clocks);
-                taken[index] = Some(self.take(settings, want, &taken, here.found)?);
-            }
+        // A counter has no worker ID.
+        let sources = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());
+        let mut sources: Vec<(usize, &SourceSettings)> = sources.collect();
+        sources.sort_by_key(|(_, source)| source.is_assigned());
+        for (index, _) in sources {
+            let want = want(settings, index, clocks);
+            taken[index] = Some(self.take(settings, want, &taken, here.found)?);
         }
         self.member.settle(&mut taken, clocks)?;
         Ok(taken)
@@ -282,9 +282,9 @@ impl Joined {
 const POOL_MAX: u64 = 65_536;
 
 /// Returns the worker IDs that the coordinator may assign to each source.
-fn pools(sources: &[SourceSettings]) -> Vec<Pool> {
+fn pools(settings: &Settings) -> Vec<Pool> {
     let mut pools = Vec::new();
-    for (source, settings) in sources.iter().enumerate().filter(|(_, settings)| settings.is_assigned()) {
+    for (source, settings) in settings.assigned() {
         let SourceSettings { layout, worker_ids, .. } = settings;
         let count = if worker_ids.are_given { worker_ids.set.len() as u64 } else { layout.workers() };
         if count > POOL_MAX {

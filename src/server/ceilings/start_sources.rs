@@ -268,7 +268,7 @@ impl Found {
                 let store = DiskStore::new(directory, starts, retired, &self.owner, &self.here);
                 let mut store = store.letting_go(kept_for_order);
                 let shared =
-                    sources.iter().enumerate().filter(|(_, source)| source.settings.is_shared_counter());
+                    sources.iter().enumerate().filter(|(_, source)| source.settings.kind.takes_ranges());
                 store.note_unknown(&shared.map(|(index, _)| index).collect::<Vec<_>>());
                 store.note_id_time(keeper::id_minus_boot_us(&managed, wall.carried_us(), now));
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
@@ -300,7 +300,7 @@ impl Found {
         for (index, (Locked { settings, numbering, .. }, &start)) in sources.iter().zip(positions).enumerate()
         {
             let mut rule = rule_of(settings, numbering);
-            if settings.is_shared_counter() {
+            if settings.kind.takes_ranges() {
                 rule.horizon = in_fleet.horizon;
             }
             let fleet = in_fleet.taken(index).map(|taken| numbering.position_from(taken.covered));
@@ -332,7 +332,7 @@ impl Found {
     fn plan(&self, sources: &[Locked<'_>], fleet: FromFleet<'_>, now: Now) -> Result<Starts, StartError> {
         let mut claimants = Vec::with_capacity(sources.len());
         for (index, Locked { settings, numbering, .. }) in sources.iter().enumerate() {
-            let in_fleet = fleet.taken(index).is_some() || settings.is_shared_counter();
+            let in_fleet = fleet.taken(index).is_some() || settings.kind.takes_ranges();
             claimants.push(Claimant { in_fleet, state_dir: self.path(), ..claimant(settings, numbering) });
         }
         let Plan { starts, passed_over, mut retired } =
@@ -381,19 +381,19 @@ pub(super) fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> Ceili
 
 /// Creates a source that may not claim anything yet.
 fn new_source(settings: &SourceSettings, numbering: Numbering, start: FirstPosition, now: Now) -> Source {
-    let rules = if numbering.is_ticket() {
-        Rules::OF_TICKETS
-    } else {
+    let rules = if settings.kind.follows_the_clock() {
         Rules {
             burst_window: settings.burst_window,
             max_ahead: start.max_ahead(settings.on_step_back, &rule_of(settings, &numbering)),
             on_step_back: settings.on_step_back,
             sequence_start: settings.sequence_start,
         }
+    } else {
+        Rules::OF_TICKETS
     };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start.position, now);
-    if settings.is_shared_counter() { source.with_shared_counter() } else { source }
+    if settings.kind.takes_ranges() { source.with_shared_counter() } else { source }
 }
 
 /// Creates a source of a daemon that waits for its worker IDs. Nothing is ever granted to it.

@@ -140,7 +140,7 @@ mod tests {
         let name = "orders";
         let start = Position(5);
         let starts =
-            [FirstRecord { name, numbering: &numbering, start, is_assigned: false, assigned_bound: None }];
+            [FirstRecord { name, numbering: &numbering, start, assigned: false, assigned_bound: None }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
     }

@@ -138,7 +138,7 @@ impl Common {
         }
         let ceiling = *self.metrics.keeper().fleet_ceilings.get(index)?;
         let left = rules::left(source.numbering(), ceiling, source.id_time(now));
-        Some(left.as_secs_f64()).filter(|_| !source.numbering().is_ticket())
+        Some(left.as_secs_f64()).filter(|_| source.kind().follows_the_clock())
     }
 
     fn status_of(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> SourceStatus {

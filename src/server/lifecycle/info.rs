@@ -35,16 +35,16 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
 
 fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> info::Source {
     let layout = source.own_layout();
-    let is_ticket = layout.is_none();
-    let kind = if is_ticket { info::SourceKind::Ticket } else { info::SourceKind::Snowflake };
+    let is_counter = layout.is_none();
+    let kind = if is_counter { info::SourceKind::Ticket } else { info::SourceKind::Snowflake };
     let worker_ids = layout.filter(|_| !source.worker_ids.are_awaited);
     info::Source {
         index,
         name: source.name.clone(),
         kind: Some(kind),
-        increment: is_ticket.then_some(source.increment),
-        offset: is_ticket.then_some(source.offset),
-        fleet: source.is_shared_counter().then(|| settings.fleet.name.clone()),
+        increment: is_counter.then_some(source.increment),
+        offset: is_counter.then_some(source.offset),
+        fleet: source.kind.takes_ranges().then(|| settings.fleet.name.clone()),
         layout: layout.map(ToString::to_string),
         worker_ids: worker_ids.map(|_| source.worker_ids.set.iter().collect()),
         per_second: layout.map(|_| source.ids_per_second()),

@@ -210,7 +210,7 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
         let numbering = numbering
             .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))?;
         // Other daemons of this machine may count with a shared counter.
-        let locks = if source.is_shared_counter() {
+        let locks = if source.kind.takes_ranges() {
             WorkerLocks::none()
         } else {
             lock_workers(&settings.lock_dir, &numbering)?

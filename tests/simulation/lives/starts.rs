@@ -25,7 +25,7 @@ impl World {
     /// state is refused.
     pub(crate) fn start(&mut self) {
         let reading = self.machine.read();
-        let is_ticket = self.numbering.is_ticket();
+        let is_ticket = self.numbering.ticket().is_some();
         if !is_ticket && self.numbering.tick_at(reading.wall) >= self.numbering.tick_of(self.numbering.end())
         {
             // A layout whose life has ended is refused.
@@ -238,7 +238,7 @@ impl World {
     /// The kernel reports a restore from a snapshot: the grant is taken away, whatever is in
     /// flight.
     pub(crate) fn restore(&mut self) {
-        if self.numbering.is_ticket() {
+        if self.numbering.ticket().is_some() {
             return self.restore_counter();
         }
         if let Some(daemon) = &mut self.daemon {

@@ -3,9 +3,10 @@
 use snowbank_id::numbering::Numbering;
 
 /// The kind of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Its IDs contain the time, by a layout.
+    #[default]
     Snowflake,
     /// Its IDs are the numbers of a counter of its own.
     Ticket,
@@ -14,16 +15,32 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a source that shares its numbers with nobody.
-    pub(super) fn of(numbering: &Numbering) -> Kind {
-        if numbering.is_ticket() { Kind::Ticket } else { Kind::Snowflake }
+    /// Every kind.
+    pub const ALL: [Kind; 3] = [Kind::Snowflake, Kind::Ticket, Kind::SharedTicket];
+
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Snowflake => "snowflake",
+            Kind::Ticket => "ticket",
+            Kind::SharedTicket => "fleet-ticket",
+        }
+    }
+
+    /// Returns the kind of a source with this numbering. In a fleet the coordinator has a counter.
+    pub fn of(numbering: &Numbering, in_fleet: bool) -> Kind {
+        match (numbering.ticket(), in_fleet) {
+            (None, _) => Kind::Snowflake,
+            (Some(_), false) => Kind::Ticket,
+            (Some(_), true) => Kind::SharedTicket,
+        }
     }
 
     /// Returns whether the clock limits its claims, and its IDs grow old. Otherwise requests are
     /// served whole, one after the other, and nothing is claimed ahead of them.
     #[inline]
-    pub fn follows_the_clock(self) -> bool {
-        self == Kind::Snowflake
+    pub const fn follows_the_clock(self) -> bool {
+        matches!(self, Kind::Snowflake)
     }
 
     /// Returns whether its grant rises with ranges, and not with ceilings.

@@ -108,7 +108,7 @@ impl Source {
         if base > now.wall {
             catch_up.raise_to(base, now.boot);
         }
-        let kind = Kind::of(&numbering);
+        let kind = Kind::of(&numbering, false);
         let wait_queue = if kind.follows_the_clock() {
             WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering))
         } else {

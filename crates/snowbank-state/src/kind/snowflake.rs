@@ -62,6 +62,10 @@ impl Kind for Numbering {
     fn in_words(&self) -> String {
         format!("{} of layout {}", self.workers().in_words(), by_name(self.layout()))
     }
+
+    fn or_others(&self) -> &'static str {
+        "give this source others, or "
+    }
 }
 
 fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), StateError> {

@@ -50,6 +50,10 @@ impl Kind for TicketCounter {
     fn in_words(&self) -> String {
         String::from("the numbers of its counter")
     }
+
+    fn or_others(&self) -> &'static str {
+        ""
+    }
 }
 
 fn counter_held(own: &TicketCounter, held: &TicketCounter, holder: &str) -> StateError {

@@ -62,7 +62,7 @@ pub struct FirstRecord<'a> {
     /// Its first position.
     pub start: Position,
     /// True if a fleet's coordinator assigned its worker IDs.
-    pub is_assigned: bool,
+    pub assigned: bool,
     /// A bound above all that was granted under worker IDs assigned to this state before.
     pub assigned_bound: Option<u64>,
 }
@@ -77,14 +77,11 @@ impl DiskStore {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources =
-            starts.into_iter().map(|FirstRecord { name, numbering, start, is_assigned, assigned_bound }| {
-                Record {
-                    assigned: is_assigned,
-                    assigned_bound: assigned_bound.or(is_assigned.then_some(0)),
-                    ..Record::new(name, numbering, start, owner, host)
-                }
-            });
+        let sources = starts.into_iter().map(|first| Record {
+            assigned: first.assigned,
+            assigned_bound: first.assigned_bound.or(first.assigned.then_some(0)),
+            ..Record::new(first.name, first.numbering, first.start, owner, host)
+        });
         let file = StateFile::of(directory.path());
         let retired = retired.into_iter().map(|record| Record { retired: true, ..record }).collect();
         DiskStore {

@@ -7,6 +7,7 @@ use super::record::{Moment, Record};
 use crate::kind::{by_name, kind_of};
 use crate::{Cause, StateError};
 use snowbank_core::clock;
+use snowbank_core::source::Kind;
 use snowbank_id::layout::{Position, UnixMicros};
 use snowbank_id::numbering::Numbering;
 
@@ -29,9 +30,8 @@ pub struct Claimant<'a> {
 }
 
 impl Claimant<'_> {
-    /// Returns true for a ticket source whose counter is at the coordinator.
-    fn is_shared_counter(&self) -> bool {
-        self.in_fleet && self.numbering.is_ticket()
+    fn kind(&self) -> Kind {
+        Kind::of(self.numbering, self.in_fleet)
     }
 
     /// Returns the command that stores the counter where a start looks for it.
@@ -65,10 +65,11 @@ pub struct Plan {
 impl StateError {
     /// Returns the refusal of worker IDs, or of a counter, that were moved away.
     pub fn released(name: &str, numbering: &Numbering) -> StateError {
-        let or_others = if numbering.is_ticket() { "" } else { "give this source others, or " };
+        let kind = kind_of(numbering);
+        let ids = kind.in_words();
+        let or_others = kind.or_others();
         let reason = format!(
-            "source {name:?}: `snowbank state export` moved {} away; {or_others}bring these back with `snowbank state import`",
-            kind_of(numbering).in_words()
+            "source {name:?}: `snowbank state export` moved {ids} away; {or_others}bring these back with `snowbank state import`"
         );
         StateError::new(Cause::Released, reason)
     }
@@ -139,7 +140,7 @@ pub fn plan<'a>(
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
-        if claimant.is_shared_counter() {
+        if claimant.kind().takes_ranges() {
             // The coordinator says where it goes on. The records only show whether the coordinator
             // went back.
             starts.push(Some(above_records(records, claimant.numbering)));
@@ -160,7 +161,7 @@ pub fn plan<'a>(
             .map(|record| as_it_binds(record, claimant, at))
             .partition(|record| is_within_reach(record, claimant, at.wall));
         let start = highest(binding).map(|record| start(&record, claimant, at.wall)).transpose()?;
-        if start.is_none() && claimant.numbering.is_ticket() {
+        if start.is_none() && claimant.kind().counts_by_itself() {
             return Err(StateError::no_counter(claimant));
         }
         starts.push(start);
@@ -187,12 +188,12 @@ fn binding<'a>(
 ) -> Vec<&'a Record> {
     let is_orphan = |record: &&Record| {
         !record.released
-            && !record.numbering.is_ticket()
+            && record.numbering.is_of_kind(claimant.numbering)
             && !claimants.iter().any(|claimant| binds(record, claimant))
     };
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
     // A ticket counter is known by its name. Under another name it is another counter.
-    let may_be_renamed = binding.is_empty() && !claimant.numbering.is_ticket();
+    let may_be_renamed = binding.is_empty() && !claimant.kind().counts_by_itself();
     if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
 }
 
@@ -279,15 +280,15 @@ fn shares_ids(record: &Record, claimant: &Claimant<'_>) -> bool {
 }
 
 fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
-    let is_same_kind = record.numbering.is_ticket() == claimant.numbering.is_ticket();
-    is_same_kind && record.name == claimant.name || shares_ids(record, claimant)
+    let is_of_kind = record.numbering.is_of_kind(claimant.numbering);
+    is_of_kind && record.name == claimant.name || shares_ids(record, claimant)
 }
 
 /// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's,
 /// because a record of the same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    let is_free = !record.released || is_fleets(record, claimant) || claimant.is_shared_counter();
+    let is_free = !record.released || is_fleets(record, claimant) || claimant.kind().takes_ranges();
     is_free && record.numbering.is_part_of(numbering)
 }
 

@@ -279,7 +279,7 @@ impl Record {
     /// Returns whether no source needs it once the clock is past its IDs. No clock tells that of a
     /// ticket counter, and what was moved away is refused for as long as it is stored.
     pub fn is_forgettable(&self) -> bool {
-        self.retired && !self.released && !self.numbering.is_ticket()
+        self.retired && !self.released && self.instant().is_some()
     }
 
     /// Returns whether it is forgettable and the clock is past its IDs: no start from now on can

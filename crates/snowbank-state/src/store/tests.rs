@@ -38,7 +38,7 @@ pub(super) fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<
 }
 
 fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
-    FirstRecord { name: "orders", numbering, start, is_assigned: false, assigned_bound: None }
+    FirstRecord { name: "orders", numbering, start, assigned: false, assigned_bound: None }
 }
 
 /// A stop that leaves the first source at this position.
@@ -291,7 +291,7 @@ fn a_record_that_was_let_go_stays_until_its_sources_own_is_as_high() {
     let home = StateDir::lock(directory.path()).unwrap();
     let let_go = assigned("9", 5_000);
     let other = record("invoices", "twitter", "7", 1_000);
-    let starts = [FirstRecord { is_assigned: true, ..first_record(&numbering, at(&numbering, 0)) }];
+    let starts = [FirstRecord { assigned: true, ..first_record(&numbering, at(&numbering, 0)) }];
     let store = DiskStore::new(home, starts, vec![other], &Owner::new(), &HostIdentity::here());
     let mut store = store.letting_go(vec![let_go]);
     let stored = || {

@@ -19,7 +19,7 @@ use snowbank_client::layout::{Position, Tick};
 /// IDs the source's own worker IDs have handed out. A ticket counter without a record does not
 /// start at all, unless the fleet's coordinator has it.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
-    if numbering.is_ticket() {
+    if numbering.snowflake().is_none() {
         return Position(0);
     }
     let of_this_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
@@ -70,8 +70,8 @@ impl FirstPosition {
         let of_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
         let assigned_bound = of_space.filter_map(Record::bound_of_assigned).max();
         let name = source.name.as_str();
-        let is_assigned = source.is_assigned();
-        FirstRecord { name, numbering, start: self.position, is_assigned, assigned_bound }
+        let assigned = source.is_assigned();
+        FirstRecord { name, numbering, start: self.position, assigned, assigned_bound }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.

@@ -85,7 +85,7 @@ impl Found {
 /// that were.
 pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartError {
     let Claimant { name, numbering, .. } = *claimant;
-    if numbering.is_ticket() || locks.own_marks().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
+    if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
         return StateError::released(name, numbering).into();
     }
     StartError::ReleasedWorkerId(format!(
