@@ -66,7 +66,7 @@ impl Keeper {
     /// Creates a keeper of sources whose first ceilings are granted, and durable with each of these
     /// writers. `started` is the reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
-        let writer = |&reach| Writer {
+        let writers = writers.iter().map(|&reach| Writer {
             reach,
             durable: sources.iter().map(|managed| managed.first(reach)).collect(),
             wall_minus_boot_us: wall.carried_us(),
@@ -74,8 +74,8 @@ impl Keeper {
             in_flight: None,
             due: None,
             failure: None,
-        };
-        let writers = writers.iter().map(writer).collect();
+        });
+        let writers = writers.collect();
         Keeper {
             sources,
             writers,
@@ -134,19 +134,17 @@ impl Keeper {
             let mut durable = self.sources.iter().zip(&writer.durable);
             durable.any(|(managed, durable)| managed.is_revoked(*durable))
         });
-        let of = |is_local: bool| {
-            let writers = self.writers.iter();
-            writers.filter(move |writer| (writer.reach == Reach::Local) == is_local)
-        };
         let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
         // An outcome wakes the keeper: a writer that has a write in flight needs no timer.
-        let may_write = |writer: &&Writer| writer.in_flight.is_none() && self.lost.is_none();
-        let due = self.writers.iter().filter(may_write).filter_map(|writer| writer.due);
-        let in_flight = of(true).filter_map(|writer| writer.in_flight.as_ref());
+        let idle = self.writers.iter().filter(|writer| writer.in_flight.is_none() && self.lost.is_none());
+        let due = idle.filter_map(|writer| writer.due);
+        let (local, fleet): (Vec<&Writer>, Vec<&Writer>) =
+            self.writers.iter().partition(|writer| writer.reach == Reach::Local);
+        let in_flight = local.iter().filter_map(|writer| writer.in_flight.as_ref());
         Looked {
             clock,
-            failure: of(true).find_map(|writer| writer.failure.clone()),
-            fleet_failure: of(false).find_map(|writer| writer.failure.clone()),
+            failure: local.iter().find_map(|writer| writer.failure.clone()),
+            fleet_failure: fleet.iter().find_map(|writer| writer.failure.clone()),
             fleet_ceilings: self.fleet_ceilings(),
             taken_over: self.lost.clone(),
             is_renewed,

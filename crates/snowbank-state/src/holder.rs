@@ -18,8 +18,8 @@ const LIST_READS: u32 = 5;
 /// of other containers, and cannot be matched with files of some file systems. Only then the file's
 /// line counts.
 pub(super) fn holder(file: &File) -> String {
-    let read = || fs::read_to_string("/proc/locks").ok();
-    match inode_text(file).and_then(|inode| listed(read, &inode)) {
+    let listed = inode_text(file).and_then(|inode| listed(|| fs::read_to_string("/proc/locks").ok(), &inode));
+    match listed {
         Some(process) => format!(" (process {process})"),
         None => line(file).map(|line| holder_in(&line)).unwrap_or_default(),
     }

@@ -71,8 +71,10 @@ fn with_clocks(random: u128) -> String {
 /// copies of one memory hardly read the same values, because each has run since the snapshot for a
 /// time of its own.
 fn nanos() -> [i64; 3] {
-    let nanos = |time: Timespec| time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec);
-    [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| nanos(clock_gettime(clock)))
+    [ClockId::Realtime, ClockId::Boottime, ClockId::ProcessCPUTime].map(|clock| {
+        let Timespec { tv_sec, tv_nsec } = clock_gettime(clock);
+        tv_sec.saturating_mul(1_000_000_000).saturating_add(tv_nsec)
+    })
 }
 
 impl Default for Owner {

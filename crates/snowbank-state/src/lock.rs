@@ -145,8 +145,10 @@ impl WorkerLocks {
 
     /// Returns the lock file with the highest mark that counts for the worker IDs.
     pub fn furthest(&self) -> &Path {
-        let bound = |file: &LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
-        let own = self.files.iter().map(|file| (bound(file), &*file.path));
+        let own = self.files.iter().map(|file| {
+            let mark = mark_of(file).ok().flatten();
+            (mark.map(|mark| mark.id_bound), &*file.path)
+        });
         let others = self.others().map(|(path, mark)| (Some(mark.id_bound), &**path));
         own.chain(others).max_by_key(|(bound, _)| *bound).map_or(Path::new(""), |(_, path)| path)
     }
@@ -187,14 +189,14 @@ pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLo
     let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
     let mut locked = HashSet::new();
-    let lock = |(index, record): (usize, &Record)| {
-        let locks = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
-        locked.extend(locks.files.iter().map(|file| file.path.clone()));
-        Ok((index, locks))
-    };
-    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, StateError>>()?;
+    let mut locks = Vec::with_capacity(records.len());
+    for (index, record) in furthest_first {
+        let of_record = lock_workers_but(&locked, directory, &record.numbering, PAUSE)?;
+        locked.extend(of_record.files.iter().map(|file| file.path.clone()));
+        locks.push((index, of_record));
+    }
     locks.sort_by_key(|&(index, _)| index);
-    Ok(locks.into_iter().map(|(_, locks)| locks).collect())
+    Ok(locks.into_iter().map(|(_, of_record)| of_record).collect())
 }
 
 fn lock_workers_but(
@@ -216,9 +218,10 @@ fn lock_workers_but(
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    let skip = |path: &Path| own.contains(path) || kind.is_apart_from(name_of(path));
-    let colliding = kind.check_neighbours(neighbours(directory, &skip)?)?;
-    let mut kin = kin_paths(directory, numbering)?;
+    let neighbours = neighbours(directory, &|path| own.contains(path) || kind.is_apart_from(name_of(path)))?;
+    let colliding = kind.check_neighbours(neighbours)?;
+    let mut kin =
+        kin_paths(directory, numbering).map_err(|error| StateError::lock_refused(directory, &error))?;
     kin.retain(|path| !own.contains(&**path));
     let of_kin = free_marks(kin, writers)?;
     Ok(WorkerLocks { files, of_kin, colliding: free_marks(colliding, writers)?, state: None })
@@ -226,39 +229,30 @@ fn lock_workers_but(
 
 /// Reads the marks of locks that no daemon holds.
 fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mark)>, StateError> {
-    paths.into_iter().filter_map(|path| free_mark(path, writers).transpose()).collect()
+    let mut marks = Vec::new();
+    for path in paths {
+        match free_mark(&path, writers) {
+            Ok(mark) => marks.extend(mark.map(|mark| (path, mark))),
+            Err(error) => return Err(StateError::mark_damaged(&path, &error)),
+        }
+    }
+    Ok(marks)
 }
 
 /// Reads the mark of a lock that no daemon holds. A mark that other users could have written does
 /// not count.
-fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, StateError> {
-    let damaged = |error| StateError::mark_damaged(&path, &error);
-    let file = match open_file(&path, OpenOptions::new().read(true)) {
+fn free_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
+    let file = match open_file(path, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(damaged)?,
+        opened => opened?,
     };
-    if !writers.alone_wrote(&file.metadata().map_err(damaged)?) {
-        return Ok(None);
-    }
-    Ok(read_mark(&file).map_err(damaged)?.map(|mark| (path, mark)))
+    if writers.alone_wrote(&file.metadata()?) { read_mark(&file) } else { Ok(None) }
 }
 
 /// Makes the directory if it is missing. Returns the users who may write its files.
 fn make_directory(directory: &Path) -> Result<Writers, StateError> {
-    let refused = |error| StateError::lock_refused(directory, &error);
-    match writers_of(directory) {
-        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {
-            directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(refused)?;
-            match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused(error)),
-                // Made by this process, or by another at the same time.
-                _ => writers_of(directory),
-            }
-        }
-        found => found,
-    }
-    .map_err(|untrusted| match untrusted {
-        Untrusted::NotSeen(error) => refused(error),
+    writers_of_made(directory).map_err(|untrusted| match untrusted {
+        Untrusted::NotSeen(error) => StateError::lock_refused(directory, &error),
         Untrusted::Foreign(error) => StateError::lock_obstructed(directory, &error),
         Untrusted::NoDirectory(error) => {
             let reason = format!(
@@ -277,6 +271,19 @@ fn make_directory(directory: &Path) -> Result<Writers, StateError> {
             StateError::new(Cause::Setting, reason)
         }
     })
+}
+
+fn writers_of_made(directory: &Path) -> Result<Writers, Untrusted> {
+    match writers_of(directory) {
+        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(Untrusted::NotSeen)?;
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Untrusted::NotSeen(error)),
+        // Made by this process, or by another at the same time.
+        _ => writers_of(directory),
+    }
 }
 
 /// Returns the users who may write the files of a lock directory.

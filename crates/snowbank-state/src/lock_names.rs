@@ -2,9 +2,9 @@
 //! counter's name with its increment and offset.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::StateError;
 use super::kind::kind_of;
 use snowbank_id::numbering::Numbering;
 
@@ -22,11 +22,10 @@ pub(super) fn name_of(path: &Path) -> &str {
 /// Returns the lock files of all counters of this name that can hand out the same numbers,
 /// including its own. Their marks bind this counter, although they were left under another
 /// increment or offset.
-pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, StateError> {
-    let refused = |error| StateError::lock_refused(directory, &error);
+pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> io::Result<Vec<PathBuf>> {
     let mut kin = Vec::new();
-    for entry in fs::read_dir(directory).map_err(refused)? {
-        let path = entry.map_err(refused)?.path();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
         if kind_of(numbering).is_kin_of(name_of(&path)) {
             kin.push(path);
         }

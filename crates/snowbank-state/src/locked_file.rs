@@ -145,18 +145,21 @@ pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), Taken
 }
 
 fn open(path: &Path, writers: Writers) -> Result<File, FileLockError> {
-    let found = || open_file(path, OpenOptions::new().read(true).write(true));
     // An existing file is not opened with O_CREAT: Linux denies that for another user's file in a
     // sticky directory.
-    match found() {
+    match open_existing(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
         opened => return Ok(opened?),
     }
     match make(path, writers) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(found()?),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(open_existing(path)?),
         made => Ok(made?),
     }
+}
+
+fn open_existing(path: &Path) -> io::Result<File> {
+    open_file(path, OpenOptions::new().read(true).write(true))
 }
 
 fn make(path: &Path, writers: Writers) -> io::Result<File> {

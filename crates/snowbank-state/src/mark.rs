@@ -70,8 +70,8 @@ impl Mark {
 
     /// Reads a mark; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Mark> {
-        let read = |(fate, word)| Some((fate, text.strip_prefix(word)?));
-        let (fate, rest) = Fate::WORDS.into_iter().find_map(read)?;
+        let mut words = Fate::WORDS.into_iter();
+        let (fate, rest) = words.find_map(|(fate, word)| Some((fate, text.strip_prefix(word)?)))?;
         let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
         let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), fate };
         let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -106,15 +106,17 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
     }
-    let end = |mark: &Mark| numbering.position_from(mark.id_bound);
-    let Some(highest) = marks.iter().map(end).max().filter(|&highest| highest > start) else {
+    let highest = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max();
+    let Some(highest) = highest.filter(|&highest| highest > start) else {
         return Marked::Below;
     };
-    let is_own = |mark: &Mark| {
-        let may_be = |state: &str| state.is_empty() || state == mark.state;
-        end(mark) > start && records.iter().any(|record| may_be(&record.owner.state))
-    };
-    if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
+    for mark in marks.iter().filter(|mark| numbering.position_from(mark.id_bound) > start) {
+        let mut states = records.iter().map(|record| &record.owner.state);
+        if states.any(|state| state.is_empty() || *state == mark.state) {
+            return Marked::SinceThisCopy(highest);
+        }
+    }
+    Marked::ByAnother(highest)
 }
 
 /// Returns the latest instant up to which a daemon with this clock can have granted IDs: the

@@ -42,20 +42,13 @@ pub(super) struct Locks {
 /// # Errors
 /// The first lock that cannot be read.
 pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Result<Locks, StateError> {
-    let refused = |path: &Path, error| {
-        if is_obstructed(path, &error) {
-            StateError::lock_obstructed(path, &error)
-        } else {
-            StateError::lock_refused(path, &error)
-        }
-    };
     let mut locks = Locks::default();
-    for entry in fs::read_dir(directory).map_err(|error| refused(directory, error))? {
-        let path = entry.map_err(|error| refused(directory, error))?.path();
+    for entry in fs::read_dir(directory).map_err(|error| refused(directory, &error))? {
+        let path = entry.map_err(|error| refused(directory, &error))?.path();
         if !is_lock(&path) || skip(&path) {
             continue;
         }
-        let read = read_lock(&path).map_err(|error| refused(&path, error))?;
+        let read = read_lock(&path).map_err(|error| refused(&path, &error))?;
         let Some((line, file, is_held)) = read else { continue };
         match (read_line(&line), is_held) {
             (Some(HeldIds::Worker(number, space)), false) => locks.free.push((number, space, path)),
@@ -77,14 +70,23 @@ pub(super) fn neighbours(directory: &Path, skip: &dyn Fn(&Path) -> bool) -> Resu
     Ok(locks)
 }
 
+fn refused(path: &Path, error: &io::Error) -> StateError {
+    if is_obstructed(path, error) {
+        StateError::lock_obstructed(path, error)
+    } else {
+        StateError::lock_refused(path, error)
+    }
+}
+
 /// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`,
 /// a ticket counter's. The directory may hold other programs' locks.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
     name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {
         let is_fingerprint = space.len() == 16 && space.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_fingerprint && numbers.splitn(2, '-').all(is_number)
+        let mut numbers = numbers.splitn(2, '-');
+        is_fingerprint
+            && numbers.all(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::lock::{read_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
@@ -35,27 +35,36 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
         Err(untrusted) => Err(format!("cannot trust {}: {untrusted}", directory.display())),
         Ok(writers) => Ok(Some(writers)),
     };
-    let seen = |(worker, path): (u64, PathBuf)| {
-        let found = writers.clone().and_then(|writers| match writers.map(|writers| look(&path, writers)) {
-            None => Ok((None, None)),
-            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok((None, None)),
-            Some(found) => found.map_err(|error| format!("cannot read {}: {error}", path.display())),
-        });
-        match found {
-            Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
-            Err(error) => Seen { worker, holder: None, mark: Err(error) },
-        }
-    };
     let mut paths = lock_paths(directory, numbering);
     for path in kin_paths(directory, numbering).unwrap_or_default() {
         if paths.iter().all(|(_, own)| *own != path) {
             paths.push((0, path));
         }
     }
-    paths.into_iter().map(seen).collect()
+    let mut seen = Vec::with_capacity(paths.len());
+    for (worker, path) in paths {
+        let found = match &writers {
+            Ok(Some(writers)) => look(&path, *writers),
+            Ok(None) => Ok((None, None)),
+            Err(error) => Err(error.clone()),
+        };
+        seen.push(match found {
+            Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
+            Err(error) => Seen { worker, holder: None, mark: Err(error) },
+        });
+    }
+    seen
 }
 
-fn look(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {
+/// Returns the holder and the mark of a lock file. A file that is missing has neither.
+fn look(path: &Path, writers: Writers) -> Result<(Option<String>, Option<Mark>), String> {
+    match read_lock(path, writers) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((None, None)),
+        found => found.map_err(|error| format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+fn read_lock(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {
     let file = open_file(path, OpenOptions::new().read(true))?;
     let holder = LockedFile::holder_of(&file);
     if !writers.alone_wrote(&file.metadata()?) {

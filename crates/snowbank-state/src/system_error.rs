@@ -40,13 +40,11 @@ const STORAGE: &[Errno] =
 
 /// Returns the cause of an error. An error that no list names has the usual cause of the attempt.
 pub fn cause_of(attempt: Attempt, error: &io::Error) -> SystemCause {
-    let is_one_of = |list: &[Errno]| {
-        error.raw_os_error().is_some_and(|code| list.iter().any(|of| of.raw_os_error() == code))
-    };
-    if is_one_of(RESOURCE) {
+    let number = Errno::from_io_error(error);
+    if number.is_some_and(|number| RESOURCE.contains(&number)) {
         return SystemCause::Resource;
     }
-    if is_one_of(STORAGE) {
+    if number.is_some_and(|number| STORAGE.contains(&number)) {
         return SystemCause::Storage;
     }
     let is_setting = matches!(
@@ -60,9 +58,9 @@ pub fn cause_of(attempt: Attempt, error: &io::Error) -> SystemCause {
             | ErrorKind::InvalidInput
             | ErrorKind::InvalidFilename
             | ErrorKind::Unsupported
-    );
+    ) || number.is_some_and(|number| SETTING.contains(&number));
     match attempt {
-        _ if is_setting || is_one_of(SETTING) => SystemCause::Setting,
+        _ if is_setting => SystemCause::Setting,
         Attempt::Listen => SystemCause::Address,
         Attempt::MakeThread => SystemCause::Resource,
         // Found by this program, not by the system: a file that belongs to another program.

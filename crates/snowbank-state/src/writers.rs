@@ -56,10 +56,15 @@ impl Writers {
             let text = format!("it belongs to user {owner}, and allowed are root and user {this_user}");
             return Err(Untrusted::Foreign(io::Error::other(text)));
         }
-        let no_directory = |text| Err(Untrusted::NoDirectory(io::Error::other(text)));
+        if !found.is_dir() {
+            let text = if found.is_symlink() {
+                "it is a link, and allowed is the directory itself"
+            } else {
+                "it is not a directory"
+            };
+            return Err(Untrusted::NoDirectory(io::Error::other(text)));
+        }
         match mode {
-            _ if found.is_symlink() => no_directory("it is a link, and allowed is the directory itself"),
-            _ if !found.is_dir() => no_directory("it is not a directory"),
             _ if mode & ALL_WRITE != 0 => Err(Untrusted::Open(mode)),
             _ if mode & GROUP_WRITES != 0 => Ok(Writers::Group(found.gid())),
             _ => Ok(Writers::Owner(owner)),
@@ -89,10 +94,12 @@ impl Writers {
 /// Opens a regular file. A link is not followed, and a pipe does not block.
 pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = options.custom_flags(flags.bits() as i32).open(path);
-    let is_link = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
-    let file =
-        opened.map_err(|error| if is_link(&error) { io::Error::other("it is a link") } else { error })?;
+    let file = match options.custom_flags(flags.bits() as i32).open(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            return Err(io::Error::other("it is a link"));
+        }
+        opened => opened?,
+    };
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 

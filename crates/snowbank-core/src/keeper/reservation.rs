@@ -80,12 +80,10 @@ impl Reservation {
             return;
         }
         let elapsed = elapsed.max(MEASURED_MIN);
-        let in_time = |time: Duration| {
-            u64::try_from(u128::from(used) * time.as_micros() / elapsed.as_micros()).unwrap_or(u64::MAX)
-        };
-        self.per_second = in_time(Duration::from_secs(1));
+        self.per_second = used_in(Duration::from_secs(1), used, elapsed);
         // Lasting demand may double the size each time.
-        let needed = in_time(LASTS).max(in_time(self.lasts).min(self.size.saturating_mul(2)));
+        let lasting = used_in(self.lasts, used, elapsed).min(self.size.saturating_mul(2));
+        let needed = used_in(LASTS, used, elapsed).max(lasting);
         self.size = needed.max(self.size / 2).clamp(RESERVATION_MIN, RESERVATION_MAX);
         (self.from, self.since) = (cursor, now.boot);
     }
@@ -126,6 +124,11 @@ impl Reservation {
         // `look` keeps it lower.
         self.lasts.mul_f64(left as f64 / self.size as f64)
     }
+}
+
+/// Returns the numbers that are used in a time, if these are used in another.
+fn used_in(time: Duration, used: u64, elapsed: Duration) -> u64 {
+    u64::try_from(u128::from(used) * time.as_micros() / elapsed.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

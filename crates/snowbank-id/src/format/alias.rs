@@ -76,13 +76,9 @@ impl AliasKeys {
 
     /// Reads the ID of an alias, by the key of its version.
     pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
-        let shape = || FormatError::shape(text, "alias", SHAPE);
-        let (version, digits) = text.split_once('-').ok_or_else(shape)?;
-        let version = parse_version(version).ok_or_else(shape)?;
-        if digits.len() != DIGITS {
-            return Err(shape());
-        }
-        let number = self.digits.read(digits).map_err(|_| shape())?;
+        let Some((version, number)) = self.split(text) else {
+            return Err(FormatError::shape(text, "alias", SHAPE));
+        };
         debug_assert!(number <= LARGEST_ID);
         let Some(key) = self.keys.iter().find(|key| key.version == version) else {
             let known: Vec<String> = self.keys.iter().map(|key| key.version.to_string()).collect();
@@ -93,6 +89,12 @@ impl AliasKeys {
             )));
         };
         Ok(key.permutation.decrypt(number))
+    }
+
+    /// Returns the version of the key and the encrypted ID.
+    fn split(&self, text: &str) -> Option<(u16, u64)> {
+        let (version, digits) = text.split_once('-').filter(|(_, digits)| digits.len() == DIGITS)?;
+        Some((parse_version(version)?, self.digits.read(digits).ok()?))
     }
 }
 

@@ -117,21 +117,12 @@ impl Format {
     /// # Errors
     /// Returns an error if the format needs a layout and the source has none, or if it needs keys.
     pub fn codec(&self, context: Context<'_>) -> Result<Codec, FormatError> {
-        let layout = || {
-            context.layout.cloned().ok_or_else(|| {
-                FormatError::new(format!(
-                    "{self} carries the time of an ID, and the numbers of {:?} have none: choose a format without a \
-                     time, such as uuidv8",
-                    context.source
-                ))
-            })
-        };
         Ok(Codec(match self {
             Format::Decimal => Kind::Base(Base::decimal()),
             Format::Base(base) => Kind::Base(base.clone()),
             Format::Crockford { check } => Kind::Crockford(Crockford::new(*check)),
-            Format::ObjectId => Kind::ObjectId(layout()?),
-            Format::UuidV7 => Kind::Uuid(Version::seven(layout()?, context.source)),
+            Format::ObjectId => Kind::ObjectId(self.layout(context)?),
+            Format::UuidV7 => Kind::Uuid(Version::seven(self.layout(context)?, context.source)),
             Format::UuidV8 => Kind::Uuid(Version::eight(context.source)),
             #[cfg(feature = "alias")]
             Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or_else(|| {
@@ -141,6 +132,16 @@ impl Format {
                 )
             })?),
         }))
+    }
+
+    fn layout(&self, context: Context<'_>) -> Result<Layout, FormatError> {
+        context.layout.cloned().ok_or_else(|| {
+            FormatError::new(format!(
+                "{self} carries the time of an ID, and the numbers of {:?} have none: choose a format without a time, \
+                 such as uuidv8",
+                context.source
+            ))
+        })
     }
 }
 

@@ -45,18 +45,22 @@ impl Layout {
         // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the
         // epoch.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
-        let values_of = |role| fields.iter().filter(move |field| field.role() == role).map(Field::values);
         Ok(Layout {
             tick_ms,
             epoch_unix_ms,
             constants,
             whole_ticks: whole_ticks.min(ticks_of_calendar),
             ticks: (whole_ticks + u64::from(cut_tick)).min(ticks_of_calendar),
-            ids_per_tick: values_of(Role::Sequence).product(),
-            workers: values_of(Role::Node).product(),
+            ids_per_tick: combinations(&fields, Role::Sequence),
+            workers: combinations(&fields, Role::Node),
             fields,
         })
     }
+}
+
+/// Returns how many combinations of values the fields of this role have.
+fn combinations(fields: &[Field], role: Role) -> u64 {
+    fields.iter().filter(|field| field.role() == role).map(Field::values).product()
 }
 
 /// Returns the part of every ID that a constant field makes.
@@ -187,10 +191,6 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
             FieldSize::Count(_) => {}
         }
     }
-    let sum = |sizes: &[u32]| {
-        let terms: Vec<String> = sizes.iter().map(u32::to_string).collect();
-        format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
-    };
     if bits.len() == specs.len() {
         (format!("{} bits", sum(&bits)), "63")
     } else if digits.len() == specs.len() {
@@ -201,6 +201,12 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }
+}
+
+/// Formats an addition, such as `41 + 10 + 12 = 63`.
+fn sum(sizes: &[u32]) -> String {
+    let terms: Vec<String> = sizes.iter().map(u32::to_string).collect();
+    format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
 }
 
 /// Formats a span in years, rounded down, such as `4.35 years`. Less than 0.01 years is in seconds.

@@ -308,21 +308,27 @@ fn row_weight(layout: &Layout) -> u64 {
     layout.fields().iter().find(|field| field.role() == Role::Sequence).map_or(1, Field::weight)
 }
 
+fn nodes(layout: &Layout) -> impl DoubleEndedIterator<Item = &Field> {
+    layout.fields().iter().filter(|field| field.role() == Role::Node)
+}
+
+/// Returns the part of an ID that a worker ID makes. Its least significant digit belongs to the
+/// lowest node field.
+fn part_of_worker(layout: &Layout, worker: u64) -> u64 {
+    let mut rest = worker;
+    let mut part = 0;
+    for node in nodes(layout).rev() {
+        part += rest % node.values() * node.weight();
+        rest /= node.values();
+    }
+    part
+}
+
 /// Sorts the workers into groups and columns, and measures their progressions.
 fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>) {
     let row_weight = row_weight(layout);
-    let nodes = || layout.fields().iter().filter(|field| field.role() == Role::Node);
-    let lower_size: u64 = nodes().filter(|node| node.weight() < row_weight).map(Field::values).product();
-    // The part of an ID that a worker ID makes. Its least significant digit belongs to the lowest
-    // node field.
-    let offset_of = |worker: u64| {
-        let mut rest = worker;
-        nodes().rev().fold(0, |offset, node| {
-            let digit = rest % node.values();
-            rest /= node.values();
-            offset + digit * node.weight()
-        })
-    };
+    let lower = nodes(layout).filter(|node| node.weight() < row_weight);
+    let lower_size: u64 = lower.map(Field::values).product();
     let rows = layout.ids_per_tick();
     let mut groups: Vec<Group> = Vec::new();
     let mut columns: Vec<Column> = Vec::new();
@@ -334,14 +340,14 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
         let first_column = columns.len();
         for &worker in members {
             let lower = worker % lower_size;
-            columns.push(Column { lower, offset: offset_of(lower), stride: 0, steps: 0 });
+            columns.push(Column { lower, offset: part_of_worker(layout, lower), stride: 0, steps: 0 });
         }
         measure_columns(&mut columns[first_column..], row_weight);
         groups.push(Group {
             upper,
             start,
             last: start + size - 1,
-            base: offset_of(upper * lower_size) + layout.constants,
+            base: part_of_worker(layout, upper * lower_size) + layout.constants,
             columns: first_column..columns.len(),
             stride_out: 0,
             steps_out: 0,

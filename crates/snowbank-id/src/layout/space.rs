@@ -150,11 +150,15 @@ impl Space {
             return None;
         }
         let common = gcd(self.tick_weight(), other.tick_weight());
-        let weights = || [self, other].into_iter().flat_map(Space::weights);
+        let mut cuts = vec![common];
         // If the larger weights are multiples of `common`, they do not change the remainder.
-        let is_whole =
-            weights().filter(|&weight| weight > common).all(|weight| weight.is_multiple_of(common));
-        let mut cuts: Vec<u64> = weights().filter(|&weight| weight < common).chain([common]).collect();
+        let mut is_whole = true;
+        for weight in self.weights().chain(other.weights()) {
+            if weight < common {
+                cuts.push(weight);
+            }
+            is_whole &= weight < common || weight.is_multiple_of(common);
+        }
         cuts.sort_unstable();
         cuts.dedup();
         if is_whole && cuts.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])) {
@@ -272,9 +276,13 @@ impl Space {
 
     /// Returns the weight of the finest ranging part, and the span of all of them.
     fn hull(&self) -> (u64, u64) {
-        let ranging = || self.weighed().filter(|(part, _)| part.kind != Kind::Node);
-        let span = ranging().map(|(part, weight)| (part.values - 1) * weight).sum();
-        (ranging().map(|(_, weight)| weight).min().unwrap_or(1), span)
+        let mut finest = None;
+        let mut span = 0;
+        for (part, weight) in self.weighed().filter(|(part, _)| part.kind != Kind::Node) {
+            span += (part.values - 1) * weight;
+            finest = Some(finest.map_or(weight, |finest: u64| finest.min(weight)));
+        }
+        (finest.unwrap_or(1), span)
     }
 }
 

@@ -71,22 +71,23 @@ fn set<T>(setting: &mut Option<T>, name: &'static str, value: T) -> Result<(), L
 }
 
 fn parse_field(text: &str) -> Result<FieldSpec, LayoutError> {
-    let not_a_field = || {
-        let allowed = "name:size, name:size:random or name:size:constant(N)";
-        LayoutError::new(format!("{text:?} is not a field: {allowed}"))
-    };
     let mut pieces = text.split(':').map(str::trim);
     let (Some(name), Some(size), role, None) = (pieces.next(), pieces.next(), pieces.next(), pieces.next())
     else {
-        return Err(not_a_field());
+        return Err(not_a_field(text));
     };
     let role = match role {
         None => FieldSpec::role_of(name),
         Some("random") => Role::Random,
-        Some(suffix) => Role::Constant(parse_constant(suffix).ok_or_else(not_a_field)?),
+        Some(suffix) => Role::Constant(parse_constant(suffix).ok_or_else(|| not_a_field(text))?),
     };
     let size = parse_size(size).ok_or_else(|| not_a_size(name, size))?;
     Ok(FieldSpec { name: name.to_owned(), size, role })
+}
+
+fn not_a_field(text: &str) -> LayoutError {
+    let allowed = "name:size, name:size:random or name:size:constant(N)";
+    LayoutError::new(format!("{text:?} is not a field: {allowed}"))
 }
 
 /// Parses `constant(5)`.
@@ -106,7 +107,7 @@ fn parse_size(text: &str) -> Option<FieldSize> {
 }
 
 /// Parses a decimal number without a sign.
-fn number<T: FromStr>(text: &str) -> Option<T> {
+pub(super) fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

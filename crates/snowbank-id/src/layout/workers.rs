@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::text::number;
 use super::{Field, Layout, LayoutError, Role};
 
 /// The most worker IDs of one daemon. Each costs some memory and a number key at the coordinator.
@@ -188,14 +189,8 @@ fn names(nodes: &[&Field]) -> String {
 
 /// Parses `5` or `0-3`.
 fn worker_range(part: &str) -> Option<RangeInclusive<u64>> {
-    let number = |digits: &str| {
-        let digits = digits.trim();
-        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
-    };
-    match part.split_once('-') {
-        Some((first, last)) => Some(number(first)?..=number(last)?).filter(|range| !range.is_empty()),
-        None => number(part).map(|id| id..=id),
-    }
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    Some(number(first.trim())?..=number(last.trim())?).filter(|range| !range.is_empty())
 }
 
 impl fmt::Display for WorkerSet {

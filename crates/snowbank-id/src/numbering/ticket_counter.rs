@@ -125,11 +125,12 @@ impl std::str::FromStr for TicketCounter {
     type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, LayoutError> {
-        let parse = || {
-            let (name, rest) = text.strip_prefix("ticket ")?.split_once(", increment ")?;
-            let (increment, offset) = rest.split_once(", offset ")?;
-            TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
-        };
-        parse().ok_or_else(|| LayoutError::new("not a ticket counter"))
+        parse(text).ok_or_else(|| LayoutError::new("not a ticket counter"))
     }
+}
+
+fn parse(text: &str) -> Option<TicketCounter> {
+    let (name, rest) = text.strip_prefix("ticket ")?.split_once(", increment ")?;
+    let (increment, offset) = rest.split_once(", offset ")?;
+    TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
 }

@@ -14,8 +14,11 @@ impl Kind for Numbering {
     fn lock_names(&self) -> Vec<(u64, String)> {
         let layout = self.layout();
         let space = fingerprint(&self.layout().space().to_string());
-        let name = |worker| (worker, format!("{space:016x}-{}.lock", layout.number_in_space(worker)));
-        self.workers().iter().map(name).collect()
+        let mut names = Vec::with_capacity(self.workers().len());
+        for worker in self.workers().iter() {
+            names.push((worker, format!("{space:016x}-{}.lock", layout.number_in_space(worker))));
+        }
+        names
     }
 
     /// Other worker IDs of the same ID space share no ID.

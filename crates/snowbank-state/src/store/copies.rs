@@ -83,8 +83,10 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
     if slot.len() > slot_bytes {
         return None;
     }
-    let is_line_end = |at: usize| (at + 1).is_multiple_of(BLANK_LINE_BYTES);
-    slot.extend((slot.len()..slot_bytes).map(|at| if is_line_end(at) { b'\n' } else { b' ' }));
+    for at in slot.len()..slot_bytes {
+        let is_line_end = (at + 1).is_multiple_of(BLANK_LINE_BYTES);
+        slot.push(if is_line_end { b'\n' } else { b' ' });
+    }
     Some(slot)
 }
 
@@ -97,11 +99,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
     let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
     let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
     let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));
-    let whole = || copies.iter().flatten();
-    if let Some(newer) = whole().find(|copy| copy.format > FORMAT) {
+    let whole = copies.iter().flatten();
+    if let Some(newer) = whole.clone().find(|copy| copy.format > FORMAT) {
         return Err(CopyError::Newer(newer.format));
     }
-    let Some(last) = whole().max_by_key(|copy| copy.number) else {
+    let Some(last) = whole.max_by_key(|copy| copy.number) else {
         if bytes.is_empty() {
             return Err(CopyError::Corrupt(String::from("it is empty")));
         }

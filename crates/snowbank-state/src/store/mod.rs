@@ -33,8 +33,8 @@ use snowbank_id::numbering::Numbering;
 /// Returns the record of another machine, if there is one among these. A machine without an
 /// identity finds none.
 pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
-    let is_foreign = |record: &&Record| matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here);
-    records.iter().find(is_foreign)
+    let here = here.machine.as_ref()?;
+    records.iter().find(|record| record.machine.as_ref().is_some_and(|machine| machine != here))
 }
 
 /// Ceilings in a state directory. The storage thread alone calls it, so it may block.
@@ -116,20 +116,10 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes the records of all sources durable, with these changes. All records of this boot get
-    /// the wall − boot that is believed now: a start must not find an older value in a record that
-    /// did not change otherwise.
-    fn store(
-        &mut self,
-        changes: impl IntoIterator<Item = (usize, impl FnOnce(&Record) -> Record)>,
-        wall_minus_boot_us: i64,
-    ) -> Result<(), StateError> {
-        let mut records = self.sources.clone();
-        for (index, change) in changes {
-            if let Some(record) = records.get_mut(index) {
-                *record = change(record);
-            }
-        }
+    /// Makes these records of all sources durable. All records of this boot get the wall − boot that
+    /// is believed now: a start must not find an older value in a record that did not change
+    /// otherwise.
+    fn store(&mut self, mut records: Vec<Record>, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut retired = self.retired.clone();
         let mut let_go = self.let_go.clone();
         let all = retired.iter_mut().chain(&mut let_go).chain(&mut records);
@@ -151,15 +141,13 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller continues under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StateError> {
-        let raised = |&(index, ceiling): &(usize, Position)| {
-            let raise = move |record: &Record| Record {
-                clean: false,
-                untouched: false,
-                ..record.at(ceiling.max(record.ceiling))
-            };
-            (index, raise)
-        };
-        self.store(raises.iter().map(raised), wall_minus_boot_us)
+        let mut records = self.sources.clone();
+        for &(index, ceiling) in raises {
+            let record = &mut records[index];
+            let raised = record.at(ceiling.max(record.ceiling));
+            *record = Record { clean: false, untouched: false, ..raised };
+        }
+        self.store(records, wall_minus_boot_us)
     }
 
     /// Makes later writes record the most that ID time − boot may be until the next one, in
@@ -185,15 +173,12 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[Left], wall_minus_boot_us: i64) -> Result<(), StateError> {
-        let trimmed = |&left: &Left| {
-            let trim = move |record: &Record| Record {
-                clean: true,
-                untouched: left.is_untouched,
-                ..record.below(left.id_bound)
-            };
-            (left.source, trim)
-        };
-        self.store(trims.iter().map(trimmed), wall_minus_boot_us)
+        let mut records = self.sources.clone();
+        for left in trims {
+            let record = &mut records[left.source];
+            *record = Record { clean: true, untouched: left.is_untouched, ..record.below(left.id_bound) };
+        }
+        self.store(records, wall_minus_boot_us)
     }
 
     /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second,

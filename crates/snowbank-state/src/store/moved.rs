@@ -32,12 +32,8 @@ impl Export {
         struct Head {
             snowbank_state_format: u32,
         }
-        let not_one = |found: &dyn std::fmt::Display| {
-            let advice = "give the file that `snowbank state export` wrote";
-            StateError::new(Cause::Damaged, format!("not an export of snowbank: {found}; {advice}"))
-        };
         // The format is read first, because this program may not be able to read the rest.
-        let head: Head = serde_json::from_str(text).map_err(|error| not_one(&error))?;
+        let head: Head = serde_json::from_str(text).map_err(not_an_export)?;
         if head.snowbank_state_format > FORMAT {
             let reason = format!(
                 "the export has format {}, and this program reads up to {FORMAT}: run the newer program that wrote it",
@@ -45,12 +41,17 @@ impl Export {
             );
             return Err(StateError::new(Cause::Damaged, reason));
         }
-        let export: Export = serde_json::from_str(text).map_err(|error| not_one(&error))?;
+        let export: Export = serde_json::from_str(text).map_err(not_an_export)?;
         for record in &export.records {
-            record.check().map_err(|error| not_one(&error))?;
+            record.check().map_err(not_an_export)?;
         }
-        if export.records.is_empty() { Err(not_one(&"it holds no source")) } else { Ok(export) }
+        if export.records.is_empty() { Err(not_an_export("it holds no source")) } else { Ok(export) }
     }
+}
+
+fn not_an_export(found: impl std::fmt::Display) -> StateError {
+    let advice = "give the file that `snowbank state export` wrote";
+    StateError::new(Cause::Damaged, format!("not an export of snowbank: {found}; {advice}"))
 }
 
 /// Marks all records as released, durably, and returns the export for another machine. A second
@@ -81,8 +82,8 @@ pub fn merge(
     }
     // The wall − boot of another machine or an earlier boot is useless here, and would look like a
     // step of the clock.
-    let in_this_boot = |record: &&Record| here.boot.is_some() && record.boot == here.boot;
-    let known_here = stored.iter().chain(&export.records).filter(in_this_boot);
+    let all = stored.iter().chain(&export.records);
+    let known_here = all.filter(|record| here.boot.is_some() && record.boot == here.boot);
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
     let mut merged = stored;
     let mut records = export.records;
@@ -98,18 +99,18 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        // A record of another name stays too: a source of that name starts above it, whichever was
-        // imported first. A released record gives way.
-        let takes_place_of =
-            |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
-        let is_higher = |record: &Record| record.key() == arrived.key() && record.id_bound > arrived.id_bound;
+        let mut higher = merged.iter_mut().filter(|record| record.id_bound > arrived.id_bound);
         if arrived.assigned
-            && let Some(higher) = merged.iter_mut().find(|record| is_higher(record))
+            && let Some(higher) = higher.find(|record| record.key() == arrived.key())
         {
             higher.assigned_bound = higher.assigned_bound.max(arrived.assigned_bound);
             continue;
         }
-        let replaced = merged.extract_if(.., |record| takes_place_of(record));
+        // A record of another name stays too: a source of that name starts above it, whichever was
+        // imported first. A released record gives way.
+        let replaced = merged.extract_if(.., |record| {
+            arrived.says_all_of(record) && (record.released || record.name == arrived.name)
+        });
         // The replaced records may know what a fleet assigned.
         let assigned_bound =
             replaced.filter_map(|record| record.assigned_bound).max().max(arrived.assigned_bound);
@@ -126,16 +127,12 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<StateError> {
         export.iter().filter(|record| !record.assigned && record.numbering.is_of_space(&stored.numbering));
     let in_space: Vec<(&Record, Vec<u64>)> =
         in_space.map(|record| (record, record.numbering.numbers_in_space())).collect();
-    let furthest = |number: u64| {
+    let mut numbers = stored.numbering.numbers_in_space().into_iter();
+    let lower = numbers.find_map(|number| {
         let with_it = in_space.iter().filter(|(_, numbers)| numbers.contains(&number));
-        with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)
-    };
-    let lower = stored
-        .numbering
-        .numbers_in_space()
-        .into_iter()
-        .filter_map(furthest)
-        .find(|record| record.id_bound < stored.id_bound)?;
+        let furthest = with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)?;
+        (furthest.id_bound < stored.id_bound).then_some(furthest)
+    })?;
     let reason = format!(
         "source {:?}: the export ends at ID {}, and worker IDs that it shares with source {:?} were granted up to ID {} here \
          since; export again where they were used last",

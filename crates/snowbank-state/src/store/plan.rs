@@ -147,10 +147,8 @@ pub fn plan<'a>(
             passed_over.push(None);
             continue;
         }
-        let is_moved = |record: &&Record| {
-            record.released && !is_fleets(record, claimant) && is_bound(record, claimant.numbering)
-        };
-        if let Some(record) = records.iter().find(is_moved) {
+        let mut moved = records.iter().filter(|record| record.released && !is_fleets(record, claimant));
+        if let Some(record) = moved.find(|record| is_bound(record, claimant.numbering)) {
             return Err(StateError::released(claimant.name, &record.numbering));
         }
         if records.iter().any(|record| record.restored && is_bound(record, claimant.numbering)) {
@@ -167,8 +165,8 @@ pub fn plan<'a>(
         starts.push(start);
         passed_over.push(highest(out_of_reach));
     }
-    let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
-    let retired = records.iter().filter(stays).cloned().collect();
+    let mut retired = records.to_vec();
+    retired.retain(|record| !claimants.iter().any(|claimant| is_superseded(record, claimant)));
     Ok(Plan { starts, passed_over, retired })
 }
 
@@ -186,15 +184,14 @@ fn binding<'a>(
     claimants: &[Claimant<'_>],
     claimant: &Claimant<'_>,
 ) -> Vec<&'a Record> {
-    let is_orphan = |record: &&Record| {
-        !record.released
-            && record.numbering.is_of_kind(claimant.numbering)
-            && !claimants.iter().any(|claimant| binds(record, claimant))
-    };
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
     // A ticket counter is known by its name. Under another name it is another counter.
-    let may_be_renamed = binding.is_empty() && !claimant.kind().counts_by_itself();
-    if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
+    if !binding.is_empty() || claimant.kind().counts_by_itself() {
+        return binding;
+    }
+    let of_kind = records.iter().filter(|record| record.numbering.is_of_kind(claimant.numbering));
+    let orphans = of_kind.filter(|record| !record.released && !claimants.iter().any(|it| binds(record, it)));
+    orphans.collect()
 }
 
 fn highest(records: Vec<Record>) -> Option<Record> {

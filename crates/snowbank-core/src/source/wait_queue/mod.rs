@@ -162,8 +162,9 @@ impl WaitQueue {
 
     /// Changes what may pass, in one step. Returns what it was, or `None` if there is no change.
     fn change_passing(&self, change: impl Fn(PassingLeft) -> Option<PassingLeft>) -> Option<PassingLeft> {
-        let change = |word| change(PassingLeft::unpacked(word)).map(PassingLeft::packed);
-        let before = self.passing_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+        let before = self.passing_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
+            change(PassingLeft::unpacked(word)).map(PassingLeft::packed)
+        });
         before.ok().map(PassingLeft::unpacked)
     }
 
