@@ -41,8 +41,8 @@ pub(super) struct KindSettings {
     /// The kind that has them, for messages.
     pub(super) kind: Kind,
     pub(super) keys: &'static [&'static str],
-    /// The first of them, for messages.
-    pub(super) in_words: &'static str,
+    /// The first of those that other kinds have instead.
+    pub(super) instead: &'static str,
 }
 
 impl KindSettings {
@@ -57,18 +57,13 @@ impl KindSettings {
             "on_step_back",
             "sequence_start",
         ],
-        in_words: "layout and worker_ids",
+        instead: "increment and offset",
     };
     const OF_COUNTERS: KindSettings = KindSettings {
         kind: Kind::Ticket,
         keys: &["increment", "offset", "maximum"],
-        in_words: "increment and offset",
+        instead: "layout and worker_ids",
     };
-
-    /// Returns those of this kind.
-    pub(super) const fn of(kind: Kind) -> Self {
-        if kind.follows_the_clock() { Self::OF_LAYOUTS } else { Self::OF_COUNTERS }
-    }
 
     /// Returns those that only other kinds have.
     pub(super) const fn of_others(kind: Kind) -> Self {

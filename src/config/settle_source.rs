@@ -101,15 +101,14 @@ impl Place<'_> {
         if source.kind.follows_the_clock() && has_default_counter {
             return;
         }
-        let names = KindSettings::of(source.kind).in_words;
-        let others = KindSettings::of_others(source.kind);
-        for key in others.keys {
+        let KindSettings { kind: other, keys, instead } = KindSettings::of_others(source.kind);
+        for key in keys {
             let own = format!("sources[{}].{key}", self.index);
             if let Some(origin) = self.findings.origins.of(&own).cloned() {
                 let kind = source.kind.name();
-                let other = others.kind.name();
+                let other = other.name();
                 let text = format!(
-                    "found in a {kind} source, allowed: in one of kind {other:?}; a {kind} source has {names}"
+                    "found in a {kind} source, allowed: in one of kind {other:?}; a {kind} source has {instead}"
                 );
                 self.findings.mistake(origin, own, text);
             }

@@ -13,7 +13,7 @@ use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use super::worker_id_from::WorkerIdFrom;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{Kind, OnStepBack, SequenceStart};
-use snowbank_client::layout::Layout;
+use snowbank_client::layout::{Layout, WorkerSet};
 
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor
 /// on each shard.
@@ -154,6 +154,11 @@ impl SourceSettings {
     /// ones to pick from.
     pub fn is_assigned(&self) -> bool {
         matches!(self.worker_id_from, WorkerIdFrom::Coordinator(_)) && self.kind.follows_the_clock()
+    }
+
+    /// Returns its worker IDs, unless the coordinator picks them.
+    pub(crate) fn own_workers(&self) -> Option<&WorkerSet> {
+        (!self.is_assigned()).then_some(&self.worker_ids.set)
     }
 
     /// Returns how many worker IDs the coordinator picks.

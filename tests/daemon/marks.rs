@@ -95,7 +95,7 @@ fn id_of(value: &Value) -> u64 {
 
 /// Draws until the ceiling has risen above the present one. Returns the last ID.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
-    let bound = id_of(&machine.shown("state")["ceiling_id"]);
+    let bound = id_of(&machine.shown("state")["id_bound"]);
     poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
 }
 
@@ -119,12 +119,12 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     let mark = machine.mark("state");
     let shown = machine.shown("state");
     assert_eq!(mark["next_start"], "at_ceiling");
-    assert!(mark["holder"].is_null() && id_of(&mark["id"]) <= id_of(&shown["ceiling_id"]), "{shown}");
+    assert!(mark["holder"].is_null() && id_of(&mark["id"]) <= id_of(&shown["id_bound"]), "{shown}");
     fs::write(file(&machine.state("state")), &copy).expect("restored");
     let mark = machine.mark("state");
     let shown = machine.shown("state");
     assert_eq!((&mark["status"], &mark["next_start"]), (&"granted".into(), &"refused_older_copy".into()));
-    assert!(id_of(&mark["id"]) > id_of(&shown["ceiling_id"]), "{shown}");
+    assert!(id_of(&mark["id"]) > id_of(&shown["id_bound"]), "{shown}");
     let words = machine.words("state");
     let granted = format!("worker IDs 1-3: granted below ID {} (", id_of(&mark["id"]));
     let time = mark["time"].as_str().expect("a time");
@@ -246,9 +246,9 @@ fn a_failed_mark_is_logged_and_retried() {
     let last = one(&daemon);
     assert!(last > highest);
     empty_and_fill(&machine, &disk, &daemon);
-    let ceiling = id_of(&machine.shown("state")["ceiling_id"]);
+    let ceiling = id_of(&machine.shown("state")["id_bound"]);
     daemon.stop();
-    assert!(id_of(&machine.shown("state")["ceiling_id"]) >= ceiling, "not trimmed");
+    assert!(id_of(&machine.shown("state")["id_bound"]) >= ceiling, "not trimmed");
 }
 
 /// The daemon is stopped: otherwise its next mark would take the space back.

@@ -55,7 +55,7 @@ impl Machine {
         let source = &answer["sources"][0];
         Shown {
             name: source["name"].as_str().expect("a name").to_owned(),
-            bound: source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
+            bound: source["id_bound"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
             clean: source["clean"].as_bool().expect("a flag"),
             released: source["released"].as_bool().expect("a flag"),
         }

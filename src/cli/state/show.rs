@@ -12,10 +12,11 @@ use super::super::{Failure, Outcome};
 use super::marks::{self, MarkShown};
 use super::{Directory, LockDirectory, no_state};
 use crate::ceiling::store::{self, Record};
-use crate::ceiling::{HostIdentity, Owner, Seen, survey};
+use crate::ceiling::{HostIdentity, Seen, survey};
 use crate::clock;
 use crate::numbering::Numbering;
-use snowbank_client::layout::UnixMicros;
+use crate::source::Kind;
+use snowbank_client::layout::{Position, UnixMicros};
 
 pub(super) const HELP: &str = "\
 Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is in the lock file of a worker \
@@ -107,86 +108,20 @@ struct Shows<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of the output. Positions and IDs are strings, because JavaScript's numbers end at
-/// 2^53.
+/// One source of the output: its record, as the state file has it, and what it means now.
 #[derive(Serialize)]
 struct Shown<'a> {
-    name: &'a str,
     #[serde(flatten)]
-    made_of: MadeOf,
-    ceiling_position: String,
-    ceiling_id: String,
-    owner: &'a Owner,
-    boot: Option<&'a str>,
+    record: &'a Record,
+    kind: &'static str,
+    /// The time of the ceiling. A ticket counter has none.
+    ceiling_time: Option<String>,
+    /// Negative: behind the wall clock.
+    ahead_ms: Option<i64>,
     this_boot: Option<bool>,
-    machine: Option<&'a str>,
     this_machine: Option<bool>,
-    wall_minus_boot_us: i64,
-    clean: bool,
-    untouched: bool,
-    released: bool,
-    restored: bool,
-    /// True if a fleet assigned the worker IDs.
-    assigned: bool,
-    /// True if no source has them any more.
-    retired: bool,
     /// The marks of its worker IDs. Equal ones are one entry.
     marks: Vec<MarkShown>,
-}
-
-/// The numbering of a source. Only a layout has a time.
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum MadeOf {
-    Snowflake {
-        layout: String,
-        worker_ids: String,
-        ceiling_time: String,
-        /// Negative: behind the wall clock.
-        ahead_ms: i64,
-    },
-    Ticket {
-        increment: String,
-        offset: String,
-    },
-}
-
-impl MadeOf {
-    fn of(record: &Record, now: UnixMicros) -> Self {
-        match &record.numbering {
-            Numbering::Snowflake(numbering) => {
-                let layout = numbering.layout();
-                let instant = numbering.start_of(numbering.tick_of(record.ceiling));
-                MadeOf::Snowflake {
-                    layout: layout.to_string(),
-                    worker_ids: numbering.workers().to_string(),
-                    ceiling_time: layout.rfc3339(instant),
-                    ahead_ms: instant.0.saturating_sub(now.0) / 1_000,
-                }
-            }
-            Numbering::Ticket(counter) => MadeOf::Ticket {
-                increment: counter.increment().to_string(),
-                offset: counter.offset().to_string(),
-            },
-        }
-    }
-
-    fn write(&self, ceiling: &str, id_bound: &str, out: &mut impl Write) -> io::Result<()> {
-        match self {
-            MadeOf::Snowflake { layout, worker_ids, ceiling_time, ahead_ms } => {
-                let ahead = Duration::from_millis(ahead_ms.unsigned_abs());
-                let side = if *ahead_ms < 0 { "behind" } else { "ahead of" };
-                writeln!(out, "  layout      {layout}")?;
-                writeln!(out, "  worker IDs  {worker_ids}")?;
-                writeln!(out, "  ceiling     {ceiling_time}, {ahead:?} {side} now")?;
-                writeln!(out, "              position {ceiling}; every ID handed out is below {id_bound}")
-            }
-            MadeOf::Ticket { increment, offset } => {
-                writeln!(out, "  counter     increment {increment}, offset {offset}")?;
-                writeln!(out, "  ceiling     position {ceiling}; every number handed out is below {id_bound}")
-            }
-        }
-    }
 }
 
 /// Returns whether two identities are the same; `None` if one of them is not known.
@@ -205,62 +140,78 @@ fn whose(is_this: Option<bool>, what: &str) -> String {
 
 impl<'a> Shown<'a> {
     fn of(record: &'a Record, marks: Vec<MarkShown>, now: UnixMicros, here: &HostIdentity) -> Self {
+        let layout = record.numbering.snowflake().map(|(layout, _)| layout);
+        let instant = record.instant();
         Shown {
-            name: &record.name,
-            made_of: MadeOf::of(record, now),
-            ceiling_position: record.ceiling.0.to_string(),
-            ceiling_id: record.id_bound.to_string(),
-            owner: &record.owner,
-            boot: record.boot.as_deref(),
+            record,
+            kind: Kind::of(&record.numbering, false).name(),
+            ceiling_time: layout.zip(instant).map(|(layout, instant)| layout.rfc3339(instant)),
+            ahead_ms: instant.map(|instant| instant.0.saturating_sub(now.0) / 1_000),
             this_boot: are_same(record.boot.as_deref(), here.boot.as_deref()),
-            machine: record.machine.as_deref(),
             this_machine: are_same(record.machine.as_deref(), here.machine.as_deref()),
-            wall_minus_boot_us: record.wall_minus_boot_us,
-            clean: record.clean,
-            untouched: record.untouched,
-            released: record.released,
-            restored: record.restored,
-            assigned: record.assigned,
-            retired: record.retired,
             marks,
         }
     }
 
     /// Returns true for a ticket counter that no daemon has used since it was stored.
     fn is_set(&self) -> bool {
-        matches!(self.made_of, MadeOf::Ticket { .. }) && self.boot.is_none() && self.clean && !self.released
+        let Record { numbering, boot, clean, released, .. } = self.record;
+        numbering.ticket().is_some() && boot.is_none() && *clean && !released
+    }
+
+    fn write_ceiling(&self, out: &mut impl Write) -> io::Result<()> {
+        let Record { numbering, ceiling: Position(ceiling), id_bound, .. } = self.record;
+        match numbering {
+            Numbering::Snowflake(numbering) => {
+                let ahead_ms = self.ahead_ms.unwrap_or(0);
+                let ahead = Duration::from_millis(ahead_ms.unsigned_abs());
+                let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
+                let time = self.ceiling_time.as_deref().unwrap_or_default();
+                writeln!(out, "  layout      {}", numbering.layout())?;
+                writeln!(out, "  worker IDs  {}", numbering.workers())?;
+                writeln!(out, "  ceiling     {time}, {ahead:?} {side} now")?;
+                writeln!(out, "              position {ceiling}; every ID handed out is below {id_bound}")
+            }
+            Numbering::Ticket(counter) => {
+                let increment = counter.increment();
+                let offset = counter.offset();
+                writeln!(out, "  counter     increment {increment}, offset {offset}")?;
+                writeln!(out, "  ceiling     position {ceiling}; every number handed out is below {id_bound}")
+            }
+        }
     }
 
     fn write(&self, is_in_use: bool, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
-        let end = match (self.released, self.clean) {
-            _ if self.restored => {
+        let record = self.record;
+        let end = match (record.released, record.clean) {
+            _ if record.restored => {
                 "restored from a snapshot, or shared in a fleet: a source that counts alone is refused until `snowbank ticket set`"
             }
             _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
-            (true, _) if self.assigned => "exported: the fleet assigns its worker IDs, here too",
+            (true, _) if record.assigned => "exported: the fleet assigns its worker IDs, here too",
             (true, _) => "released: its worker IDs were moved away, and are not used here",
-            _ if self.retired && self.assigned => {
+            _ if record.retired && record.assigned => {
                 "retired: it is dropped once the fleet's coordinator holds its ceiling"
             }
-            _ if self.retired => {
+            _ if record.retired => {
                 "retired: `snowbank state forget` drops it once the clock is past its ceiling"
             }
-            (false, true) if self.untouched => {
+            (false, true) if record.untouched => {
                 "clean: it handed out nothing, and the next start goes on where it began"
             }
             (false, true) => "clean: the next start goes on where it ended",
             (false, false) if is_in_use => "running, or it crashed: the next start goes on at the ceiling",
             (false, false) => "not clean, as after a crash: the next start goes on at the ceiling",
         };
-        writeln!(out, "source {:?}", self.name)?;
-        self.made_of.write(&self.ceiling_position, &self.ceiling_id, out)?;
-        if self.assigned {
+        writeln!(out, "source {:?}", record.name)?;
+        self.write_ceiling(out)?;
+        if record.assigned {
             writeln!(out, "  assigned        by a fleet's coordinator")?;
         }
-        let state = if self.owner.state.is_empty() { "not known" } else { &self.owner.state };
+        let state = if record.owner.state.is_empty() { "not known" } else { &record.owner.state };
         writeln!(out, "  state       {state}")?;
         if !self.is_set() {
-            writeln!(out, "  owner       {}", self.owner)?;
+            writeln!(out, "  owner       {}", record.owner)?;
             writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
         }
         writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;

@@ -234,20 +234,21 @@ impl Joined {
         let fits = |own: &WorkerSet| own.len() == source.picks() && own.iter().all(allowed);
         // A state that had worker IDs of its own, before it belonged to a fleet, asks for those
         // first.
-        let had = || self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
-        let own = if source.is_assigned() { had().filter(fits) } else { Some(given.set.clone()) };
+        let own = source.own_workers().cloned().or_else(|| {
+            let had = self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
+            had.filter(fits)
+        });
         let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
         let want = Want { proof, ..want };
         if let Some(resumed) = own.as_ref().and_then(|own| self.member.resume_at_once(want, own)) {
             return Ok(resumed);
         }
-        let asked = if source.is_assigned() {
-            self.member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
+        let asked = match source.own_workers() {
+            Some(own) => self.member.take(want, own).map_err(StartError::from),
+            None => self.member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
                 let rule = rule_of(source, numbering);
                 is_free_here(numbering, &settings.lock_dir, latest_grant(&rule, want.clocks.wall))
-            })
-        } else {
-            self.member.take(want, &given.set).map_err(StartError::from)
+            }),
         };
         let Err(StartError::CoordinatorSilent(reason)) = asked else { return asked };
         self.resume_unseen(want, own.as_ref(), reason)

@@ -191,7 +191,7 @@ fn each_source_is_marked() {
     let copy = machine.back_up();
     let shown: serde_json::Value =
         serde_json::from_slice(&machine.command(&["show", "--json"]).stdout).expect("JSON");
-    let ceiling = |source: &serde_json::Value| -> Option<u64> { source["ceiling_id"].as_str()?.parse().ok() };
+    let ceiling = |source: &serde_json::Value| -> Option<u64> { source["id_bound"].as_str()?.parse().ok() };
     let ceilings = shown["sources"].as_array().expect("a list").iter().filter_map(ceiling);
     let highest = ceilings.max().expect("two ceilings");
     // An ID above the copy's ceilings: the mark had risen before it was handed out.
