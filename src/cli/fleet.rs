@@ -380,17 +380,20 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
 
 /// Returns the layout of the source of this name, or of all sources if they have one ID space.
 fn layout_of<'a>(sources: &'a [SourceSettings], named: Option<&str>) -> Result<&'a Layout, Failure> {
-    let names: Vec<String> = sources.iter().map(|source| format!("{:?}", source.name)).collect();
-    let names = names.join(", ");
-    if let Some(name) = named {
-        let source = sources.iter().find(|source| source.name == name);
-        return source
-            .map(|source| &source.layout)
-            .ok_or_else(|| Failure::usage(format_args!("--source: found {name:?}, allowed: {names}")));
+    let mut names = Vec::new();
+    for source in sources {
+        // A ticket source has none.
+        let Some(layout) = source.own_layout() else { continue };
+        if named == Some(&*source.name) {
+            return Ok(layout);
+        }
+        names.push(format!("{:?}", source.name));
     }
-    match layouts(sources)[..] {
-        [layout] => Ok(layout),
-        ref several => Err(Failure::usage(format_args!(
+    let names = names.join(", ");
+    match (named, &layouts(sources)[..]) {
+        (None, &[layout]) => Ok(layout),
+        (Some(name), _) => Err(Failure::usage(format_args!("--source: found {name:?}, allowed: {names}"))),
+        (None, several) => Err(Failure::usage(format_args!(
             "the configuration has {} ID spaces: name a source with --source, allowed: {names}",
             several.len()
         ))),

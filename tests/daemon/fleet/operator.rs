@@ -77,16 +77,23 @@ fn a_number_that_is_unknown_or_ambiguous_is_refused() {
         format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = 5\n")
     };
     let sources = source("orders", "twitter") + &source("bills", "sonyflake");
-    let several = sources + &etcd.table(&[&etcd.url()]);
+    let table = etcd.table(&[&etcd.url()]);
+    let several = sources.clone() + &table;
     init(&several);
+    let with_tickets = sources + "[[sources]]\nname = \"tickets\"\nkind = \"ticket\"\n" + &table;
     let refused = |args: &[&str], code: i32, parts: &[&str]| {
-        let (found, text) = fleet(&several, &[&["release"], args].concat());
+        let (found, text) = fleet(&with_tickets, &[&["release"], args].concat());
         assert_eq!(found, Some(code), "{text}");
         assert_eq!(text.lines().count(), 1, "{text}");
         parts.iter().for_each(|part| assert!(text.contains(part), "{part:?}: {text}"));
     };
     refused(&["5"], 2, &["2 ID spaces", "--source", "\"orders\", \"bills\""]);
     refused(&["5", "--source", "order"], 2, &["--source: found \"order\"", "\"orders\", \"bills\""]);
+    refused(
+        &["5", "--source", "tickets"],
+        2,
+        &["--source: found \"tickets\", allowed: \"orders\", \"bills\""],
+    );
     refused(&["5000", "--source", "orders"], 2, &["found worker ID 5000", "0 to 1023", "node:=1024"]);
     refused(&["5", "--source", "orders"], 1, &["worker ID 5: nobody holds it"]);
     let machine = Machine::new();
