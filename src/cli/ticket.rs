@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use snowbank_client::layout::{Position, UnixMicros};
 
 use super::fleet::Fleet;
-use super::state::{Directory, LockDirectory, refuse_foreign};
+use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Record, StateDir};
 use crate::ceiling::{HostIdentity, Mark, Owner, draw_identity, lock_workers};
@@ -59,9 +59,7 @@ pub(super) struct SetArguments {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["increment", "offset"])]
     config: Option<PathBuf>,
     #[command(flatten)]
-    directory: Directory,
-    #[command(flatten)]
-    locks: LockDirectory,
+    directories: Directories,
 }
 
 fn parse_name(name: &str) -> Result<String, String> {
@@ -113,9 +111,9 @@ fn refuse_last(name: &str, value: u64, numbering: &Numbering) -> Result<(), Fail
 }
 
 fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, increment, offset, lower, directory, locks, .. } = arguments;
-    let LockDirectory { lock_dir } = locks;
-    let path = directory.path()?;
+    let SetArguments { name, value, increment, offset, lower, directories, .. } = arguments;
+    let Directories { state, lock_dir } = directories;
+    let path = state.path()?;
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let mut records = directory.read().map_err(Failure::no)?;
     refuse_foreign(&records, &path)?;

@@ -6,7 +6,7 @@ use std::io::Write;
 use snowbank_client::layout::{Tick, UnixMicros};
 
 use super::super::{Failure, Outcome};
-use super::{Directory, LockDirectory, in_words, mark, open_own};
+use super::{Directories, in_words, mark, open_own};
 use crate::ceiling::store::{self, Record};
 use crate::ceiling::{Fate, Mark, Owner, WorkerLocks, lock_records};
 
@@ -31,21 +31,19 @@ pub(in crate::cli) struct Arguments {
     /// An instant (RFC 3339): no ID of a later time was handed out
     instant: UnixMicros,
     #[command(flatten)]
-    directory: Directory,
-    #[command(flatten)]
-    locks: LockDirectory,
+    directories: Directories,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let Arguments { name, instant, directory, locks } = arguments;
-    let path = directory.path()?;
+    let Arguments { name, instant, directories } = arguments;
+    let path = directories.state.path()?;
     let (directory, mut records) = open_own(&path)?;
     let of_source = records.extract_if(.., |record| {
         record.name == *name && record.instant().is_some() && !record.assigned && !record.released
     });
     let of_source: Vec<Record> = of_source.collect();
     // Held until it is durable: no daemon of this machine has the worker IDs meanwhile.
-    let locks = lock_records(&locks.lock_dir, &of_source).map_err(Failure::no)?;
+    let locks = lock_records(&directories.lock_dir, &of_source).map_err(Failure::no)?;
     let owner = Owner::after(of_source.iter().chain(&records).map(|record| &record.owner));
     let mut lowered = Vec::new();
     let mut of_lowered = Vec::new();

@@ -72,7 +72,9 @@ pub(super) struct Directory {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct LockDirectory {
+pub(super) struct Directories {
+    #[command(flatten)]
+    pub(super) state: Directory,
     /// The directory of the machine's worker-ID locks, with their marks
     #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value_os_t = Settings::default().lock_dir)]
     pub(super) lock_dir: PathBuf,
@@ -81,9 +83,7 @@ pub(super) struct LockDirectory {
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArguments {
     #[command(flatten)]
-    directory: Directory,
-    #[command(flatten)]
-    locks: LockDirectory,
+    directories: Directories,
     /// Write to this new file instead of standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -92,9 +92,7 @@ pub(super) struct ExportArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportArguments {
     #[command(flatten)]
-    directory: Directory,
-    #[command(flatten)]
-    locks: LockDirectory,
+    directories: Directories,
     /// The output of `snowbank state export`; `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -125,11 +123,11 @@ fn no_state(path: &Path) -> Failure {
 }
 
 fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directory.path()?;
+    let path = arguments.directories.state.path()?;
     let (directory, records) = open_own(&path)?;
     // Held until the release is durable: no daemon of this machine has the worker IDs meanwhile.
     let given = given(&records);
-    let locks = lock_records(&arguments.locks.lock_dir, &given).map_err(Failure::no)?;
+    let locks = lock_records(&arguments.directories.lock_dir, &given).map_err(Failure::no)?;
     refuse_lower(&given, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // Created before anything is released: a name that is taken must fail first.
@@ -229,7 +227,7 @@ fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], fate: Fate) -> i
 }
 
 fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directory.path()?;
+    let path = arguments.directories.state.path()?;
     let text = read_export(&arguments.file)?;
     let export = Export::parse(&text).map_err(Failure::no)?;
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
@@ -237,7 +235,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     refuse_foreign(&stored, &path)?;
     // Held until the import is durable: no daemon of this machine has the worker IDs meanwhile.
     let arriving = given(&export.records);
-    let locks = lock_records(&arguments.locks.lock_dir, &arriving).map_err(Failure::no)?;
+    let locks = lock_records(&arguments.directories.lock_dir, &arriving).map_err(Failure::no)?;
     refuse_lower(&arriving, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::layout::write_json;
 use super::super::{Failure, Outcome};
 use super::marks::{self, MarkShown};
-use super::{Directory, LockDirectory, no_state};
+use super::{Directories, no_state};
 use crate::ceiling::store::{self, Record};
 use crate::ceiling::{HostIdentity, Seen, survey};
 use crate::clock;
@@ -33,17 +33,15 @@ const ATTEMPTS: usize = 10;
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
-    directory: Directory,
-    #[command(flatten)]
-    locks: LockDirectory,
+    directories: Directories,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directory.path()?;
-    let lock_dir = &arguments.locks.lock_dir;
+    let path = arguments.directories.state.path()?;
+    let lock_dir = &arguments.directories.lock_dir;
     let Snapshot { holder, records, seen } = read(&path, lock_dir)?;
     let now = clock::os::read().wall;
     let here = HostIdentity::here();
