@@ -116,8 +116,8 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes these records of all sources durable. All records of this boot get the wall − boot that
-    /// is believed now: a start must not find an older value in a record that did not change
+    /// Makes these records of all sources durable. All records of this boot get the wall − boot
+    /// that is believed now: a start must not find an older value in a record that did not change
     /// otherwise.
     fn store(&mut self, mut records: Vec<Record>, wall_minus_boot_us: i64) -> Result<(), StateError> {
         let mut retired = self.retired.clone();
