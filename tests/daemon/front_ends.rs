@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use rustix::process::Signal;
 use snowbank::frontends::PROTOCOLS;
 
-use crate::support::relay::ids_of;
+use crate::support::drawn::ids_of;
 use crate::support::resp::array;
 use crate::support::wire::{self, EXPLICIT};
 use crate::support::{Ask, DEADLINE, Daemon, Setup, TWO_SOURCES, each_case, poll};

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
-use crate::support::relay::{Drawn, Relay};
 use crate::support::{Ask, Daemon, Port, has_program, poll, skip};
 
 /// Two sources that always have IDs, and one with 16 a second.
@@ -158,7 +158,6 @@ fn redis_cli() {
         return;
     }
     let server = Restarted::start("resp", "");
-    let relay = Relay::to(server.port.address());
     let mut drawn = Drawn::default();
     in_phases(server, |server| {
         for source in ["fast", "second"] {
@@ -179,62 +178,8 @@ fn redis_cli() {
             }
             let refusal = run(&["INCR", "nothing"]);
             assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
-            // The pipe mode prints the number of replies, and no replies.
-            let mut pipe = Command::new("redis-cli");
-            pipe.args(["-p", &relay.port().to_string(), "--pipe"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped());
-            let mut pipe = pipe.spawn().expect("it runs");
-            let requests = format!("INCR {source}\r\n").repeat(300);
-            pipe.stdin.take().expect("piped").write_all(requests.as_bytes()).expect("it reads");
-            let output = pipe.wait_with_output().expect("it ends");
-            let counts = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(counts.contains("errors: 0, replies: 300"), "{counts}");
-            assert_eq!(drawn.add_connections(&relay.take_ids()), 300);
         }
     });
-}
-
-#[test]
-fn redis_benchmark() {
-    if !has_program("redis-benchmark", "redis-tools") {
-        return;
-    }
-    let mut server = Restarted::start("resp", "any_key = \"fast\"\nlimits.max_wait = \"500ms\"");
-    let run = |port: u16, arguments: &[&str]| {
-        let mut benchmark = Command::new("redis-benchmark");
-        let output = benchmark.args(["-p", &port.to_string(), "-q", "--csv"]).args(arguments).output();
-        let output = output.expect("it runs");
-        let out = String::from_utf8_lossy(&output.stdout);
-        let err = String::from_utf8_lossy(&output.stderr);
-        (output.status.success(), format!("{out}{err}"))
-    };
-    // It prints no IDs.
-    let relay = Relay::to(server.port.address());
-    let mut drawn = Drawn::default();
-    for is_clean in [Some(true), Some(false), None] {
-        for (requests, arguments) in [
-            (2_000, &["-P", "1", "-t", "incr"][..]),
-            (50_000, &["-P", "64", "-t", "incr"]),
-            (20_000, &["-P", "16", "-r", "100000", "-t", "incr"]),
-            (20_000, &["-P", "16", "INCR", "second"]),
-        ] {
-            let requested = requests.to_string();
-            let (is_ended, found) = run(relay.port(), &[&["-n", &requested], arguments].concat());
-            assert!(is_ended && found.contains("\"INCR") && !found.contains("rror"), "{found}");
-            assert!(drawn.add_connections(&relay.take_ids()) >= requests, "{requests} replies that are IDs");
-        }
-        let (_, refused) = run(relay.port(), &["-c", "1", "-P", "16", "-n", "200", "INCR", "slow"]);
-        assert!(refused.contains("EXHAUSTED retry_after_ms="), "{refused}");
-        if let Some(is_clean) = is_clean {
-            let mut load = Command::new("redis-benchmark");
-            load.args(["-p", &relay.port().to_string(), "-P", "16", "-n", "1000000000", "-t", "incr"]);
-            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
-            server = again;
-            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
-        }
-    }
-    server.daemon.stop();
 }
 
 #[test]
@@ -301,42 +246,4 @@ fn curl() {
         let refused = output_of(Command::new("curl").args(["-sS", &format!("{root}/v1/ids?source=nothing")]));
         assert!(refused.contains("\"error\":\"unknown_source\""), "{refused}");
     });
-}
-
-#[test]
-fn apaches_benchmark() {
-    if !has_program("ab", "apache2-utils") {
-        return;
-    }
-    let mut server = Restarted::start("http", "limits.max_wait = \"500ms\"");
-    // It prints no IDs.
-    let relay = Relay::to(server.port.address());
-    let mut drawn = Drawn::default();
-    for is_clean in [Some(true), Some(false), None] {
-        let run = |path: &str, keeps_alive: &[&str]| {
-            let mut ab = Command::new("ab");
-            let ab = ab.args(["-q", "-n", "400", "-c", "4"]).args(keeps_alive);
-            output_of(ab.arg(format!("http://127.0.0.1:{}{path}", relay.port())))
-        };
-        for path in ["/id", "/v1/ids?source=second"] {
-            for keeps_alive in [&["-k"][..], &[]] {
-                let found = run(path, keeps_alive);
-                assert!(found.contains("Complete requests:      400"), "{found}");
-                assert!(found.contains("Failed requests:        0"), "{found}");
-                assert!(!found.contains("Non-2xx"), "{found}");
-                assert!(drawn.add_connections(&relay.take_ids()) >= 400, "{found}");
-            }
-        }
-        let refused = run("/v1/ids?source=slow&count=40", &["-k"]);
-        assert!(refused.contains("Non-2xx responses:      400"), "{refused}");
-        if let Some(is_clean) = is_clean {
-            let mut load = Command::new("ab");
-            load.args(["-q", "-k", "-n", "1000000", "-c", "4"]);
-            load.arg(format!("http://127.0.0.1:{}/id", relay.port()));
-            let (again, ids) = relay.under_load(&mut load, || server.again(is_clean));
-            server = again;
-            assert!(drawn.add_connections(&ids) > 0, "it drew no IDs");
-        }
-    }
-    server.daemon.stop();
 }

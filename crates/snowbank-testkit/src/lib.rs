@@ -11,6 +11,7 @@
 
 pub mod coordinators;
 pub mod daemon;
+pub mod drawn;
 pub mod failing_disk;
 pub mod faketime;
 pub mod file_system;
@@ -26,7 +27,7 @@ pub mod port;
 pub mod postgres;
 pub mod program;
 pub mod records;
-pub mod relay;
+
 pub mod reply;
 pub mod resp;
 pub mod state;
