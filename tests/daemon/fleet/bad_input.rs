@@ -184,53 +184,6 @@ fn a_wrong_password_is_refused_and_the_right_one_is_not() {
 }
 
 #[test]
-fn a_marker_that_cannot_be_read_is_refused() {
-    const MARKER: &str = "/snowbank/default/marker";
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        for (text, part) in [
-            ("garbage", "did not write"),
-            ("{\"format\":1}", "an earlier build wrote"),
-            ("{\"format\":3}", "a later release wrote"),
-        ] {
-            at.put(MARKER, text);
-            Machine::new().setup(&toml).end().assert_refusal_for_now(&[MARKER, part]);
-            for command in ["init", "list", "check"] {
-                let (code, line) = fleet(&toml, &[command]);
-                assert_eq!(code, Some(1), "{line}");
-                assert!(line.contains(MARKER) && line.contains(part) && line.lines().count() == 1, "{line}");
-            }
-        }
-    });
-}
-
-/// Somebody writes a bound that no daemon can have been granted. Nothing of it is stored.
-#[test]
-fn a_bound_that_nobody_can_have_been_granted_is_refused() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let key = |id_bound: u64| {
-            format!(
-                "{{\"format\":2,\"state\":\"s\",\"term\":\"t\",\"write\":\"w\",\"id_bound\":\"{id_bound}\",\
-                 \"from\":\"0\",\"horizon_ms\":1000,\"max_ahead_ms\":400,\"released\":true,\"holder\":\"mallory\",\"source\":\"default\",\
-                 \"since_unix_s\":0}}"
-            )
-        };
-        at.put(KEY, &key(u64::MAX));
-        let machine = Machine::new();
-        machine.setup(&toml).end().assert_refusal_for_now(&[
-            "worker ID 5",
-            "mallory",
-            "none can have been granted",
-        ]);
-        at.put(KEY, &key(7));
-        assert_eq!(worker_of(&draw(&machine.start(&toml))), 5);
-    });
-}
-
-#[test]
 fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
     on_one(|at| {
         let given = toml(at, Some(0), LONG);

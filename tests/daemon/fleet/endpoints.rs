@@ -76,20 +76,3 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
         assert_distinct(runs);
     });
 }
-
-/// etcd's own identity of a cluster is a hash of its members' addresses, so only the marker
-/// differs.
-#[test]
-fn a_cluster_that_was_set_up_alike_is_another_one() {
-    let (Some(mut at), Some(mut other)) = (Etcd::start(), Etcd::start()) else { return };
-    other.kill();
-    other.become_like(&at);
-    other.run();
-    init(&toml(&at, Some(5), LONG));
-    init(&toml(&other, Some(5), LONG));
-    let machine = Machine::new();
-    let daemon = machine.start(&toml_of(&at, &[&at.url(), &other.url()], "8s"));
-    let mut runs = draw(&daemon);
-    runs.extend(stays_at(&mut at, &other, &daemon));
-    assert_distinct(runs);
-}

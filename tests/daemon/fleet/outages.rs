@@ -1,13 +1,8 @@
 //! Connections that hang, slow coordinators, and clocks that differ.
 
-use std::net::TcpListener;
-use std::thread;
 use std::time::Duration;
 
 use super::*;
-
-/// The log line after a crash.
-const AFTER_A_CRASH: &str = "the run before did not end its record";
 
 /// The daemon's connection stays open, and nothing passes on it, as after a failover of the
 /// network.
@@ -87,100 +82,6 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     });
 }
 
-/// The coordinator goes away between the pause after the number was taken and the first ID, while
-/// the start waits for a peer.
-#[test]
-fn a_start_that_cannot_check_its_number_again_is_no_crash() {
-    on_one(|at| {
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
-        let peer = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        peer.set_nonblocking(true).expect("it is a socket");
-        let with_peer = format!("{toml}peers = [\"{}\"]\n", peer.local_addr().expect("it is bound"));
-        let machine = Machine::new();
-        // The peer does not answer, so that the start takes long after the pause.
-        let daemon = thread::scope(|scope| {
-            let asked = scope.spawn(|| {
-                let asked = poll("a question to the peer", || peer.accept().ok());
-                proxy.cut();
-                asked
-            });
-            let daemon = machine.start(&with_peer);
-            drop(asked.join().expect("a question"));
-            daemon
-        });
-        proxy.pass();
-        let mut daemon = daemon.await_numbers();
-        draw(&daemon);
-        assert!(!daemon.log().contains(AFTER_A_CRASH), "{}", daemon.log());
-        daemon.kill();
-        let daemon = machine.start(&toml);
-        draw(&daemon);
-        daemon.assert_logs(AFTER_A_CRASH);
-    });
-}
-
-/// Another state took the number while the daemon could not know.
-#[test]
-fn a_daemon_that_waited_for_its_coordinator_waits_for_the_holder() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let first = Machine::new();
-        let second = Machine::new();
-        let daemon = first.start(&toml);
-        let mut runs = draw(&daemon);
-        daemon.stop();
-        let proxy = at.proxy();
-        proxy.cut();
-        std::fs::remove_dir_all(first.path("locks")).expect("no daemon has it");
-        let waiting = first.setup(&toml_at(at, &[&proxy.url()], Some(5), SHORT)).admin().start();
-        let other = start_once_released(|| second.setup(&toml));
-        runs.extend(draw(&other));
-        proxy.pass();
-        let waits_for = || get(&waiting, "/readyz").body.contains("holds worker ID 5");
-        poll("it waits for the holder", || waits_for().then_some(()));
-        runs.extend(draw(&other));
-        other.stop();
-        runs.extend(draw(&waiting.await_numbers()));
-        assert_distinct(runs);
-    });
-}
-
-/// The clocks are ten minutes apart. A ceiling is an instant of the clock of its writer.
-#[test]
-fn clocks_minutes_apart_repeat_nothing() {
-    const FIVE_MINUTES_MS: i64 = 300_000;
-    on_one(|at| {
-        let (Some(fast), Some(also_fast), Some(slow)) =
-            (Machine::with_clock(), Machine::with_clock(), Machine::with_clock())
-        else {
-            return;
-        };
-        fast.clock().set(FIVE_MINUTES_MS);
-        also_fast.clock().set(FIVE_MINUTES_MS);
-        slow.clock().set(-FIVE_MINUTES_MS);
-        let given = toml(at, Some(5), SHORT);
-        let assigned = toml(at, None, SHORT);
-        init(&given);
-        let mut runs = Vec::new();
-        let mut daemon = fast.start(&given);
-        runs.extend(draw(&daemon));
-        let assigned_one = slow.start(&assigned);
-        runs.extend(draw(&assigned_one));
-        daemon.kill();
-        assigned_one.stop();
-        slow.setup(&given).assert_waits(&["holds worker ID 5", "free from"]);
-        // Between equal clocks, it is free seconds later.
-        let taker = also_fast.start(&given).await_numbers();
-        runs.extend(draw(&taker));
-        taker.stop();
-        // It was released at a bound that the slow clock reaches in ten minutes.
-        slow.setup(&given).assert_waits(&["worker ID 5 was released", "free from"]);
-        runs.extend(draw(&also_fast.start(&assigned)));
-        assert_distinct(runs);
-    });
-}
-
 /// Its socket stays while it takes the number.
 #[test]
 fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
@@ -252,28 +153,5 @@ fn a_wait_ends_where_waiting_does_not_help() {
         proxy.pass();
         assert_eq!(waiting.wait(), Some(2), "{}", waiting.log());
         waiting.assert_logs("no fleet of this name");
-    });
-}
-
-/// The machine may have been restored from a snapshot, and another copy may have written meanwhile.
-/// The ceiling at the coordinator is minutes ahead.
-#[test]
-fn a_clock_step_in_an_outage_stops_the_ids_until_an_answer() {
-    let Some(machine) = Machine::with_clock() else { return };
-    on_one(|at| {
-        machine.clock().set(0);
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
-        let at_own = |name: &str| machine.path(&format!("{name}-{}", at.name()));
-        let setup = machine.setup(&toml).env("SNOWBANK_STATE_DIR", at_own("state"));
-        let daemon = setup.env("SNOWBANK_LOCK_DIR", at_own("locks")).start();
-        let mut runs = draw(&daemon);
-        proxy.cut();
-        runs.extend(draw(&daemon));
-        machine.clock().step(3_000);
-        runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
-        proxy.pass();
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        assert_distinct(runs);
     });
 }

@@ -5,10 +5,7 @@ use std::thread;
 
 use super::*;
 use crate::support::coordinators::Proxy;
-use crate::support::file_system::FileSystem;
 
-/// The fleet's marker.
-const MARKER: &str = "/snowbank/default/marker";
 /// The line of a start that asked in vain.
 const IN_VAIN: &str = "without its coordinator";
 
@@ -64,62 +61,6 @@ fn a_daemon_that_went_on_ends_if_its_number_was_released() {
         assert_eq!(again.wait(), Some(3), "{}", again.log());
         again.assert_logs("a worker ID is lost");
         machine.setup(&toml).assert_waits(&["worker ID 5 was released", "free from"]);
-    });
-}
-
-#[test]
-fn a_daemon_that_went_on_ends_for_good_if_the_marker_is_gone() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        kill_after_first_ids(&machine, &toml);
-        at.delete(MARKER);
-        let mut again = machine.start(&toml);
-        assert_eq!(again.wait(), Some(3), "{}", again.log());
-        again.assert_logs("no fleet of this name");
-        machine.setup(&toml).end().assert_refusal(&["no fleet of this name"]);
-    });
-}
-
-#[test]
-fn a_start_asks_if_its_fleet_or_number_changed() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        kill_after_first_ids(&machine, &toml);
-        let another = format!("{toml}name = \"another\"\n");
-        machine.setup(&another).end().assert_refusal(&["no fleet of this name"]);
-        let other = toml.replace("worker_ids = 5", "worker_ids = 6");
-        let daemon = machine.start(&other);
-        assert_eq!(worker_of(&draw(&daemon)), 6);
-        let (_, text) = fleet(&other, &["list"]);
-        assert!(text.contains("\n6: held by "), "{text}");
-    });
-}
-
-#[test]
-fn after_a_kill_on_a_full_disk_a_daemon_has_its_number_at_once() {
-    on_one(|at| {
-        let Some(disk) = FileSystem::mount() else { return };
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
-        let machine = Machine::new();
-        let start = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", disk.point().join("state")).start();
-        let mut daemon = start();
-        let mut runs = draw(&daemon);
-        disk.fill();
-        for _ in 0..2 {
-            let before = at.get(KEY);
-            poll("a raise", || (at.get(KEY) != before).then_some(()));
-        }
-        daemon.kill();
-        let daemon = start();
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        runs.extend(draw(&start()));
-        assert_distinct(runs);
     });
 }
 
@@ -227,28 +168,5 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
         let daemon = daemon.await_numbers();
         daemon.assert_logs("has worker IDs now");
         daemon.connect().assert_open();
-    });
-}
-
-/// Tries another worker ID if the signal comes after the question to the peer has ended, or the
-/// coordinator answers late.
-#[test]
-fn a_stop_ends_a_start_that_follows_a_wait() {
-    on_one(|at| {
-        let (peer, peers) = silent_peer();
-        let mut worker = 0;
-        poll("a stop before the daemon serves, which gives its worker ID back", || {
-            worker += 1;
-            let toml = toml(at, Some(worker), SHORT);
-            init(&toml);
-            let [holder, taker] = [(); 2].map(|()| Machine::new());
-            kill_after_first_ids(&holder, &toml);
-            let mut daemon = taker.setup(&format!("{toml}{peers}")).start();
-            let _asked = poll("a question to the peer", || peer.accept().ok());
-            daemon.signal(Signal::TERM);
-            assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-            let is_given_back = fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by"));
-            (is_given_back && daemon.log().contains("gives back the worker IDs")).then_some(())
-        });
     });
 }

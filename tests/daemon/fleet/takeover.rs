@@ -22,48 +22,6 @@ fn a_daemon_without_requests_keeps_its_number() {
     });
 }
 
-/// The copy has all that the state directory has, and none of the machine's locks and marks.
-#[test]
-fn a_copied_state_does_not_go_on_with_its_number_elsewhere() {
-    on_one(|at| {
-        let toml = toml(at, None, LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let other = Machine::new();
-        let daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        copy(&machine.path("state"), &other.path("state"));
-        let copied = other.start(&toml);
-        let drawn = draw(&copied);
-        assert_eq!(worker_of(&drawn), 1, "the original has 0");
-        runs.extend(drawn);
-        runs.extend(draw(&daemon));
-        assert_distinct(runs);
-    });
-}
-
-/// As in a container that starts again with the volume of a backup: the directory and the boot are
-/// the same, and the locks are lost.
-#[test]
-fn a_backup_put_back_does_not_go_on_once_the_locks_are_lost() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let state = machine.path("state");
-        for life in 0..2 {
-            kill_after_first_ids(&machine, &toml);
-            if life == 0 {
-                copy(&state, &machine.path("backup"));
-            }
-        }
-        copy(&machine.path("backup/."), &state);
-        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
-        let part = "this state or a copy of it holds worker ID 5";
-        machine.setup(&toml).assert_waits(&[part, "free from"]);
-    });
-}
-
 /// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed
 /// out.
 #[test]

@@ -1,7 +1,6 @@
 //! Ticket sources whose counter is at the coordinator of a fleet: daemons that share it, kills,
 //! outages, restored backups and lost data, on real coordinators.
 
-use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -101,23 +100,6 @@ fn two_daemons_share_a_counter_and_each_rises() {
     });
 }
 
-#[test]
-fn many_counters_get_ranges_at_the_same_time() {
-    let Some(etcd) = Etcd::start() else { return };
-    let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
-    let toml = toml_at(&etcd, &[&etcd.url()], &names.map(source).concat());
-    let machine = Machine::new();
-    set(&toml, "0");
-    names.iter().for_each(|name| assert_eq!(run_configured(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
-    let daemon = machine.start(&toml);
-    let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
-    for count in [900, 2_000, 5_000, 10_000] {
-        let ask = |source| Ask { source, ..Ask::of(count).wait_ms(9_000) }.bytes();
-        wires.iter_mut().for_each(|(source, wire)| wire.send(&ask(*source)));
-        wires.iter_mut().for_each(|(_, wire)| assert_eq!(wire.reply().id_count(), Some(count.into())));
-    }
-}
-
 /// Kills and stops skip numbers. Each request gets consecutive numbers, though another daemon takes
 /// the ranges between, also if it asks for more than a range has.
 #[test]
@@ -171,33 +153,6 @@ fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
         daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, NO_CEILING);
         at.run();
         runs.extend(draw_after_an_outage(&daemon));
-        assert_rising(&runs);
-    });
-}
-
-#[test]
-fn a_restored_backup_of_the_state_repeats_nothing_after_a_boot() {
-    on_one(|at| {
-        let toml = toml(at);
-        set(&toml, "0");
-        let machine = Machine::new();
-        let mut runs = Vec::new();
-        let daemon = machine.start(&toml);
-        runs.extend(draw(&daemon, 10));
-        daemon.stop();
-        let backup = fs::read(machine.path("state").join("ceilings")).expect("a state");
-        let mut daemon = machine.start(&toml);
-        runs.extend((0..20).flat_map(|_| draw(&daemon, 500)));
-        daemon.kill();
-        // A boot empties the directory of the locks.
-        let _ = fs::remove_dir_all(machine.path("locks"));
-        fs::write(machine.path("state").join("ceilings"), backup).expect("the backup is put back");
-        let daemon = machine.start(&toml);
-        runs.extend(draw(&daemon, 500));
-        daemon.stop();
-        // Without any state it is the same.
-        fs::remove_dir_all(machine.path("state")).expect("the state is lost");
-        runs.extend(draw(&machine.start(&toml), 500));
         assert_rising(&runs);
     });
 }
@@ -274,22 +229,6 @@ fn endpoints_of_two_clusters_are_refused() {
     assert_two_clusters(&both, "none at ");
     set(&toml(&other), "0");
     assert_two_clusters(&both, KEY);
-}
-
-/// The jump may be a restored snapshot, and another copy of the machine may have the range.
-#[test]
-fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
-    let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
-    let toml = toml(&at);
-    set(&toml, "0");
-    let daemon = machine.start(&toml);
-    assert_eq!(draw(&daemon, 1)[0].first, 1);
-    machine.clock().step(60_000);
-    let next = poll("a number of another range", || {
-        let first = draw(&daemon, 1)[0].first;
-        (first > 1_000).then_some(first)
-    });
-    assert_eq!(next % 1_000, 1, "{next}");
 }
 
 #[test]

@@ -37,12 +37,6 @@ impl Etcd {
         self.advertised = format!("http://{}", self.peer.address());
     }
 
-    /// Becomes a cluster that was set up like another one, while it does not run.
-    pub fn become_like(&mut self, other: &Etcd) {
-        self.lose_data();
-        self.advertised.clone_from(&other.advertised);
-    }
-
     /// Posts JSON to its gateway. Returns `None` if it does not answer.
     pub fn post(&self, path: &str, json: &str) -> Option<String> {
         post(self.address(), path, json, "", crate::DEADLINE)
