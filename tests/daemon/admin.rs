@@ -3,16 +3,13 @@
 
 mod health;
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::thread;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::frozen::FrozenThread;
-use crate::support::http::{ask, exchange, get, parse, sample, scrape};
+use crate::support::http::{ask, get, sample, scrape};
 use crate::support::program::{Said, snowbank};
-use crate::support::{Address, Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll, wire};
-use rustix::process::Signal;
+use crate::support::{Address, Ask, Daemon, Reply, Setup, TWO_SOURCES, poll, wire};
 
 fn with_admin(toml: &str) -> Daemon {
     Setup::configured(toml).admin().start()
@@ -183,43 +180,6 @@ fn the_admin_listener_is_off_by_default_or_a_unix_socket() {
     daemon.stop();
     assert!(!path.exists());
     assert!(!Setup::new().start().log().contains("admin"));
-}
-
-#[test]
-fn slow_and_hostile_scrapers_delay_nothing() {
-    let daemon = with_admin("");
-    let admin = admin_of(&daemon);
-    let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");
-    // Half a request, answers that are never read, and garbage.
-    let mut held: Vec<TcpStream> = Vec::new();
-    for request in [
-        &b"GET /metr"[..],
-        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"\0\0\0\0\0\0\0\0\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01",
-    ]
-    .repeat(20)
-    {
-        let mut stream = connect();
-        stream.write_all(request).expect("it leaves");
-        held.push(stream);
-    }
-    let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
-    let refused = exchange(&admin, long.as_bytes());
-    assert!(refused.is_empty() || parse(&refused).code == 431, "{}", String::from_utf8_lossy(&refused));
-    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(200));
-    assert_eq!(parse(&exchange(&admin, many.as_bytes())).code, 431);
-    // A body that is never read.
-    let body =
-        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nConnection: close\r\n\r\nx";
-    assert_eq!(parse(&exchange(&admin, body.as_bytes())).code, 200);
-    // All places are in use. Clients are still served.
-    held.extend((0..60).map(|_| connect()));
-    daemon.connect().next(Ask::of(1_000));
-    drop(held);
-    assert_eq!(get(&daemon, "/healthz").code, 200);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use crate::secure::{Authority, tls_section, try_secure};
-use crate::support::http::{Answer, ask, get, parse, sample, scrape};
+use crate::support::http::{Answer, get, parse, sample, scrape};
 use crate::support::program::{Said, snowbank};
 use crate::support::{Address, Ask, Daemon, Setup, poll};
 use rustls::ClientConfig;
@@ -123,29 +123,6 @@ fn a_client_certificate_is_required_if_clients_need_one() {
     let certificate = strange.certificate.display().to_string();
     let key = strange.key.display().to_string();
     assert_unasked(house.status(&["--client-cert", &certificate, "--client-key", &key]), "authority");
-}
-
-#[test]
-fn both_sides_report_a_failed_handshake() {
-    let house = House::with("");
-    let at = house.admin().tcp();
-    // Plain text to a TLS listener.
-    assert_unasked(status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
-    house.daemon.assert_logs("the peer does not speak TLS");
-    // A certificate of another authority, or for another name.
-    let admin = house.admin().to_string();
-    assert_unasked(status(&["--admin", &admin]), "its certificate is not of an authority");
-    assert_unasked(house.status(&["--server-name", "elsewhere"]), "its certificate is for another name");
-    assert_unasked(status(&["--admin", &admin, "--ca", "/nowhere"]), "/nowhere");
-    assert_unasked(status(&["--admin", &at.to_string(), "--ca", "ca.crt"]), "allowed: an address of TLS");
-    // TLS to a listener of plain text.
-    let plain = Setup::new().admin().start();
-    assert_unasked(
-        status(&["--admin", &format!("tls:{}", plain.addresses[1])]),
-        "answered with something that is not TLS",
-    );
-    assert!(house.status(&[]).code == Some(0));
-    assert_eq!(ask(&plain.addresses[1], "GET", "/healthz", "").code, 200);
 }
 
 #[test]

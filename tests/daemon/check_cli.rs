@@ -47,25 +47,6 @@ fn a_good_configuration_is_summarized() {
     assert_eq!(lines.len(), 4);
 }
 
-#[test]
-fn every_mistake_is_a_line_with_its_place() {
-    let text = "shards = 0\nordr = \"strict\"\n[limits]\nmax_wait = 10s\nidle_timeout = \"never\"\n";
-    let (code, out, err) = run(text, &[], &[]);
-    assert_eq!(code, Some(1));
-    assert_eq!(
-        out.lines().collect::<Vec<_>>(),
-        [
-            "snowbank.toml:1: shards: found 0, allowed: a number from 1 to 256, or \"auto\"",
-            "snowbank.toml:2: ordr: not known; did you mean `order`?",
-            "snowbank.toml:4: found `max_wait = 10s`, which is not TOML: string values must be quoted, expected literal string; \
-             write KEY = VALUE, and texts in quotes",
-            "snowbank.toml:5: limits.idle_timeout: found \"never\", allowed: a duration from \"1s\" to \"720h\", with \
-             its unit (ms, s, m or h) and in quotes, or \"off\"",
-        ]
-    );
-    assert_eq!(err, "snowbank: snowbank.toml: 4 mistakes\n");
-}
-
 /// Returns two sources, with these layouts and worker settings.
 fn two_sources((first, worker): (&str, u64), (second, other): (&str, u64)) -> String {
     let source = |name, layout, worker| {

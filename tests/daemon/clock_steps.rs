@@ -12,7 +12,7 @@ use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
 use crate::support::wire::CLOCK_BEHIND;
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
-use crate::support::{Ask, Daemon, each_case, records};
+use crate::support::{Daemon, each_case};
 use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 
 /// The most that IDs may lag behind the ID clock: `burst_window`'s default.
@@ -139,50 +139,6 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
         let most_ahead = |answered| 1_000.0 - ms_between(flows_since, answered).max(0.0) / 2.0;
         assert_ticks("ahead", samples, |_| 0.0, |answered| wall(-BACK_MS, answered) + most_ahead(answered));
         base.assert_catches_up("then", testimony.between(step.after, end), -BACK_MS);
-        Some(())
-    });
-}
-
-#[test]
-fn an_hour_back_is_refused_until_the_clock_returns() {
-    Scene::play("", &[MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
-        let witness = &scene.witness;
-        let away = clock.step(-HOUR_MS);
-        witness.await_each("a refusal", away.after, |sample| sample.refusal().is_some());
-        witness.await_time(Duration::from_millis(1_200));
-        let back = clock.step(HOUR_MS);
-        witness.await_each("IDs", back.after, |sample| sample.ids().is_some());
-        witness.await_time(Duration::from_millis(100));
-        let (testimony, end) = scene.end()?;
-
-        let base = Base::of_step(&testimony, away, 0);
-        testimony.assert_refusals(|sample, code, wait_ms| {
-            sample.asked < back.after && base.allows(sample, code, wait_ms, -HOUR_MS, MAX_AHEAD_MS)
-        });
-        let served = testimony.between(away.after, back.before).find(|sample| sample.ids().is_some());
-        assert!(served.is_none(), "an hour ahead of the clock: {served:?}");
-        assert_follows("the clock is back", testimony.between(back.after, end), 0);
-        Some(())
-    });
-}
-
-#[test]
-fn a_far_step_forward_that_is_taken_back_is_never_followed() {
-    Scene::play("", &[MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
-        let witness = &scene.witness;
-        let start = Instant::now();
-        for by_ms in [HOUR_MS, 61_000] {
-            clock.step(by_ms);
-            witness.await_time(Duration::from_millis(1_500));
-            clock.step(-by_ms);
-            witness.await_time(Duration::from_millis(300));
-        }
-        let (testimony, end) = scene.end()?;
-
-        testimony.assert_no_refusal();
-        assert_follows("the old time", testimony.between(start, end), 0);
         Some(())
     });
 }

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::failing_disk::{EPERM, FailingDisk};
 use crate::support::faketime::true_unix_ms;
-use crate::support::http::get;
 use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
-use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, SHUTTING_DOWN};
+use crate::support::wire::{NO_CEILING, Run, SHUTTING_DOWN};
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
-use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, each_case, lock_files};
+use crate::support::{Ask, DEADLINE, Daemon, Random, Wire, lock_files};
 use rustix::process::Signal;
 
 const BURST_WINDOW_MS: f64 = 10.0;
@@ -192,39 +191,6 @@ fn long_tick(tick_s: u64) -> String {
     )
 }
 
-/// Past the horizon the ceiling ends with a tick, however long that is. So the next life has its
-/// first ID without a wait, and so has the one after it. A further one within the same tick is too
-/// far ahead, and answers with the time to wait.
-#[test]
-fn after_kill_9_with_long_ticks_ids_come_at_once() {
-    each_case(&[5, 20, 60, 600, 86_400], |&tick_s| {
-        let begun = Instant::now();
-        let machine = Machine::new();
-        let toml = long_tick(tick_s);
-        let mut highest = 0;
-        for life in 1..=3 {
-            let mut daemon = machine.setup(&toml).admin().start();
-            let id = daemon.connect().next(Ask::of(1).wait_ms(0)).ids()[0];
-            assert!(id > highest, "ticks of {tick_s} s, life {life}: {id} after {highest}");
-            highest = id;
-            assert_eq!(get(&daemon, "/readyz").code, 200, "ticks of {tick_s} s, life {life}");
-            daemon.kill();
-        }
-        let daemon = machine.setup(&toml).admin().start();
-        let answer = get(&daemon, "/readyz");
-        let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
-        if begun.elapsed() >= Duration::from_millis(tick_s * 500) {
-            // The tick was half over at the start, and the machine took so long to get here that it
-            // has ended.
-            return;
-        }
-        let (code, retry_after_ms, message) = reply.error();
-        assert_eq!(code, CLOCK_BEHIND, "ticks of {tick_s} s: {message}");
-        assert!(u64::from(retry_after_ms) <= tick_s * 500, "ticks of {tick_s} s: {retry_after_ms} ms");
-        assert_eq!(answer.code, 503, "ticks of {tick_s} s: {answer:?}");
-    });
-}
-
 /// Draws until a request is refused, or the daemon has ended.
 fn draw_to_the_end(wire: &mut Wire) -> Vec<Run> {
     let mut runs = Vec::new();
@@ -275,22 +241,6 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
 /// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for seconds while
 /// its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
-
-/// The locks of worker IDs are checked while storage hangs, too.
-#[test]
-fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
-    let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
-    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
-    let mut wire = daemon.connect();
-    disk.order("sync stall 20000");
-    disk.await_sync(|| assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1)));
-    let calls = disk.calls();
-    taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
-        std::fs::remove_file(path).expect("removed")
-    });
-    assert_eq!(disk.calls(), calls, "it ends while storage hangs");
-}
 
 /// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until
 /// then the daemon serves what it was granted. A daemon that takes over the state reads that grant

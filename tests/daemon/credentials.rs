@@ -24,24 +24,6 @@ fn run(arguments: &[&str], credentials: Option<&Path>) -> (Option<i32>, String) 
 }
 
 #[test]
-fn a_wrong_token_and_a_missing_one_are_one_clear_line_each() {
-    let files = crate::support::directory();
-    let path = files.path().join("tokens");
-    write_secret(&path, &format!("# orders\n{TOKEN}\nanother\n"));
-    let daemon = with_token_file(&path).start();
-    for _ in 0..3 {
-        daemon.connect().call(&wire::auth(1, b"correct-horse-battery-stapl")).assert_error(1, UNAUTHORIZED);
-    }
-    daemon.connect().call(&Ask::of(1).bytes()).assert_error(0, UNAUTHORIZED);
-    let wrong = "a token that is not one of auth.token_file; give the client one of its lines";
-    daemon.assert_logs(wrong);
-    daemon.assert_logs("no token, and auth.token_file asks for one");
-    let log = daemon.log();
-    assert_eq!(log.matches(wrong).count(), 1, "{log}");
-    assert!(log.contains("peer=127.0.0.1:") && !log.contains("horse"), "{log}");
-}
-
-#[test]
 fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
     let files = crate::support::directory();
     let path = files.path().join("tokens");

@@ -24,22 +24,6 @@ fn setup() -> Setup {
 }
 
 #[test]
-fn a_wrong_setting_is_2_wherever_it_is_given() {
-    let all = [
-        setup().config("shards = 0\n"),
-        setup().args(["--shards", "0"]),
-        setup().env("SNOWBANK_SHARDS", "0"),
-    ];
-    for wrong in all {
-        wrong.end().assert_refusal(&["0", "256"]);
-    }
-    setup().args(["--surplus"]).end().assert_refusal(&["--surplus"]);
-    let setup = setup();
-    let missing = setup.path("missing.toml");
-    setup.option("--config", missing).end().assert_refusal(&["missing.toml"]);
-}
-
-#[test]
 fn an_epoch_ahead_of_the_clock_is_3_if_nothing_else_is_wrong() {
     let parts = ["2999-01-01", "epoch", "or the clock is wrong"];
     setup().args(["--layout", FUTURE]).end().assert_refusal_for_now(&parts);

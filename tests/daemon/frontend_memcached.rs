@@ -27,20 +27,6 @@ fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn each_key_gets_an_id_of_its_source_or_the_front_ends() {
-    let daemon = two_sources();
-    let mut client = FrontEndClient::of(&daemon);
-    client.send("get fast slow anything\r\nGETS slow\n");
-    let first = values(&mut client);
-    let second = values(&mut client);
-    let keys: Vec<_> = first.iter().map(|(key, _)| &**key).collect();
-    assert_eq!(keys, ["fast", "slow", "anything"]);
-    assert!(first[0].1 < first[2].1, "any other key draws from the first source: {first:?}");
-    assert!(first[1].1 < second[0].1, "{first:?} {second:?}");
-    daemon.stop();
-}
-
-#[test]
 fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
     let mut client = FrontEndClient::of(&daemon);

@@ -1,12 +1,11 @@
 //! Rules that hold for listeners of every protocol, tested at the front end for Redis.
 
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
 
 use crate::support::http::{sample, scrape};
 use crate::support::program::snowbank;
 use crate::support::resp::{Client, array};
-use crate::support::{Ask, Setup, TWO_SOURCES, has_program, poll};
+use crate::support::{Ask, Setup, TWO_SOURCES, poll};
 use rustix::process::Signal;
 
 fn with(settings: &str) -> Setup {
@@ -40,25 +39,6 @@ fn a_token_is_required_before_ids() {
     }
     daemon.assert_logs("a token that is not one of auth.token_file");
     daemon.stop();
-}
-
-#[test]
-fn redis_cli_reads_that_the_daemon_stops() {
-    if !has_program("redis-cli", "redis-tools") {
-        return;
-    }
-    let mut daemon = with("limits.max_wait = \"1h\"\nlimits.drain_timeout = \"2s\"").admin().start();
-    let mut cli = Command::new("redis-cli");
-    cli.args(["-p", &daemon.addresses[1].tcp().port().to_string()]);
-    // It waits for fifty minutes unless a stop refuses it.
-    cli.args(["SNOWBANK.NEXT", "slow", "48000", "WAIT", "3600000"]);
-    let cli = cli.stdout(Stdio::piped()).spawn().expect("it runs");
-    let waits = "snowbank_waits_total{source=\"slow\"}";
-    poll("it waits", || (sample(&scrape(&daemon), waits) == 1.0).then_some(()));
-    daemon.signal(Signal::TERM);
-    let output = cli.wait_with_output().expect("it ends");
-    assert!(output.stdout.starts_with(b"SHUTTING_DOWN "), "{output:?}");
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
 }
 
 #[test]

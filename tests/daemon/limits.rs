@@ -80,39 +80,6 @@ fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
 }
 
 #[test]
-fn a_request_that_no_wait_can_satisfy_is_refused_for_ever() {
-    let daemon = Setup::new().start();
-    let mut wire = daemon.connect();
-    // Without a wait: the burst window and the current tick, and not one ID more.
-    let at_once = 11 * 4_096;
-    for (count, wait_ms) in [(at_once + 1, 0), (1_000_000, 0), (1_000_000, 100)] {
-        let (code, retry_after_ms, _) = wire.call(&Ask::of(count).wait_ms(wait_ms).bytes()).error();
-        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0), "{count} within {wait_ms} ms");
-    }
-
-    let daemon = Setup::new().args(["--layout", TENTHS]).start();
-    let mut wire = daemon.connect();
-    // The server limits the wait to 10 s: a hundred ticks and the current one.
-    for wait_ms in [10_000, 60_000, 65_534] {
-        let (code, retry_after_ms, _) = wire.call(&Ask::of(102 * 16 + 1).wait_ms(wait_ms).bytes()).error();
-        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
-    }
-    // The default wait is a second: ten ticks and those that have started.
-    let (code, retry_after_ms, _) = wire.call(&Ask::of(12 * 16 + 1).default_wait().bytes()).error();
-    assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
-    // A daemon that was paused misses ticks: it may refuse this, but gives a time to retry.
-    poll("nine ticks", || {
-        let reply = wire.next_once_granted(Ask::of(9 * 16).default_wait());
-        if reply.id_count() == Some(9 * 16) {
-            return Some(());
-        }
-        let (code, retry_after_ms, message) = reply.error();
-        assert!(code == EXHAUSTED && retry_after_ms > 0, "{message}");
-        None
-    });
-}
-
-#[test]
 fn a_request_whose_ids_come_later_is_refused_with_the_time() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let mut wire = daemon.connect();
@@ -136,22 +103,6 @@ fn a_request_whose_ids_come_later_is_refused_with_the_time() {
         );
     }
     assert!(refusals > 0);
-}
-
-#[test]
-fn a_refusal_comes_at_once_while_an_admitted_request_waits() {
-    let daemon = Setup::configured("[limits]\nmax_wait = \"60s\"").args(["--layout", SECONDS]).start();
-    let mut first = daemon.connect();
-    let mut second = daemon.connect();
-    // This needs most of a minute.
-    first.send(&[wire::ping(1, b""), Ask::of(800).tag(2).wait_ms(60_000).bytes()].concat());
-    assert_eq!(first.reply(), Reply::Pong(1, vec![]));
-    let (code, retry_after_ms, message) = second.call(&Ask::of(100).wait_ms(9_000).bytes()).error();
-    assert_eq!(code, EXHAUSTED, "{message}");
-    assert!(retry_after_ms >= 1_000, "{retry_after_ms} ms");
-    // A single ID passes the large request.
-    assert_eq!(second.next(Ask::of(1).wait_ms(9_000)).id_count(), Some(1));
-    assert!(!first.has_reply(), "others waited for a large request");
 }
 
 /// A client that has shut down its writing side may still read. One that resets its connection is

@@ -2,14 +2,13 @@
 //! be written. Tests that fill a file system need root. Without it they report that and pass,
 //! unless `CI` is set.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::file_system::FileSystem;
-use crate::support::{Ask, Daemon, Setup, lock_files, poll};
-use rustix::process::Signal;
+use crate::support::{Ask, Daemon, Setup, poll};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -167,20 +166,6 @@ fn an_exported_worker_id_is_shown_as_released() {
     let mark = machine.mark("state");
     assert_eq!((&mark["status"], &mark["next_start"]), (&"released".into(), &"refused_released".into()));
     assert!(machine.words("state").contains("moved away by `snowbank state export`"));
-}
-
-/// While a daemon raises its ceiling, the state and the marks are read as of one moment.
-#[test]
-fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
-    let machine = Machine::new();
-    let daemon = machine.setup("state").start();
-    for _ in 0..100 {
-        one(&daemon);
-        let shown = machine.shown("state");
-        let marks = shown["marks"].as_array().expect("marks");
-        assert!(marks.iter().all(|mark| mark["next_start"] == "at_ceiling"), "{shown}");
-    }
-    daemon.stop();
 }
 
 /// The space for a mark is reserved when its lock is made.

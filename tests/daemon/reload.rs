@@ -43,13 +43,6 @@ fn source(name: &str, worker: usize) -> String {
     format!("[[sources]]\nname = \"{name}\"\nworker_ids = {worker}\n")
 }
 
-/// Returns the sources that a daemon reports.
-fn sources_of(daemon: &Daemon) -> Vec<String> {
-    let info = daemon.connect().info();
-    let name = |source: &serde_json::Value| source["name"].as_str().expect("a name").to_owned();
-    info["sources"].as_array().expect("sources").iter().map(name).collect()
-}
-
 /// Opens enough connections that each shard has some.
 fn connections(daemon: &Daemon) -> Vec<Wire> {
     (0..6).map(|_| daemon.connect()).collect()
@@ -90,62 +83,6 @@ fn a_hundred_reloads_under_load_lose_nothing() {
             Some(())
         });
     }
-}
-
-#[test]
-fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
-    let base = "shards = 2\nstate_dir = \"none\"\nlock_dir = \"locks\"\nlisten = \"127.0.0.1:0\"\n";
-    let setup = Setup::bare().env("SNOWBANK_STATE_DIR", "").env("SNOWBANK_LOCK_DIR", "");
-    let daemon = setup.config(&format!("{base}{}{}", source("a", 1), source("b", 2))).start();
-    let files: [(String, &[&[&str]]); 4] = [
-        (
-            format!(
-                "shards = 3\nstate_dir = \"s\"\nlock_dir = \"l\"\nlisten = \"127.0.0.1:1\"\norder = \"strict\"\n\
-                 {}{}[clock]\nstep_hold = \"6s\"\n",
-                source("a", 1),
-                source("b", 2)
-            ),
-            &[
-                &["snowbank.toml:1: shards: found 3, the daemon runs with 2: ", "restart the daemon"],
-                &["snowbank.toml:2: state_dir: found ", "/s\", the daemon runs with \"none\": "],
-                &["snowbank.toml:3: lock_dir: found ", "/l\"", "/locks\": "],
-                &[
-                    "snowbank.toml:4: listen: found [\"127.0.0.1:1\"], the daemon runs with [\"127.0.0.1:0\"]: ",
-                ],
-                &["snowbank.toml:5: order: found \"strict\", the daemon runs with \"relaxed\": "],
-                &[":13: clock.step_hold: found \"6s\", the daemon runs with \"1m\": "],
-            ],
-        ),
-        (
-            format!("{base}{}", source("a", 1)),
-            &[&[":5: sources[1]: found no source \"b\", the daemon runs with it: "]],
-        ),
-        // With settings that could change: they do not change either.
-        (
-            format!("{base}{}{}[limits]\nmax_count = 5\n", source("a", 1), source("c", 2)),
-            &[&["sources[1].name: found \"c\""]],
-        ),
-        // A start would refuse these settings.
-        (
-            format!("{base}shrds = 2\n{}{}[limits]\nmax_count = 0\n", source("a", 1), source("b", 1)),
-            &[
-                &[":5: shrds: not known; did you mean `shards`?"],
-                &["limits.max_count: found 0"],
-                &["both use worker 1"],
-            ],
-        ),
-    ];
-    let mut wire = daemon.connect();
-    for (toml, reasons) in &files {
-        assert_refused(&daemon, toml, reasons);
-        wire.next(Ask::of(10).source(1)).ids();
-    }
-    std::fs::remove_file(daemon.path("snowbank.toml")).expect("it is there");
-    let said = daemon.reload();
-    assert!(said.contains("reload refused: cannot read ") && said.contains("nothing was reloaded"), "{said}");
-    assert_eq!(sources_of(&daemon), ["a", "b"]);
-    // The next file is compared with the live configuration, not with the refused one.
-    assert_reloaded(&daemon, &format!("{base}{}{}", source("a", 1), source("b", 2)), &["nothing changed"]);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! `snowbank serve` for its user: options that it refuses, its messages, the precedence of
 //! settings, and its exit codes.
 
-use std::fs::{self, File};
 use std::net::TcpListener;
 
 use crate::support::ids::twitter_worker;
@@ -84,33 +83,6 @@ fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     daemon.kill();
     other(&["--worker-id", "5"]).start().stop();
     other(&["--worker-id", "11", "--layout", finer]).start().stop();
-}
-
-#[test]
-fn a_lock_file_without_worker_ids_is_not_ignored() {
-    let setup = Setup::new();
-    let locks = setup.path("locks");
-    fs::create_dir_all(&locks).unwrap();
-    let lock = |name: &str, line: &str| {
-        fs::write(locks.join(name), format!("{line:<255}\n")).unwrap();
-        let file = File::options().write(true).open(locks.join(name)).unwrap();
-        file.try_lock().unwrap();
-        file
-    };
-    let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", "5"]);
-    // A lock of another program, and one that no process holds.
-    let _held = lock("backup.lock", "held");
-    lock("0123456789abcdef-7.lock", "worker ID 7").unlock().unwrap();
-    start().start().stop();
-    let newer = lock("0123456789abcdef-5.lock", "process 77, worker ID 5, of a release to come");
-    let holder = format!("(process {})", std::process::id());
-    start().end().assert_refusal_for_now(&[
-        "0123456789abcdef-5.lock",
-        &holder,
-        "in a form that this release does not know",
-    ]);
-    newer.unlock().unwrap();
-    start().start().stop();
 }
 
 /// Returns the order and the worker IDs that a daemon reports.

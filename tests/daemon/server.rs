@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
-use crate::support::wire::{self, EXHAUSTED, EXPLICIT, PARTIAL, Run};
+use crate::support::wire::{self, EXPLICIT, PARTIAL, Run};
 use crate::support::{Ask, Daemon, Random, Reply, Setup, Wire};
 
 /// The default settings that bound an ID's tick, in ms.
@@ -72,34 +72,6 @@ fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
     daemon.stop();
 }
 
-/// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's blocks,
-/// and every request waits.
-#[test]
-fn scarce_ids_are_distinct_too() {
-    for (layout, workers) in [("js53", "3"), ("clearing-batch", "8-9"), ("sonyflake", "7")] {
-        let daemon = Setup::new().args(["--layout", layout, "--worker-id", workers, "--shards", "4"]).start();
-        let drawn: Vec<Run> = thread::scope(|scope| {
-            let draw = |seed| {
-                let mut random = Random::seeded(seed);
-                let mut wire = daemon.connect();
-                let mut drawn: Vec<Run> = Vec::new();
-                for _ in 0..150 {
-                    let flags = random.pick(&[0, PARTIAL]);
-                    let ask = Ask::of(random.pick(&[1, 1, 2, 5, 12, 40])).wait_ms(10_000).flags(flags);
-                    for run in wire.next(ask).runs() {
-                        assert!(drawn.last().is_none_or(|last| last.last() < run.first));
-                        drawn.push(run);
-                    }
-                }
-                drawn
-            };
-            let draws: Vec<_> = (0..8).map(|seed| scope.spawn(move || draw(seed))).collect();
-            draws.into_iter().flat_map(|draw| draw.join().expect("every connection gets its IDs")).collect()
-        });
-        assert_distinct(drawn);
-    }
-}
-
 #[test]
 fn info_has_the_keys_that_the_protocol_names_and_no_others() {
     let daemon = Setup::new().args(["--worker-id", "0-2", "--order", "strict"]).start();
@@ -157,22 +129,6 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
 }
 
 #[test]
-fn a_long_list_comes_in_frames_with_more() {
-    let daemon = Setup::new().start();
-    let mut wire = daemon.connect();
-    // The next reply is not mixed into it.
-    let mut requests = Ask::of(100_000).tag(9).flags(EXPLICIT).bytes();
-    requests.extend_from_slice(&wire::ping(10, b"behind"));
-    wire.send(&requests);
-    let reply = wire.reply();
-    assert!(matches!(reply, Reply::List(9, _)));
-    let ids = reply.ids();
-    assert_eq!(ids.len(), 100_000);
-    assert!(ids.is_sorted_by(|a, b| a < b));
-    assert_eq!(wire.reply(), Reply::Pong(10, b"behind".to_vec()));
-}
-
-#[test]
 fn partial_takes_the_ids_that_are_available() {
     let daemon = Setup::new().start();
     let mut wire = daemon.connect();
@@ -188,31 +144,4 @@ fn partial_takes_the_ids_that_are_available() {
     // A request that can be answered in full is.
     let reply = wire.next(Ask::of(10_000).flags(PARTIAL));
     assert_eq!(reply.id_count(), Some(10_000));
-}
-
-#[test]
-fn partial_without_any_id_is_refused_like_a_full_request() {
-    // 16 IDs in each tick: one write requests them many times over. A ceiling two of such ticks
-    // ahead is met by no pause.
-    let layout = "time:31,worker:10,sequence:4;tick=10s;epoch=2025-01-01T00:00:00Z";
-    let daemon = Setup::new().args(["--layout", layout]).start();
-    let mut wire = daemon.connect();
-    let asks: Vec<u8> =
-        (0..100).flat_map(|tag| Ask::of(16).tag(tag).wait_ms(0).flags(PARTIAL).bytes()).collect();
-    wire.send(&asks);
-    let mut refused = 0;
-    for tag in 0..100 {
-        let reply = wire.reply();
-        assert_eq!(reply.tag(), tag);
-        match reply.id_count() {
-            Some(count) => assert!((1..=16).contains(&count)),
-            None => {
-                let (code, retry_after_ms, message) = reply.error();
-                assert_eq!(code, EXHAUSTED, "{message}");
-                assert!((1..=20_000).contains(&retry_after_ms), "{retry_after_ms} ms until the next tick");
-                refused += 1;
-            }
-        }
-    }
-    assert!(refused > 0);
 }

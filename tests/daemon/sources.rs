@@ -100,26 +100,6 @@ fn several_sources_have_layouts_and_workers_of_their_own() {
 }
 
 #[test]
-fn random_digits_spread_and_ids_stay_distinct() {
-    let daemon = Setup::new().args(["--layout", "clearing", "--worker-id", "7"]).start();
-    let mut wire = daemon.connect();
-    let mut ids = Vec::new();
-    for count in [1, 10, 99, 1_000, 3_000] {
-        let reply = wire.next(Ask::of(count).wait_ms(10_000));
-        assert!(matches!(reply, Reply::List(..)));
-        ids.extend(reply.ids());
-    }
-    assert!(ids.is_sorted_by(|a, b| a < b));
-    // The IDs are distinct without the random digits: these do not decide uniqueness.
-    let mut without: Vec<u64> = ids.iter().map(|id| id / 1_000).collect();
-    without.dedup();
-    assert_eq!(without.len(), ids.len());
-    let suffixes: Vec<u64> = ids.iter().map(|id| id % 1_000).collect();
-    let statistic = chi_square(&suffixes, 50);
-    assert!(statistic < chi_square_limit(50), "{statistic}");
-}
-
-#[test]
 fn every_preset_whose_life_has_not_ended_is_served() {
     let presets = [
         ("twitter", 1_000),

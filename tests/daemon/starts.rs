@@ -144,33 +144,6 @@ fn without_a_state_the_next_long_tick_is_awaited() {
     daemon.stop();
 }
 
-#[test]
-fn without_a_state_a_request_waits_for_the_first_tick() {
-    const SECONDS: &str = "layout = \"time:32,worker:10,sequence:12;tick=1s\"";
-    let machine = Machine::new();
-    let daemon = without_state(&machine, SECONDS);
-    assert_eq!(daemon.connect().next(Ask::of(1).wait_ms(10_000)).id_count(), Some(1));
-    assert!(!daemon.log().contains("not ready"), "{}", daemon.log());
-    daemon.stop();
-}
-
-#[test]
-fn without_a_state_an_early_step_back_is_clock_behind() {
-    let Some(machine) = Machine::with_clock() else { return };
-    for back_ms in [60_000, 3_600_000] {
-        machine.clock().set(0);
-        let daemon = without_state(&machine, "");
-        machine.clock().step(-back_ms);
-        let mut wire = daemon.connect();
-        assert_refused(next_after_a_step(&mut wire, 100), back_ms as u32 + 1);
-        assert_not_ready(&daemon);
-        machine.clock().step(back_ms);
-        assert_eq!(next_after_a_step(&mut wire, 10_000).id_count(), Some(1));
-        await_ready(&daemon);
-        daemon.stop();
-    }
-}
-
 /// A machine whose clock ran two hours ahead while IDs were granted, and was then corrected.
 fn put_right_after_two_hours_ahead(toml: &str) -> Option<(Machine, BTreeSet<u64>)> {
     let machine = Machine::with_clock()?;

@@ -4,9 +4,7 @@
 //! [`pair`]: two daemons with half of the numbers each. [`shared`]: counters at the coordinator of
 //! a fleet. [`takeover`]: a table in a database that two daemons replace.
 
-mod pair;
 mod shared;
-mod takeover;
 
 use std::fs;
 use std::path::PathBuf;

@@ -34,21 +34,6 @@ fn on_step_back_wait_waits_after_a_step_between_two_lives() {
     });
 }
 
-/// A crash leaves a ceiling ahead of a clock that never stepped. A start and a stop without a
-/// request do not change that.
-#[test]
-fn on_step_back_wait_answers_at_once_after_an_unused_life() {
-    let machine = Machine::new();
-    let start = || machine.setup("on_step_back = \"wait\"").start();
-    let mut daemon = start();
-    let first = daemon.connect().next(Ask::of(1)).ids()[0];
-    daemon.kill();
-    for _ in 0..2 {
-        start().stop();
-    }
-    assert!(start().connect().next(Ask::of(1)).ids()[0] > first);
-}
-
 /// Runs a daemon, then `between`, and starts another daemon on the same machine. Returns the
 /// replies of the first one, and the moments of its end and of the start; `None` if a request
 /// waited in vain.
@@ -74,85 +59,6 @@ fn restart(
     between(machine);
     let daemon = machine.start(toml);
     Some((daemon, testimony, Step { before: ended, after: Instant::now() }))
-}
-
-#[test]
-fn ids_catch_up_after_a_clock_set_back_between_two_lives() {
-    const HORIZON_MS: f64 = 3_000.0;
-    each_case(&[(true, -1_500), (false, -1_500), (false, -6_000)], |&(clean, by_ms)| {
-        play_until_fed(|| {
-            let Some(machine) = Machine::with_clock() else { return Some(()) };
-            let (daemon, mut testimony, gap) =
-                restart(&machine, "", |machine| _ = machine.clock().step(by_ms), clean)?;
-            // The first ID comes at once, although the wall clock needs longer to catch up. It may
-            // wait for its ceiling to be raised, and for nothing else.
-            let first = daemon.connect().next_once_granted(Ask::of(1).wait_ms(1_000)).ids()[0];
-            let answered = Instant::now();
-            let highest =
-                testimony.samples().filter_map(Sample::ids).map(|(_, last)| last).max().unwrap_or(0);
-            assert!(first > highest, "{first} after {highest} of the life before");
-            let witness = Witness::of(&daemon, &[MIXED, MIXED]);
-            witness.await_time(Duration::from_millis(1_200));
-            let second = witness.stop();
-            let end = Instant::now();
-            let second = second.if_fed()?;
-            second.assert_no_refusal();
-            let base = Base {
-                low_ms: tick(first),
-                // A ceiling is raised each second, from the clock's time then.
-                high_ms: wall(0, gap.before) + if clean { 0.0 } else { HORIZON_MS + 1.0 },
-                earliest: gap.before,
-                latest: answered,
-            };
-            base.assert_catches_up(&format!("clean: {clean}"), second.between(gap.after, end), by_ms);
-            testimony.connections.extend(second.connections);
-            testimony.assert_unique_and_ordered();
-            daemon.stop();
-            Some(())
-        });
-    });
-}
-
-/// Between two lives the clock is set back by an hour, and it returns while the second life runs.
-/// It is believed at once, because time had come that far before. The same holds after a boot whose
-/// clock was slow until its time server corrected it.
-fn an_hour_back_between_two_lives_is_waited_for(is_booted: bool) {
-    play_until_fed(|| {
-        let Some(machine) = Machine::with_clock() else { return Some(()) };
-        let between = |machine: &Machine| {
-            machine.clock().step(-HOUR_MS);
-            if is_booted {
-                records::edit(&machine.path("state"), |record| record["boot"] = "an earlier boot".into());
-            }
-        };
-        let (daemon, mut testimony, gap) = restart(&machine, "", between, true)?;
-        let witness = Witness::of(&daemon, &[MIXED, SPARSE]);
-        witness.await_each("a refusal", gap.after, |sample| sample.refusal().is_some());
-        witness.await_time(Duration::from_millis(500));
-        let back = machine.clock().step(HOUR_MS);
-        witness.await_each("IDs", back.after, |sample| sample.ids().is_some());
-        let second = witness.stop();
-        let end = Instant::now();
-        daemon.stop();
-
-        let highest =
-            testimony.samples().filter_map(Sample::ids).map(|(_, last)| tick(last)).fold(0.0, f64::max);
-        let base =
-            Base { low_ms: highest, high_ms: wall(0, gap.before), earliest: gap.before, latest: gap.after };
-        let second = second.if_fed()?;
-        second.assert_refusals(|sample, code, wait_ms| {
-            sample.asked < back.after && base.allows(sample, code, wait_ms, -HOUR_MS, MAX_AHEAD_MS)
-        });
-        assert_follows("the clock is back", second.between(back.after, end), 0);
-        testimony.connections.extend(second.connections);
-        testimony.assert_unique_and_ordered();
-        Some(())
-    });
-}
-
-#[test]
-fn a_clock_set_back_by_an_hour_between_two_lives_is_waited_for() {
-    each_case(&[false, true], |&is_booted| an_hour_back_between_two_lives_is_waited_for(is_booted));
 }
 
 #[test]

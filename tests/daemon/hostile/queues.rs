@@ -67,57 +67,6 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     );
 }
 
-#[test]
-fn clients_over_http_that_never_read_share_the_budget_too() {
-    let limits = "worker_ids = \"0-255\"\nlimits.max_queued_bytes = 4194304\nlimits.stall_timeout = \"1h\"\n";
-    let daemon = Setup::configured(limits).front_end("http").admin().start();
-    let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
-    let front_end = daemon.addresses[1].tcp();
-    let request = |format: &str| {
-        format!("GET /v1/ids?count=100000&wait=9s{format} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
-    };
-    // The longest IDs: digits of base two, and JSON escapes both.
-    let longest = request("&format=dictionary:%22%5C");
-    let deaf: Vec<TcpStream> = (0..DEAF).map(|_| connect_deaf(front_end, &longest)).collect();
-    let mut highest = 0.0_f64;
-    poll("the budget to be used up", || {
-        highest = highest.max(queued());
-        (highest >= BUDGET / 4.0).then_some(())
-    });
-    for _ in 0..50 {
-        highest = highest.max(queued());
-    }
-    assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
-    // A client that reads gets its whole reply meanwhile.
-    let mut reads = TcpStream::connect(front_end).expect("the front end is open");
-    reads.write_all(&request("")).expect("it leaves");
-    let mut found = vec![0; 2_000_000];
-    std::io::Read::read_exact(&mut reads, &mut found).expect("100,000 IDs are longer");
-    drop((deaf, reads));
-    poll("no bytes queued", || (queued() == 0.0).then_some(()));
-}
-
-/// Replies to HEAD have no body that could wait.
-#[test]
-fn a_client_over_http_that_never_reads_is_not_read() {
-    const SENT_MAX: usize = 2 * 1_024 * 1_024;
-    let daemon = Setup::configured("limits.stall_timeout = \"1h\"\n").front_end("http").admin().start();
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    socket.set_recv_buffer_size(4 * 1_024).expect("it can be set");
-    socket.set_send_buffer_size(4 * 1_024).expect("it can be set");
-    socket.connect(&daemon.addresses[1].tcp().into()).expect("the front end is open");
-    socket.set_write_timeout(Some(Duration::from_secs(2))).expect("it can be set");
-    let mut deaf = TcpStream::from(socket);
-    let requests = "HEAD /v1/sources HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
-    let mut sent = 0;
-    while let Ok(size) = deaf.write(requests.as_bytes()) {
-        sent += size;
-        assert!(sent <= SENT_MAX, "the daemon has read requests of {sent} bytes");
-    }
-    let queued = sample(&scrape(&daemon), "snowbank_queued_bytes");
-    assert!(queued <= 64.0 * 1_024.0, "{queued} bytes queued");
-}
-
 /// A client whose kernel buffers little, and that has requested much.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

@@ -30,18 +30,3 @@ fn clients_that_are_slowed_are_found_until_they_leave() {
     daemon.assert_logs("finding client_limits has ended");
     assert_eq!(daemon.log().matches("finding client_limits: ").count(), 1);
 }
-
-#[test]
-fn the_status_text_names_only_limits_that_were_reached() {
-    let daemon =
-        with_tokens(&(identity("billing", "sources = [\"fast\"]") + &identity("orders", "rate = 10")));
-    let mut billing = shown(&daemon, BILLING);
-    let mut orders = shown(&daemon, ORDERS);
-    assert_eq!(billing.next(Ask::of(2).source(SLOW)).error().0, UNKNOWN_SOURCE);
-    orders.next(Ask::of(5));
-    let address = daemon.addresses.last().expect("an admin listener").to_string();
-    let printed = crate::support::program::snowbank(["status", "--admin", &address]).printed();
-    assert!(printed.contains("identity billing: 0 IDs on 1 connection; denied once\n"), "{printed}");
-    assert!(printed.contains("identity orders: 5 IDs on 1 connection; at most 10/s\n"), "{printed}");
-    assert!(!printed.contains("0 times"), "{printed}");
-}

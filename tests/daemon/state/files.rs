@@ -28,49 +28,6 @@ fn damaged_files_are_refused_and_left_alone() {
     machine.start("").stop();
 }
 
-/// One page of a copy is damaged, or all of it. The other copy has all grants.
-#[test]
-fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
-    const PAGE_BYTES: usize = 4096;
-    let machine = Machine::new();
-    let mut daemon = machine.start("");
-    let first = machine.shown().bound;
-    let mut wire = daemon.connect();
-    let last = poll("two raises", || {
-        let id = one(&mut wire);
-        (twitter_unix_ms(machine.shown().bound) > twitter_unix_ms(first) + 1_500).then_some(id)
-    });
-    daemon.kill();
-    let whole = fs::read(machine.file()).expect("read");
-    let mut random = Random::seeded(1);
-    for size in [PAGE_BYTES, whole.len() / 2] {
-        for from in (0..whole.len()).step_by(size) {
-            for bytes in [vec![0; size], random.bytes(size)] {
-                let mut damaged = whole.clone();
-                damaged[from..from + size].copy_from_slice(&bytes);
-                fs::write(machine.file(), &damaged).expect("written");
-                assert!(machine.shown().bound > last, "{size} bytes from {from} on were damaged");
-            }
-        }
-    }
-    fs::write(machine.file(), &whole[..whole.len() / 2]).expect("written");
-    let bound = machine.shown().bound;
-    let daemon = machine.start("");
-    assert!(one(&mut daemon.connect()) >= bound);
-    daemon.stop();
-    assert_eq!(fs::read(machine.file()).expect("read").len(), whole.len(), "both copies are there again");
-}
-
-#[test]
-fn a_newer_file_is_refused_with_both_versions() {
-    let (machine, _) = used();
-    let slot_bytes = fs::read(machine.file()).expect("read").len() / 2;
-    let newer = records::copy(7, 1_000, "of a later program", slot_bytes).repeat(2);
-    fs::write(machine.file(), &newer).expect("written");
-    machine.setup("").end().assert_refusal(&["format 7", "reads up to 1", machine.file().to_str().unwrap()]);
-    assert_eq!(fs::read(machine.file()).expect("read"), newer);
-}
-
 #[test]
 fn another_machines_state_needs_adopt_state() {
     let (machine, last) = used();

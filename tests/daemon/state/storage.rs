@@ -112,35 +112,6 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     daemon.kill();
 }
 
-/// Before a raise is granted, both copies are on the disk.
-#[test]
-fn nothing_is_granted_before_both_copies_are_on_the_disk() {
-    poll("a machine that is fast enough", || {
-        let machine = Machine::new();
-        let disk = machine.disk();
-        let daemon = disk.under(machine.setup("max_ahead = \"302ms\"")).start();
-        let mut wire = daemon.connect();
-        // No sync may come between the order and the count.
-        daemon.stand_still();
-        disk.order("sync stall 6000");
-        let before = disk.calls().len();
-        daemon.signal(Signal::CONT);
-        let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
-        poll("the second copy's sync", || (syncs() == 2).then_some(()));
-        // The first copy already has a higher ceiling, which may not be used: requests meet the
-        // earlier ceiling.
-        let mut ids = BTreeSet::new();
-        draw_until_no_ceiling(&mut wire, &mut ids);
-        let bytes = fs::read(machine.file()).expect("read");
-        let (first, second) = bytes.split_at(bytes.len() / 2);
-        let is_in_time = syncs() == 2;
-        assert!(!is_in_time || first == second, "the second copy is written before its sync");
-        disk.works();
-        draw_until_served(&mut wire, &mut ids);
-        is_in_time.then_some(())
-    });
-}
-
 /// A start that was killed may have made the directory without syncing its name.
 #[test]
 fn an_existing_directory_is_synced_before_a_file_in_it_counts() {

@@ -74,20 +74,6 @@ fn the_last_reply_arrives_however_full_the_socket_was() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_closed_after_stall_timeout() {
-    let house = House::configured(
-        "worker_ids = \"0-15\"\n[limits]\nstall_timeout = \"4s\"\nidle_timeout = \"1h\"",
-        "",
-    );
-    let files = house.daemon.open_files();
-    let mut wire = house.wire();
-    wire.send(&Ask::of(1_000_000).flags(EXPLICIT).bytes());
-    wire.send(&Ask::of(1_000_000).flags(EXPLICIT).bytes());
-    poll("the end of a connection that takes nothing", || (house.daemon.open_files() == files).then_some(()));
-    house.wire().assert_open();
-}
-
-#[test]
 fn a_client_with_or_without_tls_says_which_listener_it_needs() {
     let house = House::with("");
     let secure = house.daemon.tcp().to_string();
@@ -121,19 +107,4 @@ fn a_handshake_that_takes_too_long_is_ended() {
     }
     house.daemon.assert_logs("the handshake was not over within 4s");
     house.wire().assert_open();
-}
-
-#[test]
-fn peers_that_close_early_disturb_nothing() {
-    let house = House::with("");
-    for _ in 0..5 {
-        drop(TcpStream::connect(house.daemon.tcp()).expect("it listens"));
-    }
-    // Closed without close_notify, with half a request sent.
-    let secured = try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1");
-    let mut secured = secured.expect("it shakes hands");
-    secured.write_all(&Ask::of(1).bytes()[..7]).expect("room");
-    drop(secured);
-    house.wire().assert_open();
-    assert!(!house.daemon.log().contains("closed a connection"), "{}", house.daemon.log());
 }
