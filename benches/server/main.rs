@@ -9,10 +9,8 @@
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`attacks`], [`cpu`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]:
-//!   the tables.
+//! - [`cpu`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]: the tables.
 
-mod attacks;
 mod client;
 mod cpu;
 mod disk;
@@ -37,9 +35,6 @@ struct Options {
     /// Only this table (repeatable)
     #[arg(long, value_enum)]
     only: Vec<Table>,
-    /// Only attacks whose name has this part, for `--only attacks`
-    #[arg(long)]
-    peers: Option<String>,
     /// Shorter stretches and fewer rounds
     #[arg(long)]
     quick: bool,
@@ -82,8 +77,6 @@ enum Table {
     Start,
     /// Large, streaming and single requests at once
     Fairness,
-    /// One client during an attack by hostile peers, and the same for Redis
-    Attacks,
     /// Single IDs while the disk is slow
     Disk,
     /// The first ID in a fleet, and single IDs while its etcd is slow
@@ -96,7 +89,6 @@ struct Effort {
     quick: bool,
     seconds: Option<f64>,
     rounds: Option<usize>,
-    peers: Option<String>,
 }
 
 impl Effort {
@@ -117,12 +109,7 @@ fn main() -> io::Result<()> {
     if let Some(Part::Echo { incr }) = options.part {
         return echo::serve(incr);
     }
-    let effort = Effort {
-        quick: options.quick,
-        seconds: options.seconds,
-        rounds: options.rounds,
-        peers: options.peers,
-    };
+    let effort = Effort { quick: options.quick, seconds: options.seconds, rounds: options.rounds };
     let wants = |table| options.only.is_empty() || options.only.contains(&table);
     if wants(Table::Cpu) {
         cpu::run(&effort)?;
@@ -141,9 +128,6 @@ fn main() -> io::Result<()> {
     }
     if wants(Table::Fairness) {
         fairness::run(&effort)?;
-    }
-    if wants(Table::Attacks) {
-        attacks::run(&effort)?;
     }
     if wants(Table::Disk) {
         disk::run(&effort)?;

@@ -74,17 +74,12 @@ impl Process {
 
     /// Redis without persistence; `None` where it is not installed.
     pub(crate) fn redis() -> io::Result<Option<Process>> {
-        Process::redis_with(&[])
-    }
-
-    /// Redis with more options.
-    pub(crate) fn redis_with(options: &[&str]) -> io::Result<Option<Process>> {
         let directory = tempfile::tempdir()?;
         let address = Port::take().address();
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
         command.arg(address.port().to_string()).arg("--dir").arg(directory.path());
-        command.args(options).stdout(Stdio::null());
+        command.stdout(Stdio::null());
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -124,16 +119,6 @@ impl Process {
     /// The processor time of all its threads.
     pub(crate) fn cpu(&self) -> io::Result<Duration> {
         cpu_of(&self.child.id().to_string())
-    }
-
-    /// The time that its threads have waited for a core.
-    pub(crate) fn waited(&self) -> io::Result<Duration> {
-        let mut sum_ns = 0;
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            sum_ns += text.split(' ').nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(sum_ns))
     }
 
     /// The number of times its threads have gone to sleep, and so were woken.
