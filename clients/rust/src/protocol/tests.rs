@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::collect::{BadReply, Collected, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply, Unencodable};
 use super::request::{self, Next, Request, Wait};
-use super::{ErrorCode, MAX_REPLY_SIZE, MAX_REQUEST_SIZE, Parsed};
+use super::{ErrorCode, MAX_REPLY_SIZE, Parsed, fuzzing};
 use crate::layout::Run;
 
 /// Streams that mean something now and then: sound frames, frames with one byte changed, and noise.
@@ -26,74 +26,10 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// All frames of a stream that arrives in these pieces, as text, and whether it ended in a bad
-/// length.
-fn read<T: std::fmt::Debug>(
-    pieces: &[&[u8]],
-    max_size: usize,
-    parse: impl for<'a> Fn(&'a [u8]) -> Parsed<T>,
-) -> Vec<String> {
-    let mut seen = Vec::new();
-    let mut buffer = Vec::new();
-    for piece in pieces {
-        buffer.extend_from_slice(piece);
-        loop {
-            match parse(&buffer) {
-                Parsed::Incomplete => {
-                    assert!(buffer.len() < max_size, "an unfinished frame stays below its limit");
-                    break;
-                }
-                Parsed::Frame { consumed, tag, content } => {
-                    assert!((8..=buffer.len()).contains(&consumed));
-                    seen.push(format!("{tag} {content:?}"));
-                    buffer.drain(..consumed);
-                }
-                Parsed::BadLength(length) => {
-                    seen.push(format!("bad length {length}"));
-                    return seen;
-                }
-            }
-        }
-    }
-    seen
-}
-
-fn owned_request(bytes: &[u8]) -> Parsed<String> {
-    as_text(request::parse(bytes))
-}
-
-fn owned_reply(bytes: &[u8]) -> Parsed<String> {
-    as_text(reply::parse(bytes))
-}
-
-fn as_text<T: std::fmt::Debug>(parsed: Parsed<T>) -> Parsed<String> {
-    match parsed {
-        Parsed::Incomplete => Parsed::Incomplete,
-        Parsed::BadLength(length) => Parsed::BadLength(length),
-        Parsed::Frame { content, tag, consumed } => {
-            Parsed::Frame { content: content.map(|content| format!("{content:?}")), tag, consumed }
-        }
-    }
-}
-
 proptest! {
     #[test]
-    fn a_split_stream_reads_as_the_whole(stream in stream(), cuts in vec(any::<prop::sample::Index>(), 0..6)) {
-        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        cuts.sort_unstable();
-        let mut pieces = Vec::new();
-        let mut start = 0;
-        for cut in cuts.into_iter().chain([stream.len()]) {
-            pieces.push(&stream[start..cut]);
-            start = cut;
-        }
-        let single: Vec<&[u8]> = stream.chunks(1).collect();
-        let requests = read(&[&stream], MAX_REQUEST_SIZE, owned_request);
-        prop_assert_eq!(&read(&pieces, MAX_REQUEST_SIZE, owned_request), &requests);
-        prop_assert_eq!(&read(&single, MAX_REQUEST_SIZE, owned_request), &requests);
-        let replies = read(&[&stream], MAX_REPLY_SIZE, owned_reply);
-        prop_assert_eq!(&read(&pieces, MAX_REPLY_SIZE, owned_reply), &replies);
-        prop_assert_eq!(&read(&single, MAX_REPLY_SIZE, owned_reply), &replies);
+    fn a_split_stream_reads_as_the_whole(choices in vec(any::<u8>(), 6), stream in stream()) {
+        fuzzing::reply_frames(&[choices, stream].concat());
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use snowbank_client::{Error, IdsOptions};
-use tokio::time::sleep;
 
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, eventually, ms};
@@ -27,19 +26,6 @@ fn counting(asked: &Arc<AtomicUsize>) -> FakeDaemon {
 }
 
 #[tokio::test]
-async fn every_id_once_and_in_order() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let daemon = counting(&asked);
-    let options = IdsOptions::default().max_batch(3_000).max_age(Duration::from_secs(3_600));
-    let mut ids = client(&[&daemon]).ids(options).expect("IDs");
-    for expected in 1_000..101_000 {
-        assert_eq!(ids.next().await.expect("an ID"), expected);
-    }
-    assert!(asked.load(Ordering::SeqCst) < 100_000 + 2 * 3_000 + 1);
-    assert!(daemon.requests() < 100, "{} fetches: they follow the demand", daemon.requests());
-}
-
-#[tokio::test]
 async fn the_buffer_is_refilled_before_it_is_empty() {
     let asked = Arc::new(AtomicUsize::new(0));
     let daemon = counting(&asked);
@@ -56,20 +42,6 @@ async fn the_buffer_is_refilled_before_it_is_empty() {
     for _ in first / 2 + 1..first {
         ids.try_next().expect("an ID").expect("the buffer has it");
     }
-}
-
-#[tokio::test]
-async fn ids_older_than_the_limit_are_dropped_and_none_are_fetched_while_idle() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let daemon = counting(&asked);
-    let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(6_000))).expect("IDs");
-    assert_eq!(ids.next().await.expect("an ID"), 1_000);
-    assert_eq!(ids.try_next().expect("an ID"), Some(1_001));
-    sleep(ms(7_000)).await;
-    assert_eq!(asked.load(Ordering::SeqCst), 16, "nobody asked");
-    assert_eq!(ids.try_next().expect("no error"), None, "what is there is too old");
-    assert_eq!(ids.next().await.expect("a new ID"), 1_016);
-    assert_eq!(asked.load(Ordering::SeqCst), 18, "two were used of the last batch");
 }
 
 /// A blocked runtime runs no timers, so the age is checked where a slice begins.

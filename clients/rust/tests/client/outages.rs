@@ -7,35 +7,13 @@ use snowbank_client::{Client, ClientOptions, Error};
 use tokio::time::sleep;
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, ms, nobody, options, patient};
-
-#[tokio::test]
-async fn an_unreachable_daemon_is_an_error_at_the_deadline_or_at_once() {
-    let address = nobody();
-    let options = patient([&address]);
-    let lasting = Client::new(options.clone().timeout(ms(3_000))).expect("a client");
-    let error = lasting.batch(1).await.expect_err("nobody is there");
-    let Error::Deadline { last: Some(last), .. } = &error else { panic!("{error:?}") };
-    assert!(matches!(**last, Error::Unreachable { .. }), "{last:?}");
-
-    let hasty = Client::new(options.fail_fast(true)).expect("a client");
-    let error = hasty.batch(1).await.expect_err("nobody is there");
-    assert_eq!(error.to_string(), format!("cannot reach {address}: Connection refused"));
-}
+use crate::{client, ms, options};
 
 #[tokio::test]
 async fn an_unknown_host_name_is_an_error() {
     let options = ClientOptions::new(["no-such-host.invalid:7660"]).expect("an address").fail_fast(true);
     let error = Client::new(options).expect("a client").batch(1).await.expect_err("no such host");
     assert!(matches!(error, Error::Unreachable { .. } | Error::Deadline { .. }), "{error:?}");
-}
-
-#[tokio::test]
-async fn the_next_endpoint_serves_if_the_first_is_down() {
-    let daemon = FakeDaemon::honest(9);
-    let options = patient([nobody(), daemon.name()]).fail_fast(true);
-    let batch = Client::new(options).expect("a client").batch(1).await.expect("IDs from the second");
-    assert_eq!(batch.endpoint(), daemon.name());
 }
 
 #[tokio::test]

@@ -23,12 +23,3 @@ async fn a_batch_has_the_requested_ids() {
     assert_eq!(batch.iter().collect::<Vec<_>>(), [100, 110, 200, 300]);
     assert_eq!((batch.len(), batch.endpoint()), (4, &*daemon.name()));
 }
-
-#[tokio::test]
-async fn info_and_ping() {
-    let daemon = FakeDaemon::honest(1);
-    let client = client(&[&daemon]);
-    assert_eq!(client.info().await.expect("INFO").max_count, 1_000_000);
-    client.ping().await.expect("PONG");
-    assert_eq!(daemon.connections(), 1);
-}

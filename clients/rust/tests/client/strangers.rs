@@ -63,19 +63,6 @@ async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
 }
 
 #[tokio::test]
-async fn a_foreign_server_beside_a_daemon_is_listed_with_its_error() {
-    for stranger in [server_of_redis(), server(drop), silent()] {
-        let daemon = FakeDaemon::honest(9);
-        let options = patient([&stranger, &daemon.name()]).connect_timeout(ms(3_000));
-        let client = Client::new(options).expect("a client");
-        let batch = client.batch(1).await.expect("IDs from the other");
-        assert_eq!(batch.endpoint(), daemon.name());
-        let errors = client.endpoint_errors();
-        assert!(matches!(&errors[..], [error] if error.to_string().contains(&stranger)), "{errors:?}");
-    }
-}
-
-#[tokio::test]
 async fn an_endpoint_that_is_down_may_come_back_unlike_a_foreign_server() {
     let redis = server_of_redis();
     let down = nobody();

@@ -106,18 +106,6 @@ fn ids(runs: &[Run]) -> u64 {
 }
 
 #[test]
-fn a_lone_request_claims_exactly_what_it_needs() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    for second in 0..10 {
-        let runs = take(&mut shard, after_us(second * 1_000_000), 3).expect("there is room");
-        assert_eq!(ids(&runs), 3);
-        let floor = source.window(after_us(second * 1_000_000)).floor;
-        assert_eq!(source.cursor(), Some(Position(floor.0 + 3)));
-    }
-}
-
-#[test]
 fn a_busy_shard_serves_from_blocks_claimed_ahead() {
     let (source, mut shards, _) = busy_shards(1);
     let mut direct_claims = 0;
@@ -131,27 +119,6 @@ fn a_busy_shard_serves_from_blocks_claimed_ahead() {
         cursor = source.cursor();
     }
     assert!(direct_claims < 20, "{direct_claims} of 1,000 wake-ups claimed on the request's path");
-}
-
-#[test]
-fn strict_order_keeps_nothing() {
-    let source = source(TWITTER, "0");
-    let mut shards = shards(&source, 2, Order::Strict);
-    let mut last = 0;
-    for wake_up in 0..2_000 {
-        let shard = &mut shards[(wake_up % 2) as usize];
-        let mut runs = Vec::new();
-        shard.wake(after_us(wake_up * 10));
-        let (lane, rng) = shard.lane(0);
-        // The rest of the wake-up asks for five more, takes three of them and then fails.
-        lane.take(1, || 5, rng, &mut runs).expect("there is room");
-        lane.take(3, || 0, rng, &mut runs).expect("claimed already");
-        shard.top_up();
-        for run in runs {
-            assert!(run.first > last, "{run:?} after {last}");
-            last = run.last();
-        }
-    }
 }
 
 #[test]

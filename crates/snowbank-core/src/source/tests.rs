@@ -162,24 +162,6 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
 }
 
 #[test]
-fn a_start_ahead_of_the_wall_clock_rides_from_its_first_position() {
-    // After a crash it does so even with `on_step_back = "wait"`.
-    for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
-        let numbering = numbering(TWITTER);
-        let ahead = numbering.first_of(numbering.tick_at(START.after(Duration::from_secs(3)).wall));
-        let grant = Grant::new(numbering.end());
-        let rules = Rules { on_step_back, ..RULES };
-        let source = Source::new(String::from("test"), numbering, rules, grant, ahead, START);
-        let window = source.window(START);
-        assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(ahead), "the first tick is there at once");
-        assert_eq!(source.claim(&window, 1, &mut rng()), None);
-        assert_eq!(source.next_tick_in(&window), Duration::from_millis(2), "half speed");
-        let window = source.window(after_ms(2));
-        assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(ahead.0 + 4_096)));
-    }
-}
-
-#[test]
 fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
     const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
     for guard_ticks in [1, 3] {
@@ -239,33 +221,6 @@ fn after_a_restore_an_own_counter_never_claims_again() {
 }
 
 #[test]
-fn a_step_back_is_ridden_and_beyond_max_ahead_refused() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(START);
-    let first = source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
-    let back = |us: i64, after_ms: u64| {
-        let now = START.after(Duration::from_millis(after_ms));
-        Now { wall: UnixMicros(now.wall.0 - us), ..now }
-    };
-    let window = source.window(back(5 * SECOND_US, 2));
-    assert_eq!(window.bound, Bound::Clock);
-    assert_eq!(source.claim(&window, 1, &mut rng()), None, "the catch-up starts at the tick used last");
-    let window = source.window(back(5 * SECOND_US, 4));
-    assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(first.0 + 11 * 4_096)));
-
-    let window = source.window(back(15 * SECOND_US, 4));
-    let Bound::Standing(ready_in) = window.bound else {
-        panic!("{window:?}");
-    };
-    assert_eq!(ready_in, Duration::from_secs(5) - Duration::from_millis(3));
-    assert_eq!(source.claim(&window, 1, &mut rng()), None);
-    assert_eq!(
-        source.admit(&window, request(1, back(15 * SECOND_US, 4), 10_000)),
-        Err(Refusal::ClockBehind(ready_in))
-    );
-}
-
-#[test]
 fn on_step_back_wait_refuses_at_once() {
     let source = source(TWITTER, Rules { on_step_back: OnStepBack::Wait, ..RULES });
     let window = source.window(START);
@@ -316,15 +271,6 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
     let window = source.window(late);
     assert_eq!(source.claim(&window, 1, &mut rng()), None);
     assert_eq!(source.admit(&window, request(1, late, 1_000)), Err(Refusal::Ended));
-}
-
-#[test]
-fn nothing_is_claimed_after_a_jump_until_the_keeper_has_looked() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(Now { jumped: true, ..START });
-    assert_eq!((window.bound, source.left(&window)), (Bound::Ceiling, 0));
-    assert_eq!(source.claim(&window, 1, &mut rng()), None);
-    source.claim(&source.window(START), 1, &mut rng()).expect("the keeper has looked");
 }
 
 /// Claims all that a window holds.

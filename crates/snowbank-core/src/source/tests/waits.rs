@@ -94,31 +94,6 @@ fn a_partial_request_takes_what_there_is_when_its_wait_ends() {
 }
 
 #[test]
-fn a_request_that_does_not_wait_takes_its_turn_if_it_has_come() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(START);
-    source.admit(&window, request(4_096, START, 100)).expect("there");
-    source.admit(&window, request(4_096, START, 0)).expect("there after it");
-    let finished = run_queue(&source, 0, 0);
-    assert_eq!(finished.len(), 2);
-    assert!(finished.iter().all(|each| each.3.is_none()), "{finished:?}");
-}
-
-#[test]
-fn a_cancelled_request_leaves_the_line_and_its_place() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(START);
-    let first = source.admit(&window, request(500 * 4_096, START, 1_000)).expect("available");
-    let second = source.admit(&window, request(50 * 4_096, START, 1_000)).expect("available");
-    source.cancel(first);
-    assert_eq!(source.wait_queue().admitted_ids(), 50 * 4_096);
-    let finished = run_queue(&source, 0, 100);
-    assert_eq!(finished.iter().map(|each| each.1).collect::<Vec<_>>(), [second]);
-    source.cancel(second);
-    assert_eq!(source.wait_queue().admitted_ids(), 0);
-}
-
-#[test]
 fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
     let source = source_below(TWITTER, RULES, first_at(START.wall));
     let heard = Heard::default();
@@ -300,21 +275,6 @@ fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
     let below_used = |span: &Span| span.end().min(used).0.saturating_sub(span.from.0);
     let before: u64 = spans.iter().map(below_used).sum();
     assert_eq!(before, claimed / 2, "the other half was claimed for the first: {spans:?}");
-}
-
-#[test]
-fn who_waits_rides_past_a_wall_clock_that_stands() {
-    let source = source(TWITTER, RULES);
-    drain(&source, START);
-    let stands = |ms: u64| Now { wall: START.wall, ..after_ms(ms) };
-    source
-        .admit(&source.window(stands(0)), request(1, stands(0), 1_000))
-        .expect("available with the next tick");
-    let heard = Heard::default();
-    source.advance(stands(1), &mut rng(), &heard);
-    assert_eq!(*heard.shards.borrow(), [] as [usize; 0], "at half speed there is no next tick yet");
-    source.advance(stands(2), &mut rng(), &heard);
-    assert_eq!(*heard.shards.borrow(), [0]);
 }
 
 #[test]

@@ -30,6 +30,8 @@ fn published_ids_are_taken_apart_as_their_makers_do() {
         // The vector of Snowbank's protocol.
         ("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0"),
         ("clearing", 1613024787541981316, "2016-11-07T02:13:07.541Z", "sequence=9 machine=81 table=316"),
+        // As its code makes it: Unix ms / 10 + 136040000000, machine above sequence.
+        ("clearing-code", 283888478754819316, "2016-11-07T02:13:07.540Z", "machine=81 sequence=9 table=316"),
         ("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81"),
         ("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &node),
         // Of Discord's own documentation.
@@ -84,43 +86,6 @@ fn clearing_ends_within_a_tick_that_is_read_but_not_made() {
     assert_eq!(numbering.end(), Position(92233720368540));
     assert_eq!(numbering.id_at(Position(92233720368539)), 9223372036853999000);
     assert_eq!(numbering.tick_at(instant("2300-01-01")), Tick(9223372036854));
-}
-
-#[test]
-fn the_largest_time_of_13_digits_without_an_offset_is_in_2262() {
-    let layout = layout("time:13d,sequence:1d,machine:2d,table:3d:random");
-    assert_eq!((layout.last().unix_ms(), layout.last().date()), (9223372036854, "2262-04-11".to_owned()));
-}
-
-#[test]
-fn only_the_offset_with_one_zero_less_fits_the_clearing_house_s_examples() {
-    let of = |offset_ms: i64| {
-        let spec = format!("time:13d,sequence:1d,machine:2d,table:3d:random;epoch=-{offset_ms}");
-        layout(&spec).decode(1613024787541981316).unwrap().instant.unix_ms()
-    };
-    let batch = layout("clearing-batch").decode(1478484776931281).unwrap().instant.unix_ms();
-    // Eleven seconds apart, on one machine; with the printed offset, 38 years.
-    assert_eq!(of(134_540_000_000) - batch, 10_610);
-    assert!((of(1_345_400_000_000) - batch) / 31_557_600_000 <= -38);
-    // The offset of its code was chosen for IDs that exceed 1609040000000, from 2016-09-04 on.
-    assert_eq!(UnixMicros::from_unix_ms(1_609_040_000_000 - 136_040_000_000).date(), "2016-09-04");
-}
-
-#[test]
-fn clearing_code() {
-    let layout = layout("clearing-code");
-    let instant = instant("2016-11-07T02:13:07.540Z");
-    let (first, last) = layout.range(instant, instant).unwrap();
-    // As its code does it: Unix ms / 10 + 136040000000, machine above sequence.
-    let time = 1478484787540 / 10 + 136040000000;
-    assert_eq!((first, last), (time * 1_000_000, time * 1_000_000 + 999_999));
-    decodes(
-        "clearing-code",
-        time * 1_000_000 + 819_316,
-        "2016-11-07T02:13:07.540Z",
-        "machine=81 sequence=9 table=316",
-    );
-    assert_eq!((layout.ids_per_tick(), layout.ids_per_second(), layout.max_digits()), (10, 1000, 18));
 }
 
 #[test]
