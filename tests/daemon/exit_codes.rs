@@ -73,18 +73,6 @@ fn without_privileges(setup: Setup) -> Setup {
 }
 
 #[test]
-fn a_state_file_that_may_not_be_created_is_2() {
-    let setup = Setup::new();
-    let state = setup.path("state");
-    fs::create_dir(&state).expect("made");
-    File::create(state.join("lock")).expect("made");
-    fs::set_permissions(state.join("lock"), fs::Permissions::from_mode(0o600)).expect("set");
-    fs::set_permissions(&state, fs::Permissions::from_mode(0o500)).expect("set");
-    let ended = without_privileges(setup.option("--state-dir", &state)).end();
-    ended.assert_refusal(&["first ceilings", "Permission denied", "make the state directory"]);
-}
-
-#[test]
 fn a_state_directory_that_others_can_write_or_replace_is_2() {
     let state_dir = || {
         let setup = Setup::new();

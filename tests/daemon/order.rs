@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use crate::support::wire::{EXPLICIT, PARTIAL};
+use crate::support::wire::PARTIAL;
 use crate::support::{Ask, Daemon, Random, Setup, Wire};
 
 const CONNECTIONS: u64 = 8;
@@ -146,27 +146,4 @@ fn ids_of_each_connection_increase_across_waits_too() {
         }
     });
     daemon.stop();
-}
-
-#[test]
-fn strict_order_survives_a_connection_that_dies_amid_a_reply() {
-    let toml = "order = \"strict\"\nshards = 2\nburst_window = \"5s\"";
-    let daemon = Setup::configured(toml).option("--listen", "unix:lives.sock").in_own_directory().start();
-    let mut one = daemon.connect();
-    let mut other = daemon.connect();
-    let mut highest = 0;
-    for _ in 0..20 {
-        // More replies than the queue holds, for a client that has closed by then.
-        let mut dying = daemon.connect();
-        let requests: Vec<u8> =
-            (0..3).flat_map(|tag| Ask::of(14_000).tag(tag).flags(EXPLICIT).bytes()).collect();
-        dying.send(&requests);
-        drop(dying);
-        for wire in [&mut one, &mut other] {
-            for run in wire.next(Ask::of(1)).runs() {
-                assert!(run.first > highest, "{} after {highest}", run.first);
-                highest = run.first;
-            }
-        }
-    }
 }

@@ -4,10 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::ids::{
-    assert_distinct, chi_square, chi_square_limit, twitter_unix_ms, twitter_worker, unix_ms,
-};
-use crate::support::wire;
+use crate::support::ids::{chi_square, chi_square_limit, twitter_unix_ms, twitter_worker, unix_ms};
 use crate::support::{Ask, Reply, Setup};
 
 /// Splits an ID into decimal fields of this many digits, least significant first.
@@ -124,30 +121,6 @@ fn every_preset_whose_life_has_not_ended_is_served() {
         assert!(ids.is_sorted_by(|a, b| a < b), "{preset}");
         assert!(ids.iter().all(|&id| id <= i64::MAX as u64), "{preset}");
     }
-}
-
-#[test]
-fn all_configured_workers_take_part_and_no_other() {
-    let daemon = Setup::new().args(["--worker-id", "0-2,40,1023", "--shards", "2"]).start();
-    let runs: Vec<wire::Run> = thread::scope(|scope| {
-        let daemon = &daemon;
-        let draws: Vec<_> = (0..4)
-            .map(|_| {
-                scope.spawn(move || {
-                    let mut wire = daemon.connect();
-                    (0..20)
-                        .flat_map(|_| wire.next(Ask::of(20_000).wait_ms(10_000)).runs())
-                        .collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        draws.into_iter().flat_map(|draw| draw.join().expect("drawn")).collect()
-    });
-    let mut workers: Vec<u64> = runs.iter().map(|run| twitter_worker(run.first)).collect();
-    workers.sort_unstable();
-    workers.dedup();
-    assert_eq!(workers, [0, 1, 2, 40, 1023]);
-    assert_distinct(runs);
 }
 
 /// Requests about one ID per ms until there are `total`.

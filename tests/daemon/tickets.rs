@@ -239,27 +239,6 @@ fn on_failing_storage_only_the_reserved_numbers_are_served() {
 }
 
 #[test]
-fn a_ticket_source_is_added_by_a_restart_if_the_state_knows_it() {
-    let machine = counted_from("100");
-    let ids = "[[sources]]\nname = \"ids\"\n";
-    machine.start(ids).stop();
-    let command = format!("snowbank ticket set users VALUE --state-dir {}`", machine.path("state").display());
-    let unknown = format!("{ids}{}", ORDERS.replace("orders", "users"));
-    machine.setup(&unknown).end().assert_refusal(&[&command]);
-    let daemon = machine.start(&format!("{ids}{ORDERS}"));
-    let mut wire = daemon.connect();
-    assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);
-    let info = wire.info();
-    let source = &info["sources"][1];
-    assert_eq!(
-        source,
-        &serde_json::json!({"index": 1, "name": "orders", "kind": "ticket", "increment": 1, "offset": 1})
-    );
-    daemon.stop();
-    assert_eq!(next(&machine.start(ORDERS), 1), [103]);
-}
-
-#[test]
 fn a_counter_moves_to_another_machine_once() {
     let old = counted_from("7");
     let new = Machine::new();

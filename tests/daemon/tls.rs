@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
 use crate::support::program::{Said, snowbank};
-use crate::support::wire::{self, EXPLICIT, SHUTTING_DOWN, UNAUTHORIZED};
+use crate::support::wire::{self, EXPLICIT, UNAUTHORIZED};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, TlsFiles};
@@ -81,36 +81,6 @@ fn a_half_closed_client_gets_its_replies_and_close_notify() {
         assert_eq!(wire.reply().ids().len(), 700, "{tag}");
     }
     wire.assert_closed();
-}
-
-#[test]
-fn a_stop_answers_arrived_requests_and_sends_close_notify() {
-    let top = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
-               layout = \"time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z\"";
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let config = format!("{}{top}", tls_section(&authority.issue_local("daemon"), ""));
-    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config);
-    let mut daemon = setup.start();
-    let client = authority.client(None);
-    let mut busy = secure_wire(daemon.tcp(), &client);
-    let mut idle = secure_wire(daemon.tcp(), &client);
-    // A peer that has not started its handshake does not delay the stop.
-    let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
-    idle.assert_open();
-    // The PONG shows that the request has arrived.
-    busy.send(&[wire::ping(1, b""), Ask::of(64).wait_ms(5_000).bytes()].concat());
-    assert_eq!(busy.reply(), Reply::Pong(1, vec![]));
-    daemon.signal(Signal::TERM);
-    match busy.reply() {
-        Reply::Error { code, .. } => assert_eq!(code, SHUTTING_DOWN),
-        reply => assert_eq!(reply.ids().len(), 64),
-    }
-    busy.assert_closed();
-    idle.assert_closed();
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-    assert!(!daemon.log().contains("closed anyway"), "the stop waited for nothing: {}", daemon.log());
-    drop(silent);
 }
 
 #[test]

@@ -123,34 +123,6 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
 }
 
-#[test]
-fn a_permission_removed_by_a_reload_is_gone_at_every_front_end() {
-    let identities = identity("billing", "") + &identity("orders", "");
-    let daemon = with_front_ends(&(identities.clone() + &identity("anonymous", "")));
-    let mut redis = resp(&daemon, BILLING);
-    let mut web = http(&daemon);
-    let mut cache = memcached(&daemon);
-    let mut other_redis = resp(&daemon, ORDERS);
-    let mut other_web = http(&daemon);
-    redis.send("INCR fast\r\n");
-    redis.integer();
-    assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200);
-    assert_eq!(ask(&mut other_web, "/v1/ids", ORDERS).0, 200);
-    daemon.replace("tokens", &format!("orders: {ORDERS}\n{PLAIN}\n"));
-    daemon.replace("snowbank.toml", &config(&(identities + &identity("anonymous", "sources = [\"slow\"]"))));
-    assert!(daemon.reload().contains("other tokens"));
-    redis.is_closed_after("no longer accepts this token");
-    assert_eq!(web.read(&mut [0; 1]).expect("an end in order"), 0);
-    cache.send("get fast\r\n");
-    let refusal = cache.line();
-    assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
-    // Other clients notice nothing.
-    other_redis.send("INCR fast\r\n");
-    other_redis.integer();
-    assert_eq!(ask(&mut other_web, "/v1/ids", ORDERS).0, 200);
-    assert_eq!(ask(&mut http(&daemon), "/v1/ids", BILLING).0, 401);
-}
-
 /// A reload takes the token away while a long reply is on its way: the reply comes whole, and then
 /// the end.
 #[test]
@@ -205,25 +177,4 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     let mut rest = String::new();
     web.read_to_string(&mut rest).expect("closed in order");
     assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
-}
-
-/// A Redis client without a token may connect again for each request, and close the connection
-/// itself.
-#[test]
-fn every_request_without_a_token_is_counted_and_logged() {
-    let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
-    let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
-    let mut redis = Client::to(daemon.addresses[1].tcp());
-    for _ in 0..5 {
-        redis.send("INCR fast\r\n");
-        assert!(redis.line().starts_with("-NOAUTH"));
-    }
-    redis.asks(&format!("AUTH {PLAIN}\r\n"), "+OK\r\n");
-    assert_eq!(refusals(), 5.0);
-    daemon.assert_logs("refused a request: no token, and auth.token_file asks for one");
-    assert_eq!(ask(&mut http(&daemon), "/v1/ids", "wrong").0, 401);
-    let mut redis = Client::to(daemon.addresses[1].tcp());
-    redis.send("AUTH wrong\r\n");
-    assert!(redis.line().starts_with("-WRONGPASS"));
-    poll("all", || (refusals() == 7.0).then_some(()));
 }

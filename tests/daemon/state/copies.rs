@@ -176,27 +176,3 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
         }
     }
 }
-
-#[test]
-fn each_source_is_marked() {
-    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
-    let machine = Machine::new();
-    let mut daemon = machine.setup(&(source("first", 1) + &source("second", 2))).start();
-    let marks = || {
-        let locks = lock_files(&machine.path("locks"));
-        let locks = locks.iter().map(|lock| fs::read_to_string(lock).expect("text"));
-        locks.filter(|text| text.lines().nth(1).is_some_and(|mark| mark.starts_with("granted"))).count()
-    };
-    poll("two marks", || (marks() == 2).then_some(()));
-    let copy = machine.back_up();
-    let shown: serde_json::Value =
-        serde_json::from_slice(&machine.command(&["show", "--json"]).stdout).expect("JSON");
-    let ceiling = |source: &serde_json::Value| -> Option<u64> { source["id_bound"].as_str()?.parse().ok() };
-    let ceilings = shown["sources"].as_array().expect("a list").iter().filter_map(ceiling);
-    let highest = ceilings.max().expect("two ceilings");
-    // An ID above the copy's ceilings: the mark had risen before it was handed out.
-    poll("a raise", || (daemon.connect().next(Ask::of(1).source(1)).ids()[0] > highest).then_some(()));
-    daemon.kill();
-    machine.restore(&copy);
-    machine.setup(&source("second", 2)).end().assert_refusal(&["is older than the one", "\"second\""]);
-}
