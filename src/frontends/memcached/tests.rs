@@ -16,11 +16,16 @@ fn facts() -> Facts {
 
 /// The requests for IDs as (source, count), all bytes of the replies, and whether the connection
 /// was closed.
-type Served = (Vec<(usize, u64)>, String, bool);
+type Served<Bytes> = (Vec<(usize, u64)>, Bytes, bool);
+
+fn serve(stream: &[u8], refused_at: Option<usize>) -> Served<String> {
+    let (asks, out, closed) = serve_bytes(stream, refused_at);
+    (asks, String::from_utf8_lossy(&out).into_owned(), closed)
+}
 
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so
 /// on.
-fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
+fn serve_bytes(stream: &[u8], refused_at: Option<usize>) -> Served<Vec<u8>> {
     let facts = facts();
     let session = &mut Session::new(&facts.access, 0, None);
     let wall = UnixMicros(1_000_000);
@@ -59,7 +64,7 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
             }
         }
     };
-    (asks, String::from_utf8_lossy(&out).into_owned(), closed)
+    (asks, out, closed)
 }
 
 #[test]
@@ -76,14 +81,6 @@ fn different_keys_draw_from_the_source_before_their_colon() {
     let (asks, out, _) = serve(b"get batches:1 batches:2 batches:a:b nothing:1 :batches\r\n", None);
     assert_eq!(asks, [(1, 3), (0, 2)]);
     assert!(out.contains("VALUE batches:2 0 19\r\n2000000000000000001\r\n"), "{out}");
-}
-
-#[test]
-fn keys_of_one_source_are_one_request() {
-    let (asks, out, _) = serve(b"get a b c d\r\n", None);
-    assert_eq!(asks, [(0, 4)]);
-    assert_eq!(out.matches("VALUE ").count(), 4);
-    assert!(out.ends_with("VALUE d 0 3\r\n103\r\nEND\r\n"), "{out}");
 }
 
 #[test]
@@ -174,41 +171,14 @@ fn packets_are_answered_with_their_opaque_bytes() {
     let stream =
         [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")]
             .concat();
-    let facts = facts();
-    let session = &mut Session::new(&facts.access, 0, None);
-    let wall = UnixMicros(1_000_000);
-    let mut conditions = Conditions {
-        facts: &facts,
-        session,
-        draining: false,
-        wall,
-        incr_connections: &IncrConnections::default(),
-        counts: &|_| Counts::default(),
-        rejection: None,
-    };
-    let mut front = Memcached::default();
-    let mut out = Vec::new();
-    let mut at = 0;
-    loop {
-        match front.step(&stream[at..], &mut conditions, &mut out) {
-            Step::Ids { consumed, form, ask } => {
-                at += consumed;
-                let run = Run { first: 7 + ask.source as u64, count: 1, stride: 1 };
-                let ids =
-                    FrameIds { runs: &[run], random: &[], needs_list: false, reply_count: None, more: false };
-                front.encode_ids(&mut out, form, &ids, &mut fastrand::Rng::with_seed(1));
-            }
-            Step::Answered { consumed, .. } => at += consumed,
-            Step::Close { error } => break assert_eq!(error, None),
-            Step::Incomplete => panic!("whole packets"),
-        }
-    }
+    let (_, out, closed) = serve_bytes(&stream, None);
+    assert!(closed, "it quits");
     let replies = packets(&out);
     let found: Vec<_> =
         replies.iter().map(|(opcode, status, key, value)| (*opcode, *status, &**key, &**value)).collect();
     let expected = [
-        (0x0d, 0, "batches", "8"),
-        (0x00, 0, "", "7"),
+        (0x0d, 0, "batches", "2000000000000000000"),
+        (0x00, 0, "", "100"),
         (0x0a, 0, "", ""),
         (0x20, 0x81, "", "Unknown command"),
         (0x07, 0, "", ""),
@@ -224,19 +194,8 @@ fn packets_that_lie_are_refused() {
     let mut endless = packet(0x00, "orders");
     endless[8] = 0xff;
     for (bytes, is_closed) in [(short_body, false), (packet(0x00, ""), false), (endless, true)] {
-        let facts = facts();
-        let mut conditions = Conditions {
-            facts: &facts,
-            session: &mut Session::new(&facts.access, 0, None),
-            draining: false,
-            wall: UnixMicros(1_000_000),
-            incr_connections: &IncrConnections::default(),
-            counts: &|_| Counts::default(),
-            rejection: None,
-        };
-        let mut out = Vec::new();
-        let step = Memcached::default().step(&bytes, &mut conditions, &mut out);
-        assert_eq!(matches!(step, Step::Close { .. }), is_closed, "{step:?}");
+        let (_, out, closed) = serve_bytes(&bytes, None);
+        assert_eq!(closed, is_closed);
         assert!(matches!(packets(&out)[..], [(0, 3 | 4, _, _)]), "{out:?}");
     }
 }

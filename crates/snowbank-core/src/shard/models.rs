@@ -258,3 +258,18 @@ fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() 
         }
     });
 }
+
+/// The keeper made a ceiling durable, while another thread noticed a restored snapshot.
+#[test]
+fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
+    check_model(|| {
+        let grant = Arc::new(Grant::new(Position(1)));
+        let other = {
+            let grant = Arc::clone(&grant);
+            thread::spawn(move || grant.revoke())
+        };
+        grant.raise_if(0, Position(2));
+        other.join().expect("no panic");
+        assert_eq!(grant.ceiling(), Position(0));
+    });
+}
