@@ -335,5 +335,12 @@ fn machine(
         install(&root, &unpacked, &format!("drivers/{}", name.to_string_lossy()))?;
     }
     guest::pack(&root, &initrd)?;
-    Ok(Machine { has_network: true, ..guest::small(kernel, initrd) })
+    Ok(Machine {
+        kernel: kernel.to_owned(),
+        initrd,
+        memory_mib: 384,
+        has_network: true,
+        arguments: "console=ttyS0 quiet panic=-1",
+        facts: &[],
+    })
 }

@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::qemu::Machine;
 use crate::support::daemon::Address;
 use crate::support::failing_disk;
 use crate::support::wire::{Ask, Reply as Came, Wire};
@@ -18,61 +17,9 @@ use crate::tickets::Ticket;
 /// The time that each sync takes in the guest.
 pub(crate) const SYNC_US: i64 = 200_000;
 
-const INIT: &str = r#"#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-mount -t tmpfs tmp /tmp
-ip link set lo up
-mkdir /tmp/state /tmp/locks
-echo "sync stall SYNC_MS" > /tmp/orders
-cat > /tmp/snowbank.toml <<"END"
-SOURCES
-END
-export SNOWBANK_STATE_DIR=/tmp/state SNOWBANK_LOCK_DIR=/tmp/locks
-serve() {
-    LD_PRELOAD=/bin/failing_disk.so FAILING_DISK_DIR=/tmp/state FAILING_DISK_CONTROL=/tmp/orders \
-        snowbank serve --config /tmp/snowbank.toml --listen 127.0.0.1:7660
-    echo "TICKETS the daemon ended with $?"
-}
-snowbank ticket set orders 0
-serve 2>&1 | cat &
-{ client client 127.0.0.1:7660; echo "the client has ended"; } &
-ids=$!
-client tickets 127.0.0.1:7660 /tmp/highest
-# Only on a machine that was restored.
-kill $ids
-killall client snowbank
-while pidof snowbank; do sleep 1; done
-serve 2>&1 | cat
-snowbank ticket set orders "$(cat /tmp/highest)"
-serve 2>&1 | cat &
-client tickets 127.0.0.1:7660 /tmp/unused
-sleep 1000
-"#;
-
 /// The sources of every machine's daemon: IDs and tickets.
 pub(crate) const SOURCES: &str =
     "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
-
-/// A machine with little more than the daemon, run by root.
-pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result<Machine, String> {
-    let root = directory.join("root");
-    let initrd = directory.join("initrd");
-    let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string()).replace("SOURCES", SOURCES);
-    furnish(busybox, &root, &text)?;
-    pack(&root, &initrd)?;
-    Ok(small(kernel, initrd))
-}
-
-/// A machine that runs a file system made by [`furnish`].
-pub(crate) fn small(kernel: &Path, initrd: PathBuf) -> Machine {
-    let kernel = kernel.to_owned();
-    let arguments = "console=ttyS0 quiet panic=-1";
-    Machine { kernel, initrd, memory_mib: 384, has_network: false, arguments, facts: &[] }
-}
 
 /// Makes a file system of the daemon, its clients and a shell, which begins with this script.
 pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {

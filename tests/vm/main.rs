@@ -2,8 +2,7 @@
 //! (qemu, emulated), a client beside it that keeps every ID, and copies of the machine that go on
 //! from one moment under other VM generation IDs.
 //!
-//! - `guest`: the client, what its console shows, and a machine that has little but the daemon,
-//!   which root runs.
+//! - `guest`: the client, what its console shows, and a file system that has little but the daemon.
 //! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
 //! - `tickets`: the ticket source, which stops for good in a restored machine.
 //! - `fleet`: two copies of one machine at one coordinator.
@@ -43,8 +42,7 @@ fn main() -> ExitCode {
         ["client", address] => guest::client(address),
         ["tickets", address, highest_file] => tickets::client(address, highest_file),
         ["draw", address, source] => fleet::draw(address, source),
-        ["small", kernel, busybox] => return end(run(guest::machine, kernel, busybox)),
-        ["booted", kernel, root] => return end(run(booted::machine, kernel, root)),
+        ["booted", kernel, root] => return end(run(Path::new(kernel), Path::new(root))),
         ["fleet", kernel, busybox, modules] => {
             return end(fleet::run([kernel, busybox, modules].map(Path::new)));
         }
@@ -64,14 +62,10 @@ fn end(result: Result<(), String>) -> ExitCode {
     }
 }
 
-/// Makes a machine from a kernel and a root file system, and resumes it.
-fn run(
-    make: impl Fn(&Path, &Path, &Path) -> Result<Machine, String>,
-    kernel: &str,
-    other: &str,
-) -> Result<(), String> {
+/// Makes the Debian from a kernel and a root file system, and resumes it.
+fn run(kernel: &Path, root: &Path) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let machine = make(Path::new(kernel), Path::new(other), directory.path())?;
+    let machine = booted::machine(kernel, root, directory.path())?;
     resume_twice(&machine, directory.path())
 }
 
