@@ -7,45 +7,11 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use crate::secure::{Authority, tls_section, try_secure};
+use crate::secure::{Authority, Pair, tls_section, try_secure};
 use crate::support::http::{Answer, get, parse, sample, scrape};
-use crate::support::program::{Said, snowbank};
-use crate::support::{Address, Ask, Daemon, Setup, poll};
+use crate::support::program::{Said, program};
+use crate::support::{Address, Setup, poll};
 use rustls::ClientConfig;
-
-/// A daemon whose admin listener alone speaks TLS, and the authority that both sides trust.
-struct House {
-    daemon: Daemon,
-    authority: Authority,
-    _files: tempfile::TempDir,
-}
-
-impl House {
-    /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
-    fn with(more: &str) -> House {
-        let files = crate::support::directory();
-        let authority = Authority::new(files.path(), "authority");
-        let more = more.replace("PATH", &files.path().display().to_string());
-        let config = tls_section(&authority.issue_local("daemon"), &more);
-        let setup = Setup::new().option("--admin", "tls:127.0.0.1:0").listeners(2).config(&config);
-        House { daemon: setup.start(), authority, _files: files }
-    }
-
-    fn admin(&self) -> &Address {
-        &self.daemon.addresses[1]
-    }
-
-    fn get(&self, path: &str, client: &Arc<ClientConfig>) -> Answer {
-        get_over(self.admin(), path, client)
-    }
-
-    /// Runs `snowbank status` against it, with its authority.
-    fn status(&self, options: &[&str]) -> Said {
-        let admin = self.admin().to_string();
-        let ca = self.authority.file.display().to_string();
-        status(&[&["--admin", &admin, "--ca", &ca], options].concat())
-    }
-}
 
 fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let mut stream = try_secure(admin.tcp(), client, "127.0.0.1").expect("TLS");
@@ -55,32 +21,6 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("an answer and a clean end");
     parse(&answer)
-}
-
-fn status(options: &[&str]) -> Said {
-    snowbank([&["status"], options].concat())
-}
-
-/// Asserts that the command could not ask: exit code 2, and one line that contains the reason.
-#[track_caller]
-fn assert_unasked(said: Said, part: &str) {
-    let line = said.refusal(2);
-    assert!(line.contains(part), "{part:?}: {line}");
-}
-
-#[test]
-fn the_status_is_served_over_tls() {
-    let house = House::with("");
-    house.daemon.connect().next(Ask::of(7)).ids();
-    let said = house.status(&[]);
-    assert!(said.code == Some(0), "{said:?}");
-    assert!(said.out.starts_with("Serving"), "{said:?}");
-    let client = house.authority.client(None);
-    for path in ["/", "/metrics", "/healthz", "/readyz", "/status"] {
-        assert_eq!(house.get(path, &client).code, 200, "{path}");
-    }
-    let facts = house.get("/status", &client).json()["facts"].to_string();
-    assert!(facts.contains("\"certificate\""), "{facts}");
 }
 
 #[test]
@@ -107,22 +47,40 @@ fn a_key_that_all_can_read_and_a_future_certificate_only_warn() {
 
 #[test]
 fn a_client_certificate_is_required_if_clients_need_one() {
-    let house = House::with("client_ca = \"PATH/authority.crt\"");
-    assert_unasked(
-        house.status(&[]),
-        "asks for a client certificate: give one (--client-cert, --client-key)",
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let client_ca = format!("client_ca = \"{}\"", authority.file.display());
+    let config = tls_section(&authority.issue_local("daemon"), &client_ca);
+    let daemon = Setup::new().option("--admin", "tls:127.0.0.1:0").listeners(2).config(&config).start();
+    let admin = &daemon.addresses[1];
+    let status = |own: Option<&Pair>| {
+        let mut command = program();
+        command.args(["status", "--admin", &admin.to_string(), "--ca"]).arg(&authority.file);
+        if let Some(Pair { certificate, key }) = own {
+            command.arg("--client-cert").arg(certificate).arg("--client-key").arg(key);
+        }
+        Said::by(&mut command)
+    };
+
+    let refused = status(None).refusal(2);
+    assert!(
+        refused.contains("asks for a client certificate: give one (--client-cert, --client-key)"),
+        "{refused}"
     );
-    house.daemon.assert_logs("the peer sent no client certificate");
-    let own = house.authority.issue("operator", &[]);
-    let certificate = own.certificate.display().to_string();
-    let key = own.key.display().to_string();
-    let said = house.status(&["--client-cert", &certificate, "--client-key", &key]);
-    assert!(said.code == Some(0), "{said:?}");
-    assert_eq!(house.get("/metrics", &house.authority.client(Some(&own))).code, 200);
-    let strange = Authority::new(house._files.path(), "strange").issue("stranger", &[]);
-    let certificate = strange.certificate.display().to_string();
-    let key = strange.key.display().to_string();
-    assert_unasked(house.status(&["--client-cert", &certificate, "--client-key", &key]), "authority");
+    daemon.assert_logs("the peer sent no client certificate");
+    let strange = Authority::new(files.path(), "strange").issue("stranger", &[]);
+    let refused = status(Some(&strange)).refusal(2);
+    assert!(refused.contains("authority"), "{refused}");
+
+    let own = authority.issue("operator", &[]);
+    let said = status(Some(&own));
+    assert!(said.code == Some(0) && said.out.starts_with("Serving"), "{said:?}");
+    let client = authority.client(Some(&own));
+    for path in ["/", "/metrics", "/healthz", "/readyz"] {
+        assert_eq!(get_over(admin, path, &client).code, 200, "{path}");
+    }
+    let facts = get_over(admin, "/status", &client).json()["facts"].to_string();
+    assert!(facts.contains("\"certificate\""), "{facts}");
 }
 
 #[test]
