@@ -84,7 +84,7 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
         setup.end().assert_refusal_for_now(&parts);
     }
     assert!(!machine.path("other/ceilings").exists());
-    let (_, shown, _) = machine.run(&["state", "show"]);
+    let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
     // Another worker ID still serves.
     with_other_state(&machine).args(["--worker-id", "1"]).start().stop();

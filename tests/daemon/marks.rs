@@ -2,85 +2,47 @@
 //! be written. Tests that fill a file system need root. Without it they report that and pass,
 //! unless `CI` is set.
 
-use std::fs::{self};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::fs;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::file_system::FileSystem;
+use crate::support::machine::Machine;
 use crate::support::{Ask, Daemon, Setup, poll};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// With a low `max_ahead` the horizon is short, and a raise comes soon.
 const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
 
-/// A machine with one lock directory and several state directories.
-struct Machine {
-    directory: TempDir,
-    locks: PathBuf,
+/// Another state directory of the machine.
+fn beside(machine: &Machine) -> Setup {
+    machine.setup(CONFIG).env("SNOWBANK_STATE_DIR", machine.path("other"))
 }
 
-impl Machine {
-    fn new() -> Machine {
-        let directory = crate::support::directory();
-        let locks = directory.path().join("locks");
-        Machine { directory, locks }
-    }
-
-    fn with_locks_on(disk: &FileSystem) -> Machine {
-        Machine { locks: disk.point().join("locks"), ..Machine::new() }
-    }
-
-    fn state(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn setup(&self, state: &str) -> Setup {
-        let setup = Setup::configured(CONFIG).env("SNOWBANK_STATE_DIR", self.state(state));
-        setup.env("SNOWBANK_LOCK_DIR", &self.locks)
-    }
-
-    fn command(&self, state: &str, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        command.arg("state").args(arguments).env("SNOWBANK_STATE_DIR", self.state(state));
-        let output = command.env("SNOWBANK_LOCK_DIR", &self.locks).output().expect("the program runs");
-        assert!(output.status.success(), "{output:?}");
-        output
-    }
-
-    /// Returns the text of `state show`.
-    fn words(&self, state: &str) -> String {
-        String::from_utf8(self.command(state, &["show"]).stdout).expect("text")
-    }
-
-    /// Returns the only source of `state show --json`.
-    fn shown(&self, state: &str) -> Value {
-        let answer: Value =
-            serde_json::from_slice(&self.command(state, &["show", "--json"]).stdout).expect("JSON");
-        assert_eq!(answer["lock_dir"].as_str(), self.locks.to_str());
-        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
-        answer["sources"][0].clone()
-    }
-
-    /// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes
-    /// one mark after another.
-    fn mark(&self, state: &str) -> Value {
-        poll("marks that say the same", || match self.shown(state)["marks"].as_array().map(Vec::as_slice) {
-            Some([mark]) => Some(mark.clone()),
-            _ => None,
-        })
-    }
-
-    /// Copies the state file, retrying while its daemon writes it.
-    fn back_up(&self, state: &str) -> Vec<u8> {
-        let read = || fs::read(file(&self.state(state))).expect("the state is there");
-        poll("a whole copy", || Some(read()).filter(|bytes| *bytes == read()))
-    }
+/// Returns the text of `state show`.
+fn show_words(machine: &Machine) -> String {
+    machine.run(&["state", "show"]).printed()
 }
 
-fn file(state: &Path) -> PathBuf {
-    state.join("ceilings")
+/// Returns the only source of `state show --json`.
+fn show(machine: &Machine) -> Value {
+    show_state(machine, "state")
+}
+
+fn show_state(machine: &Machine, state: &str) -> Value {
+    let state = machine.path(state).display().to_string();
+    let text = machine.run(&["state", "show", "--json", "--state-dir", &state]).printed();
+    let answer: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
+    answer["sources"][0].clone()
+}
+
+/// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes one
+/// mark after another.
+fn read_mark(machine: &Machine) -> Value {
+    poll("marks that say the same", || match show(machine)["marks"].as_array().map(Vec::as_slice) {
+        Some([mark]) => Some(mark.clone()),
+        _ => None,
+    })
 }
 
 /// Draws one ID. With so short a horizon, it waits for a raise that a busy machine delays.
@@ -94,37 +56,37 @@ fn id_of(value: &Value) -> u64 {
 
 /// Draws until the ceiling has risen above the present one. Returns the last ID.
 fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
-    let bound = id_of(&machine.shown("state")["id_bound"]);
+    let bound = id_of(&show(machine)["id_bound"]);
     poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
 }
 
 #[test]
 fn a_mark_is_shown_with_its_effect_on_a_start() {
     let machine = Machine::new();
-    let mut daemon = machine.setup("state").start();
+    let mut daemon = machine.setup(CONFIG).start();
     one(&daemon);
     let mark =
-        poll("the first mark", || Some(machine.mark("state")).filter(|mark| mark["status"] == "granted"));
-    let shown = machine.shown("state");
+        poll("the first mark", || Some(read_mark(&machine)).filter(|mark| mark["status"] == "granted"));
+    let shown = show(&machine);
     assert_eq!(mark["worker_ids"], "1-3");
     assert_eq!(mark["state"], shown["owner"]["state"]);
     assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(true), &Value::from("at_ceiling")));
     assert_eq!(mark["holder"], format!("process {}", daemon.id()));
-    let copy = machine.back_up("state");
+    let copy = machine.back_up();
     draw_past_a_raise(&machine, &daemon);
     daemon.kill();
 
     // First the newest state, then an older copy of it.
-    let mark = machine.mark("state");
-    let shown = machine.shown("state");
+    let mark = read_mark(&machine);
+    let shown = show(&machine);
     assert_eq!(mark["next_start"], "at_ceiling");
     assert!(mark["holder"].is_null() && id_of(&mark["id"]) <= id_of(&shown["id_bound"]), "{shown}");
-    fs::write(file(&machine.state("state")), &copy).expect("restored");
-    let mark = machine.mark("state");
-    let shown = machine.shown("state");
+    machine.restore(&copy);
+    let mark = read_mark(&machine);
+    let shown = show(&machine);
     assert_eq!((&mark["status"], &mark["next_start"]), (&"granted".into(), &"refused_older_copy".into()));
     assert!(id_of(&mark["id"]) > id_of(&shown["id_bound"]), "{shown}");
-    let words = machine.words("state");
+    let words = show_words(&machine);
     let granted = format!("worker IDs 1-3: granted below ID {} (", id_of(&mark["id"]));
     let time = mark["time"].as_str().expect("a time");
     for part in
@@ -133,20 +95,20 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
         assert!(words.contains(part), "{part:?} is not in:\n{words}");
     }
     // A start does what `state show` predicts.
-    machine.setup("state").end().assert_refusal(&["is older than the one that served", time]);
+    machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served", time]);
 }
 
 #[test]
 fn a_mark_of_another_directorys_daemon_names_its_state() {
     let machine = Machine::new();
-    machine.setup("state").start().stop();
-    let daemon = machine.setup("other").start();
+    machine.setup(CONFIG).start().stop();
+    let daemon = beside(&machine).start();
     one(&daemon);
-    let mark = machine.mark("state");
-    assert_eq!(mark["state"], machine.shown("other")["owner"]["state"]);
+    let mark = read_mark(&machine);
+    assert_eq!(mark["state"], show_state(&machine, "other")["owner"]["state"]);
     assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(false), &Value::from("above_mark")));
     assert_eq!(mark["holder"], format!("process {}", daemon.id()));
-    let words = machine.words("state");
+    let words = show_words(&machine);
     let whose = format!(
         "by another state ({}), locked by process {}\n",
         mark["state"].as_str().unwrap(),
@@ -161,32 +123,32 @@ fn a_mark_of_another_directorys_daemon_names_its_state() {
 #[test]
 fn an_exported_worker_id_is_shown_as_released() {
     let machine = Machine::new();
-    machine.setup("state").start().stop();
-    machine.command("state", &["export"]);
-    let mark = machine.mark("state");
+    machine.setup(CONFIG).start().stop();
+    machine.run(&["state", "export"]).printed();
+    let mark = read_mark(&machine);
     assert_eq!((&mark["status"], &mark["next_start"]), (&"released".into(), &"refused_released".into()));
-    assert!(machine.words("state").contains("moved away by `snowbank state export`"));
+    assert!(show_words(&machine).contains("moved away by `snowbank state export`"));
 }
 
 /// The space for a mark is reserved when its lock is made.
 #[test]
 fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     let Some(disk) = FileSystem::mount() else { return };
-    let machine = Machine::with_locks_on(&disk);
-    let mut daemon = machine.setup("state").start();
-    let copy = machine.back_up("state");
+    let machine = Machine::with_locks(disk.point().join("locks"));
+    let mut daemon = machine.setup(CONFIG).start();
+    let copy = machine.back_up();
     let ballast = disk.fill();
     let last = draw_past_a_raise(&machine, &daemon);
-    poll("the mark rises", || (id_of(&machine.mark("state")["id"]) > last).then_some(()));
+    poll("the mark rises", || (id_of(&read_mark(&machine)["id"]) > last).then_some(()));
     assert!(!daemon.log().contains("cannot mark"), "{}", daemon.log());
     assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
     daemon.kill();
-    let newest = machine.back_up("state");
-    fs::write(file(&machine.state("state")), &copy).expect("restored");
-    machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
+    let newest = machine.back_up();
+    machine.restore(&copy);
+    machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
 
     // Another worker ID has no lock yet, and there is no space for one.
-    let other = || machine.setup("other").args(["--worker-id", "9"]);
+    let other = || beside(&machine).args(["--worker-id", "9"]);
     other().end().assert_refusal_for_now(&[
         "cannot lock worker IDs at",
         "No space left on device",
@@ -194,11 +156,11 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     ]);
     fs::remove_file(ballast).expect("it is there");
     other().start().stop();
-    fs::write(file(&machine.state("state")), &newest).expect("put back");
+    machine.restore(&newest);
     assert!(disk.remount("ro"));
-    machine.setup("state").end().assert_refusal(&["cannot lock worker IDs at", "Read-only file system"]);
+    machine.setup(CONFIG).end().assert_refusal(&["cannot lock worker IDs at", "Read-only file system"]);
     assert!(disk.remount("rw"));
-    assert!(one(&machine.setup("state").start()) > last);
+    assert!(one(&machine.setup(CONFIG).start()) > last);
 }
 
 /// The lock's file is truncated and its disk space is used up, so the write of a mark fails.
@@ -206,34 +168,34 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
 fn a_failed_mark_is_logged_and_retried() {
     let Some(disk) = FileSystem::mount() else { return };
     let machine = Machine::with_locks_on(&disk);
-    let mut daemon = machine.setup("state").start();
-    let copy = machine.back_up("state");
+    let mut daemon = machine.setup(CONFIG).start();
+    let copy = machine.back_up();
     let ballast = empty_and_fill(&machine, &disk, &daemon);
     let last = draw_past_a_raise(&machine, &daemon);
     daemon.assert_logs("cannot mark in lock_dir");
     daemon.assert_logs("No space left on device");
-    assert_eq!(machine.mark("state")["status"], "none");
+    assert_eq!(read_mark(&machine)["status"], "none");
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");
 
     // No request is needed: ceilings still rise for a while after the last use, and each raise
     // writes the marks.
     fs::remove_file(&ballast).expect("it is there");
-    poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
+    poll("the mark is back", || (read_mark(&machine)["status"] == "granted").then_some(()));
     daemon.kill();
-    let newest = machine.back_up("state");
-    fs::write(file(&machine.state("state")), &copy).expect("restored");
-    machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
-    fs::write(file(&machine.state("state")), &newest).expect("put back");
+    let newest = machine.back_up();
+    machine.restore(&copy);
+    machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
+    machine.restore(&newest);
 
     // A clean stop lowers the mark first. If that fails, the ceiling stays.
-    let daemon = machine.setup("state").start();
+    let daemon = machine.setup(CONFIG).start();
     let last = one(&daemon);
     assert!(last > highest);
     empty_and_fill(&machine, &disk, &daemon);
-    let ceiling = id_of(&machine.shown("state")["id_bound"]);
+    let ceiling = id_of(&show(&machine)["id_bound"]);
     daemon.stop();
-    assert!(id_of(&machine.shown("state")["id_bound"]) >= ceiling, "not trimmed");
+    assert!(id_of(&show(&machine)["id_bound"]) >= ceiling, "not trimmed");
 }
 
 /// The daemon is stopped: otherwise its next mark would take the space back.
@@ -251,13 +213,13 @@ fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> Path
 #[test]
 fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.locks, machine.state("orders"));
-    let mut daemon = disk.under(machine.setup("state")).start();
+    let disk = FailingDisk::new(&machine.path("locks"), machine.path("orders"));
+    let mut daemon = disk.under(machine.setup(CONFIG)).start();
     let last = one(&daemon);
     disk.order(&format!("write fail {EIO}"));
     let last = draw_past_a_raise(&machine, &daemon).max(last);
     daemon.assert_logs("cannot mark in lock_dir");
-    let mark = machine.mark("state");
+    let mark = read_mark(&machine);
     assert_eq!(
         (&mark["status"], &mark["next_start"]),
         (&"granted".into(), &"at_ceiling".into()),
@@ -265,5 +227,5 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     );
     daemon.kill();
     disk.works();
-    assert!(one(&machine.setup("state").start()) > last);
+    assert!(one(&machine.setup(CONFIG).start()) > last);
 }

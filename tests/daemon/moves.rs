@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::faketime::true_unix_ms;
 use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
+use crate::support::program::Said;
 use crate::support::{Ask, each_case};
 
 const DAY_US: i64 = 86_400_000_000;
@@ -16,7 +17,7 @@ const LITTLE_MS: f64 = 5_000.0;
 
 /// Runs `snowbank state …`, which must succeed.
 fn state(machine: &Machine, arguments: &[&str]) -> String {
-    let (code, out, err) = machine.run(&[&["state"], arguments].concat());
+    let Said { code, out, err } = machine.run(&[&["state"], arguments].concat());
     assert_eq!(code, Some(0), "{err}");
     out
 }

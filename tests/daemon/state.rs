@@ -6,11 +6,11 @@ mod files;
 mod starts;
 mod storage;
 
+use crate::support::program::Said;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Output;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -109,9 +109,9 @@ fn two_daemons_do_not_share_a_directory() {
     let state = machine.state();
     let ended = machine.setup("").args(["--worker-id", "1"]).end();
     ended.assert_refusal_for_now(&[state.to_str().unwrap(), "is in use (process ", "--state-dir"]);
-    let refused = machine.command(&["export"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use (process "), "{refused:?}");
+    let refused = machine.run(&["state", "export"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("is in use (process "), "{refused:?}");
     daemon.stop();
     machine.setup("").args(["--worker-id", "1"]).start().stop();
 }

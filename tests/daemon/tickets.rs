@@ -1,8 +1,7 @@
 //! Ticket sources: counters without a clock, over kills, stops, older copies and changes of their
 //! increment. What each front end makes of their numbers is in `front_ends.rs`.
 //!
-//! [`pair`]: two daemons with half of the numbers each. [`shared`]: counters at the coordinator of
-//! a fleet. [`takeover`]: a table in a database that two daemons replace.
+//! [`shared`]: counters at the coordinator of a fleet.
 
 mod shared;
 
@@ -13,6 +12,7 @@ use std::time::Duration;
 use crate::support::failing_disk::FailingDisk;
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
+use crate::support::program::Said;
 use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{Load, MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Random, Reply};
@@ -32,8 +32,7 @@ fn rounds() -> u64 {
 }
 
 fn set(machine: &Machine, value: &str) {
-    let (code, out, err) = machine.run(&["ticket", "set", "orders", value]);
-    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    machine.run(&["ticket", "set", "orders", value]).printed();
 }
 
 /// Sets half of a counter's numbers, the odd or the even ones, in a state of its own. Returns that
@@ -42,7 +41,7 @@ fn set_half(machine: &Machine, name: &str, value: &str, offset: u64) -> (PathBuf
     let state = machine.path(&format!("state-{offset}"));
     let half =
         ["--increment", "2", "--offset", &offset.to_string(), "--state-dir", state.to_str().expect("text")];
-    let (code, out, err) = machine.run(&[&["ticket", "set", name, value][..], &half].concat());
+    let Said { code, out, err } = machine.run(&[&["ticket", "set", name, value][..], &half].concat());
     assert!(code == Some(0) && out.ends_with(&format!("directory {}\n", state.display())), "{out}{err}");
     let toml = format!("[[sources]]\nname = {name:?}\nkind = \"ticket\"\nincrement = 2\noffset = {offset}\n");
     (state, toml)
@@ -84,7 +83,7 @@ fn a_counter_without_a_stored_value_does_not_start() {
     set(&machine, "0");
     let daemon = machine.start(ORDERS);
     assert_eq!(next(&daemon, 2), [1, 2]);
-    let (code, _, err) = machine.run(&["ticket", "set", "orders", "500"]);
+    let Said { code, err, .. } = machine.run(&["ticket", "set", "orders", "500"]);
     assert!(code == Some(1) && err.contains("is in use"), "{code:?}, {err}");
     daemon.stop();
     // Under another name it is another counter.
@@ -101,13 +100,13 @@ fn a_counter_without_a_stored_value_does_not_start() {
 #[test]
 fn a_counter_only_moves_up() {
     let machine = counted_from("41");
-    let (_, shown, _) = machine.run(&["state", "show"]);
+    let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("no daemon has counted since") && !shown.contains("owner"), "{shown}");
     let daemon = machine.start(ORDERS);
     assert_eq!(next(&daemon, 3), [42, 43, 44]);
     daemon.stop();
     let refused = |value: &str| {
-        let (code, out, err) = machine.run(&["ticket", "set", "orders", value]);
+        let Said { code, out, err } = machine.run(&["ticket", "set", "orders", value]);
         assert!(code == Some(1) && out.is_empty(), "{code:?}, {out}");
         err
     };
@@ -123,7 +122,7 @@ fn a_counter_only_moves_up() {
     for (value, part) in
         [last, ("-1", "from 0 to"), ("9223372036854775808", "from 0 to"), ("many", "from 0 to")]
     {
-        let (code, _, err) = machine.run(&["ticket", "set", "orders", value]);
+        let Said { code, err, .. } = machine.run(&["ticket", "set", "orders", value]);
         assert!(code == Some(2) && err.contains(part), "{value}: {code:?}, {err}");
     }
 }
@@ -205,7 +204,7 @@ fn numbers_end_and_never_wrap() {
     refused(wire.next(Ask::of(1)));
     daemon.stop();
     refused(machine.start(ORDERS).connect().next(Ask::of(1)));
-    let (_, shown, _) = machine.run(&["state", "show"]);
+    let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("every number handed out is below 9223372036854775808"), "{shown}");
 }
 
@@ -244,13 +243,13 @@ fn a_counter_moves_to_another_machine_once() {
     let new = Machine::new();
     let file = old.path("export").display().to_string();
     let exported = old.run(&["state", "export", "--output", &file]);
-    assert_eq!(exported.0, Some(0), "{exported:?}");
+    assert_eq!(exported.code, Some(0), "{exported:?}");
     old.setup(ORDERS).end().assert_refusal(&["\"orders\"", "snowbank state import"]);
-    let (code, _, err) = old.run(&["ticket", "set", "orders", "900"]);
+    let Said { code, err, .. } = old.run(&["ticket", "set", "orders", "900"]);
     assert!(code == Some(1) && err.contains("moved its counter away"), "{code:?}, {err}");
     let imported = new.run(&["state", "import", &file]);
     assert_eq!(
-        (imported.0, imported.1.contains("ticket counter: goes on from ID 8")),
+        (imported.code, imported.out.contains("ticket counter: goes on from ID 8")),
         (Some(0), true),
         "{imported:?}"
     );
@@ -266,7 +265,7 @@ fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     assert_eq!(next(&odd, 2), [101, 103]);
     let all = ["ticket", "set", "orders", "100", "--state-dir"];
     let refused = machine.run(&[&all[..], &[machine.path("third").to_str().expect("text")]].concat());
-    assert_eq!(refused.0, Some(1), "{refused:?}");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
     let (even, toml) = set_half(&machine, "orders", "100", 2);
     for taken in [ODD, ORDERS] {
         let ended = machine.setup(taken).option("--state-dir", &even).end();

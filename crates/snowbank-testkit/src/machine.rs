@@ -11,13 +11,21 @@ use super::{Daemon, Setup};
 /// A simulated machine with its own directories for the state and the locks.
 pub struct Machine {
     directory: TempDir,
+    locks: PathBuf,
     clock: Option<FakeClock>,
 }
 
 impl Machine {
     /// Makes a machine with the right time.
     pub fn new() -> Machine {
-        Machine { directory: super::directory(), clock: None }
+        let directory = super::directory();
+        let locks = directory.path().join("locks");
+        Machine { directory, locks, clock: None }
+    }
+
+    /// Makes a machine whose locks are in this directory.
+    pub fn with_locks(locks: PathBuf) -> Machine {
+        Machine { locks, ..Machine::new() }
     }
 
     /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here:
@@ -42,20 +50,18 @@ impl Machine {
     pub fn setup(&self, toml: &str) -> Setup {
         let setup = Setup::configured(toml)
             .env("SNOWBANK_STATE_DIR", self.path("state"))
-            .env("SNOWBANK_LOCK_DIR", self.path("locks"));
+            .env("SNOWBANK_LOCK_DIR", &self.locks);
         match &self.clock {
             Some(clock) => clock.under(setup),
             None => setup,
         }
     }
 
-    /// Runs a command of `snowbank` with this machine's state and locks, and returns its exit code
-    /// and its two outputs.
-    pub fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+    /// Runs a command of `snowbank` with this machine's state and locks.
+    pub fn run(&self, args: &[&str]) -> Said {
         let mut command = program();
         command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
-        let Said { code, out, err } = Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")));
-        (code, out, err)
+        Said::by(command.env("SNOWBANK_LOCK_DIR", &self.locks))
     }
 
     /// Starts a daemon on this machine.

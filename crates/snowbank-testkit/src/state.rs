@@ -2,11 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Output;
 
 use crate::failing_disk::FailingDisk;
 use crate::machine::Machine;
-use crate::program::program;
 use crate::{poll, records};
 
 /// A source as `snowbank state show --json` has it.
@@ -38,19 +36,10 @@ impl Machine {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
 
-    /// Runs `snowbank state …` with this machine's directories.
-    pub fn command(&self, arguments: &[&str]) -> Output {
-        let mut command = program();
-        command.arg("state").args(arguments);
-        command.env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"));
-        command.output().expect("the program runs")
-    }
-
     /// Returns the only source of `state show --json`.
     pub fn shown(&self) -> Shown {
-        let output = self.command(&["show", "--json"]);
-        assert!(output.status.success(), "{output:?}");
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let text = self.run(&["state", "show", "--json"]).printed();
+        let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
         let source = &answer["sources"][0];
         Shown {

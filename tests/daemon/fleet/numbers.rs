@@ -6,6 +6,7 @@ use super::{LONG, draw, init, start_once_released, toml, worker_of};
 use crate::support::coordinators::{Coordinator, on_one};
 use crate::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
+use crate::support::program::Said;
 use crate::support::wire::{Ask, Run};
 use crate::support::{Daemon, Setup};
 
@@ -16,7 +17,7 @@ fn assigned(at: &dyn Coordinator, number: u64) -> String {
 
 /// Returns the worker IDs of each record by `state show`, and whether they were assigned.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
-    let (code, out, errors) = machine.run(&["state", "show", "--json"]);
+    let Said { code, out, err: errors } = machine.run(&["state", "show", "--json"]);
     assert_eq!(code, Some(0), "{errors}");
     let answer: Value = serde_json::from_str(&out).expect("JSON");
     let sources = answer["sources"].as_array().expect("a list");
@@ -80,18 +81,18 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
         let daemon = machine.start(&assigned(at, 5));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
-        assert_eq!(machine.run(&["state", "export", "--output", &export]).0, Some(0));
+        assert_eq!(machine.run(&["state", "export", "--output", &export]).code, Some(0));
         // Another daemon of the machine gets it, and is not refused either.
         let daemon = start_once_released(|| beside(&machine, &assigned(at, 5)));
         runs.extend(draw(&daemon));
-        assert_eq!(machine.run(&["state", "export"]).0, Some(0), "again");
+        assert_eq!(machine.run(&["state", "export"]).code, Some(0), "again");
         daemon.stop();
         let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
         machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
         let daemon = start_once_released(|| machine.setup(&assigned(at, 5)));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
-        let (code, out, errors) = machine.run(&["state", "import", &export]);
+        let Said { code, out, err: errors } = machine.run(&["state", "import", &export]);
         assert!(code == Some(0) && out.contains("worker ID 5"), "{out}{errors}");
         draw_above(&machine.start(&assigned(at, 5)), 5, &mut runs);
         assert_eq!(shown(&machine), one(5));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::support::http::{sample, scrape};
+use crate::support::program::Said;
 
 /// Waits until the finding about the fleet has this effect, and returns its message. Without an
 /// effect it waits until there is no finding.
@@ -41,7 +42,7 @@ fn an_outage_is_shown_with_the_time_that_is_left() {
     let (is_up, left) = metrics(&daemon);
     assert!(is_up == 1.0 && left > 0.0 && left <= HORIZON_S + 1.0, "{is_up} {left}");
     let admin = daemon.addresses[1].to_string();
-    let (code, page, _) = machine.run(&["status", "--admin", &admin]);
+    let Said { code, out: page, .. } = machine.run(&["status", "--admin", &admin]);
     assert!(code == Some(0) && page.contains("coordinator answers; IDs last for "), "{page}");
     assert!(page.contains("worker 5 held by this daemon until "), "{page}");
 

@@ -22,13 +22,10 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
     machine.restore(&running);
     machine.assert_older_is_refused();
     assert_eq!(machine.back_up(), running, "it is left as it is");
-    let export = machine.command(&["export"]);
-    assert_eq!(export.status.code(), Some(1), "{export:?}");
-    assert!(
-        String::from_utf8_lossy(&export.stderr).contains("is older than the state that served"),
-        "{export:?}"
-    );
-    assert_eq!(export.stdout, b"");
+    let export = machine.run(&["state", "export"]);
+    assert_eq!(export.code, Some(1), "{export:?}");
+    assert!(export.err.contains("is older than the state that served"), "{export:?}");
+    assert_eq!(export.out, "");
 
     // The newest copy is accepted. After another life it is an older copy.
     machine.restore(&clean);
@@ -98,16 +95,16 @@ fn a_new_directory_starts_above_the_grants_of_the_old_one() {
 fn an_older_copy_does_not_undo_an_export() {
     let (machine, _) = used();
     let copy = machine.back_up();
-    let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
-    assert!(exported.status.success(), "{exported:?}");
+    let exported = machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]);
+    assert!(exported.code == Some(0), "{exported:?}");
     machine.restore(&copy);
     machine.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
     machine.setup("").args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
     fs::remove_dir_all(machine.state()).expect("removed");
     machine.setup("").end().assert_refusal(&["state export` moved worker ID"]);
     let import = |code| {
-        let done = machine.command(&["import", machine.path("export").to_str().unwrap()]);
-        assert_eq!(done.status.code(), Some(code), "{done:?}");
+        let done = machine.run(&["state", "import", machine.path("export").to_str().unwrap()]);
+        assert_eq!(done.code, Some(code), "{done:?}");
     };
     import(0);
     let daemon = machine.start("");

@@ -22,7 +22,7 @@ fn damaged_files_are_refused_and_left_alone() {
         let ended = machine.setup("").end();
         ended.assert_refusal(&[machine.file().to_str().unwrap(), "corrupt"]);
         assert_eq!(fs::read(machine.file()).expect("read"), bytes, "a file {what} was touched");
-        assert_eq!(machine.command(&["show"]).status.code(), Some(1), "{what}");
+        assert_eq!(machine.run(&["state", "show"]).code, Some(1), "{what}");
     }
     fs::write(machine.file(), &whole).expect("written");
     machine.start("").stop();
@@ -38,7 +38,7 @@ fn another_machines_state_needs_adopt_state() {
             "--adopt-state",
             machine.state().to_str().unwrap(),
         ]);
-        assert_eq!(machine.command(&["export"]).status.code(), Some(1));
+        assert_eq!(machine.run(&["state", "export"]).code, Some(1));
     }
     let daemon = machine.setup("").args(["--adopt-state"]).start();
     assert!(one(&mut daemon.connect()) > last);
@@ -52,44 +52,44 @@ fn export_and_import_move_a_worker() {
     let (old, last) = used();
     let export = old.path("export.json");
     let file = export.to_str().unwrap();
-    let done = old.command(&["export", "--output", file]);
-    assert!(done.status.success(), "{done:?}");
+    let done = old.run(&["state", "export", "--output", file]);
+    assert!(done.code == Some(0), "{done:?}");
     assert!(old.shown().released);
     assert_eq!(mode(&export), 0o600);
     old.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
-    let taken = old.command(&["export", "--output", file]);
-    assert_eq!(taken.status.code(), Some(1), "a file that is there is not written over");
-    let again = old.command(&["export"]);
-    assert_eq!(again.stdout, fs::read(&export).expect("read"), "an export can be had again");
+    let taken = old.run(&["state", "export", "--output", file]);
+    assert_eq!(taken.code, Some(1), "a file that is there is not written over");
+    let again = old.run(&["state", "export"]);
+    assert_eq!(again.out, fs::read_to_string(&export).expect("read"), "an export can be had again");
 
     let new = Machine::new();
-    let done = new.command(&["import", file]);
-    assert!(done.status.success(), "{done:?}");
-    assert!(String::from_utf8_lossy(&done.stdout).contains("worker ID 0: goes on from ID "), "{done:?}");
+    let done = new.run(&["state", "import", file]);
+    assert!(done.code == Some(0), "{done:?}");
+    assert!(done.out.contains("worker ID 0: goes on from ID "), "{done:?}");
     let daemon = new.start("");
     let id = one(&mut daemon.connect());
     assert!(id > last);
-    let refused = new.command(&["import", file]);
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use"), "{refused:?}");
+    let refused = new.run(&["state", "import", file]);
+    assert!(refused.err.contains("is in use"), "{refused:?}");
     daemon.stop();
-    let refused = new.command(&["import", file]);
-    assert_eq!(refused.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let refused = new.run(&["state", "import", file]);
+    assert_eq!(refused.code, Some(1));
+    let said = refused.err;
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
 
     // Into another directory of the machine while a daemon has the worker ID.
     let daemon = new.start("");
     let elsewhere = new.path("elsewhere");
-    let refused = new.command(&["import", "--state-dir", elsewhere.to_str().unwrap(), file]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("worker ID 0"), "{refused:?}");
+    let refused = new.run(&["state", "import", "--state-dir", elsewhere.to_str().unwrap(), file]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("worker ID 0"), "{refused:?}");
     daemon.stop();
 
     // And back.
-    let back = new.command(&["export"]);
-    fs::write(new.path("back.json"), &back.stdout).expect("written");
-    let done = old.command(&["import", new.path("back.json").to_str().unwrap()]);
-    assert!(done.status.success(), "{done:?}");
+    let back = new.run(&["state", "export"]);
+    fs::write(new.path("back.json"), &back.out).expect("written");
+    let done = old.run(&["state", "import", new.path("back.json").to_str().unwrap()]);
+    assert!(done.code == Some(0), "{done:?}");
     let daemon = old.start("");
     assert!(one(&mut daemon.connect()) > id);
 }
@@ -104,19 +104,19 @@ fn files_that_are_no_exports_are_refused() {
         ("{\"snowbank_state_format\":9,\"records\":[{}]}", "format 9"),
     ] {
         fs::write(machine.path("export"), text).expect("written");
-        let refused = machine.command(&["import", machine.path("export").to_str().unwrap()]);
-        assert_eq!(refused.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let refused = machine.run(&["state", "import", machine.path("export").to_str().unwrap()]);
+        assert_eq!(refused.code, Some(1));
+        let said = refused.err;
         assert!(said.contains(reason) && said.lines().count() == 1, "{text:?}: {said}");
     }
-    assert_eq!(machine.command(&["show"]).status.code(), Some(1), "there is no state");
+    assert_eq!(machine.run(&["state", "show"]).code, Some(1), "there is no state");
 }
 
 #[test]
 fn show_prints_sentences_without_json() {
     let (machine, _) = used();
-    let output = machine.command(&["show"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = machine.run(&["state", "show"]);
+    let text = output.out;
     for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
@@ -128,7 +128,7 @@ fn show_prints_sentences_without_json() {
 fn a_stop_without_an_id_counts_as_clean() {
     let machine = Machine::new();
     let end = || {
-        let text = String::from_utf8_lossy(&machine.command(&["show"]).stdout).into_owned();
+        let text = machine.run(&["state", "show"]).out;
         let end = text.lines().find(|line| line.trim_start().starts_with("end "));
         end.unwrap_or_else(|| panic!("no end in:\n{text}")).to_owned()
     };

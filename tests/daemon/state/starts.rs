@@ -17,8 +17,8 @@ fn ahead(machine: &Machine, ahead_ms: u64) {
 fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
     let (machine, last) = used();
     let daemon = machine.start("");
-    let busy = machine.command(&["lower", "default", "2099-01-01T00:00:00Z"]);
-    assert!(!busy.status.success(), "a daemon uses the state: {busy:?}");
+    let busy = machine.run(&["state", "lower", "default", "2099-01-01T00:00:00Z"]);
+    assert!(busy.code != Some(0), "a daemon uses the state: {busy:?}");
     daemon.stop();
     ahead(&machine, 365 * 86_400_000);
     let bound = machine.shown().bound;
@@ -30,14 +30,14 @@ fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
     assert!(machine.shown().bound >= bound, "nothing was handed out, and nothing was forgotten");
     let now = "2026-01-01T00:00:00Z";
     for (name, instant) in [("orders", now), ("default", "2199-01-01T00:00:00Z")] {
-        let refused = machine.command(&["lower", name, instant]);
-        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(1) && text.contains("found no ceiling above"), "{text}");
+        let refused = machine.run(&["state", "lower", name, instant]);
+        let text = refused.err;
+        assert!(refused.code == Some(1) && text.contains("found no ceiling above"), "{text}");
     }
-    let wrong = machine.command(&["lower", "default", "today"]);
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
-    let lowered = machine.command(&["lower", "default", now]);
-    assert!(lowered.status.success(), "{lowered:?}");
+    let wrong = machine.run(&["state", "lower", "default", "today"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    let lowered = machine.run(&["state", "lower", "default", now]);
+    assert!(lowered.code == Some(0), "{lowered:?}");
     let id = one(&mut machine.start("").connect());
     assert!(id > last && twitter_unix_ms(id) <= unix_ms() + 1_000, "{id}");
 }
@@ -72,8 +72,8 @@ fn changed_worker_ids_names_and_field_names_start_above() {
     // Another worker ID and the same name: both records are kept, and both bind.
     let other = "[[sources]]\nname = \"orders\"\nworker_ids = 9";
     machine.setup(other).start().stop();
-    let output = machine.command(&["show"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let output = machine.run(&["state", "show"]);
+    let text = output.out;
     assert_eq!(text.matches("source \"orders\"").count(), 2, "{text}");
 }
 
@@ -161,16 +161,16 @@ fn a_start_that_fails_later_gives_back_its_grant() {
 fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     let machine = Machine::new();
     let workers = |expected: &[&str]| {
-        let output = machine.command(&["show", "--json"]);
-        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let output = machine.run(&["state", "show", "--json"]);
+        let answer: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
         let sources = answer["sources"].as_array().expect("a list");
         let found: Vec<_> =
             sources.iter().map(|source| source["worker_ids"].as_str().expect("IDs")).collect();
         assert_eq!(found, expected);
     };
     let forget = || {
-        let Output { status, stdout, stderr } = machine.command(&["forget"]);
-        (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+        let Said { code, out, err } = machine.run(&["state", "forget"]);
+        (code, out + &err)
     };
     assert_eq!(forget().0, Some(1), "no state");
     let mut last = 0;

@@ -9,7 +9,7 @@ use crate::support::daemon::Ended;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::program::run_configured;
+use crate::support::program::{Said, run_configured};
 use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Reply, poll};
@@ -237,7 +237,7 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     let shared = toml(&at);
     let machine = Machine::new();
     let alone = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
-    let (code, _, err) = machine.run(&["ticket", "set", "orders", "100"]);
+    let Said { code, err, .. } = machine.run(&["ticket", "set", "orders", "100"]);
     assert_eq!(code, Some(0), "{err}");
     let daemon = machine.start(alone);
     assert_eq!(draw(&daemon, 5)[0].first, 101);
@@ -286,7 +286,7 @@ fn a_counter_with_a_wrong_value_stops_until_it_is_put_right() {
     lower("500");
     assert_eq!(daemon.wait(), Some(3), "its range is above: {}", daemon.log());
     machine.setup(&toml).end().assert_refusal(&["--lower --state-dir"]);
-    let (code, _, text) = machine.run(&["ticket", "set", "orders", "500", "--lower"]);
+    let Said { code, err: text, .. } = machine.run(&["ticket", "set", "orders", "500", "--lower"]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(draw(&machine.start(&toml), 1)[0].first, 501);
 }
