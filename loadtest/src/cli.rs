@@ -12,24 +12,21 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
+use crate::failure::{Blame, Failure};
 use crate::judge::{Objectives, trial};
 use crate::origin;
 use crate::report::terminal::{Terminal, is_stdout};
 use crate::report::{Report, csv, html, json, table};
-use crate::run::{CannotRun, Collected};
+use crate::run::Outcome;
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::units::printable;
 use crate::value::{Rate, Share, Time};
-
-/// The end of a count that is not reached.
-const LONGEST_COUNT: Duration = Duration::from_secs(24 * 3_600);
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
@@ -58,10 +55,6 @@ struct Arguments {
         allow_hyphen_values = true
     )]
     length: Time,
-    /// Closed loop: measure this many requests, in at most 24 hours, instead of a time
-    #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u64).range(1..),
-        conflicts_with_all = ["length", "restart_daemon_at", "kill_daemon_at"])]
-    count: Option<u64>,
     /// Closed loop: send as fast as answers come, instead of on a schedule
     #[arg(long, conflicts_with = "poisson")]
     closed: bool,
@@ -108,19 +101,6 @@ enum Command {
     Compare(compare::Arguments),
 }
 
-/// The reason why there is no verdict, in one line, and the exit code.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: u8,
-    pub(crate) reason: String,
-}
-
-impl Failure {
-    pub(crate) fn usage(reason: impl ToString) -> Self {
-        Self { code: 2, reason: reason.to_string() }
-    }
-}
-
 /// Runs the command line that the process was started with.
 pub(crate) fn main() -> ExitCode {
     let code = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| match &arguments.command {
@@ -129,10 +109,10 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Plan(arguments)) => plan::run(arguments),
         Some(Command::Compare(arguments)) => compare::run(arguments),
     });
-    ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
+    ExitCode::from(code.unwrap_or_else(|failure| {
         // If standard error is closed, the exit code has to do.
-        let _ = writeln!(io::stderr(), "snowbank-loadtest: {}", printable(&reason));
-        code
+        let _ = writeln!(io::stderr(), "snowbank-loadtest: {}", printable(&failure.reason));
+        failure.exit_code()
     }))
 }
 
@@ -150,23 +130,17 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let report = Report::new(&scenario, &objectives, &outcome);
     let figures = json::Run::of(&report, &origin);
     terminal.print(|out| table::write(&figures, out));
-    let written = arguments.write_files(&figures, &outcome.collected);
+    let written = arguments.write_files(&figures, &outcome);
     with_files(report.verdict.exit_code(), written)
-}
-
-impl From<CannotRun> for Failure {
-    fn from(error: CannotRun) -> Self {
-        let code = error.exit_code();
-        Self { code, reason: format!("{}{error}", if code == 1 { "fail: " } else { "" }) }
-    }
 }
 
 /// Returns the exit code. A pass without its files is a failure, because a script may need them.
 /// The table is printed before, so a full disk does not take it away.
 fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
-    written
-        .map(|()| code)
-        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })
+    written.map(|()| code).map_err(|failure| Failure {
+        blame: if code == 1 { Blame::Target } else { failure.blame },
+        ..failure
+    })
 }
 
 impl Arguments {
@@ -176,12 +150,10 @@ impl Arguments {
         } else {
             Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), arrivals: self.load.arrivals() }
         };
-        let length = if self.count.is_some() { LONGEST_COUNT } else { self.length.0 };
         Ok(Scenario {
-            requests: self.count,
             outage: self.outage()?,
             keeps_interval_log: self.hlog.is_some(),
-            ..self.load.scenario(drive, length)?
+            ..self.load.scenario(drive, self.length.0)?
         })
     }
 
@@ -201,11 +173,11 @@ impl Arguments {
         Objectives { rate: self.rate, latencies, errors }
     }
 
-    fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
+    fn write_files(&self, figures: &json::Run, outcome: &Outcome) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
         write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds))?;
-        write_file(self.hlog.as_ref(), || collected.interval_log.clone())
+        write_file(self.hlog.as_ref(), || outcome.interval_log.clone())
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use statrs::statistics::Statistics;
 
 use crate::report::figure::{UNKNOWN, Unit};
 use crate::report::json::{FORMAT, Run};
@@ -66,12 +67,10 @@ const ALIKE: [(&str, &str); 8] = [
 pub(crate) enum Call {
     /// No difference beyond the spread; of all, at least one time is known to be the same.
     Same,
-    /// B does worse; of all, in some figures, and better in none.
+    /// B does worse; of all, in at least one figure.
     Worse,
     /// B does better; of all, in some figures, and worse in none.
     Better,
-    /// Some are better and some are worse.
-    Mixed,
     /// The data does not carry an answer.
     CannotTell,
 }
@@ -112,7 +111,7 @@ impl Call {
     pub(crate) fn exit_code(self) -> u8 {
         match self {
             Self::Same | Self::Better => 0,
-            Self::Worse | Self::Mixed => 1,
+            Self::Worse => 1,
             Self::CannotTell => 2,
         }
     }
@@ -142,8 +141,8 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
     let a_values = figure.values(a)?;
     let b_values = figure.values(b)?;
     let unit = a.first()?.figures.get(figure.row, figure.name)?.unit;
-    let a = spread::mean(&a_values);
-    let b = spread::mean(&b_values);
+    let a = (&a_values).mean();
+    let b = (&b_values).mean();
     let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
     let more = match interval {
         // A number of errors: none on one side and some on the other is a difference.
@@ -170,16 +169,14 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
 }
 
 fn verdict(rows: &[Row]) -> Call {
-    let is_worse = rows.iter().any(|row| row.call == Call::Worse);
-    let is_better = rows.iter().any(|row| row.call == Call::Better);
-    match (is_worse, is_better) {
-        (true, true) => Call::Mixed,
-        (true, false) => Call::Worse,
-        (false, true) => Call::Better,
-        // The rate says nothing: an open loop sends at the rate that it was given.
-        (false, false) if rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same) => Call::Same,
-        (false, false) => Call::CannotTell,
+    for call in [Call::Worse, Call::Better] {
+        if rows.iter().any(|row| row.call == call) {
+            return call;
+        }
     }
+    // The rate says nothing: an open loop sends at the rate that it was given.
+    let is_known = rows.iter().any(|row| row.unit == Unit::Us && row.call == Call::Same);
+    if is_known { Call::Same } else { Call::CannotTell }
 }
 
 fn summary(verdict: Call, rows: &[Row]) -> String {
@@ -192,7 +189,7 @@ fn summary(verdict: Call, rows: &[Row]) -> String {
     words.dedup();
     let named = named.collect::<Vec<_>>().join(", ");
     match verdict {
-        Call::Worse | Call::Better | Call::Mixed => format!("{}: {named}", words.join(", ")),
+        Call::Worse | Call::Better => format!("{}: {named}", words.join(", ")),
         Call::Same => "equal: no figure differs by more than its spread".to_owned(),
         Call::CannotTell => {
             "cannot tell: the spread is too wide; give more or longer runs of each side".to_owned()

@@ -51,27 +51,13 @@ pub(crate) enum Ending {
     Kill,
 }
 
-/// The reason why no daemon could be started.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NotStarted {
-    /// The binary is not where it should be.
-    #[error("there is no {} to start; build it (cargo build --release) or name a daemon with --address", .0.display())]
-    NoBinary(PathBuf),
-    /// The system's reason.
-    #[error("cannot start a daemon: {0}")]
-    System(#[from] io::Error),
-    /// The daemon's own.
-    #[error("the daemon did not start: {0}")]
-    Refused(String),
-}
-
 impl Daemon {
     /// Starts a daemon that also speaks a protocol, on free ports of the loopback address, with a
     /// temporary state directory.
     ///
     /// # Errors
-    /// [`NotStarted`], with the daemon's last words.
-    pub(crate) fn start(protocol: &'static Row) -> Result<Self, NotStarted> {
+    /// The system's, or the daemon's last words.
+    pub(crate) fn start(protocol: &'static Row) -> io::Result<Self> {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
@@ -86,8 +72,8 @@ impl Daemon {
     /// Ends the daemon and starts it again on the same address and state.
     ///
     /// # Errors
-    /// [`NotStarted`], with the daemon's last words.
-    pub(crate) fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
+    /// The system's, or the daemon's last words.
+    pub(crate) fn restart(&mut self, ending: Ending) -> io::Result<()> {
         match ending {
             Ending::Stop => self.stop(),
             Ending::Kill => {
@@ -132,15 +118,12 @@ fn spawn(
     directory: &Path,
     protocol: &'static Row,
     listen: &Addresses,
-) -> Result<(Child, Addresses), NotStarted> {
+) -> io::Result<(Child, Addresses)> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SNOWBANK_") {
-            command.env_remove(name);
-        }
-    }
+    // Its settings are those below, whatever the environment has.
+    command.env_clear();
     command.args(["serve", "--listen", &listen.native.to_string(), "--layout", "twitter", "--worker-id"]);
     command.arg(WORKER_ID.to_string()).arg("--state-dir").arg(directory.join("state"));
     if let Some(front_end) = &listen.front_end {
@@ -166,7 +149,8 @@ fn spawn(
     let _ = child.kill();
     child.wait()?;
     let stderr = fs::read_to_string(&stderr).unwrap_or_default();
-    Err(NotStarted::Refused(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
+    let reason = stderr.lines().last().unwrap_or("it gave no reason");
+    Err(io::Error::other(format!("it ended: {reason}")))
 }
 
 /// Returns the address that a line of the daemon's names.
@@ -186,7 +170,12 @@ fn first_lines(stdout: ChildStdout, count: usize) -> Vec<String> {
     BufReader::new(stdout).lines().map_while(Result::ok).take(count).collect()
 }
 
-fn binary() -> Result<PathBuf, NotStarted> {
+fn binary() -> io::Result<PathBuf> {
     let beside = std::env::current_exe()?.with_file_name("snowbank");
-    if beside.is_file() { Ok(beside) } else { Err(NotStarted::NoBinary(beside)) }
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    let path = beside.display();
+    let advice = "build it (cargo build --release) or name a daemon with --address";
+    Err(io::Error::other(format!("there is no {path}; {advice}")))
 }

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Info};
 
+use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::{Conversation, NoTarget, OTHER_ERROR, Token};
+use crate::target::{Conversation, OTHER_ERROR, Token};
 pub(crate) use echo::ROW as ECHO;
 pub(crate) use http::{ROW as HTTP, get};
 pub(crate) use native::ROW as NATIVE;
@@ -41,14 +42,14 @@ pub(crate) struct Row {
     pub(crate) protocol: &'static str,
     pub(crate) token: TokenPlace,
     /// Greets a target. The name is that of the source to draw from.
-    pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, NoTarget>,
+    pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, Failure>,
 }
 
 /// The place where a protocol has the token.
 #[derive(Debug)]
 pub(crate) enum TokenPlace {
     /// At the start of each connection.
-    First(fn(&mut Conversation<'_>, &Token) -> Result<(), NoTarget>),
+    First(fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>),
     EachRequest,
     Nowhere,
 }
@@ -154,7 +155,7 @@ fn line(bytes: &[u8]) -> Option<(&[u8], usize)> {
 }
 
 /// Waits for the next line of an answer.
-fn next_line(conversation: &mut Conversation<'_>) -> Result<Vec<u8>, NoTarget> {
+fn next_line(conversation: &mut Conversation<'_>) -> Result<Vec<u8>, Failure> {
     conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
 }
 

@@ -8,8 +8,6 @@
 //!    top, for the queue behind the stall.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
-//! A load test that a CPU quota held up blames no target for what came late.
-//!
 //! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a
 //! closed connection or a broken promise fails whatever the machine did.
 //!
@@ -20,9 +18,8 @@ pub(crate) mod words;
 
 use std::time::Duration;
 
-use crate::machine::stalls::StallSum;
 use crate::measure::{Counts, Fault};
-use crate::promise::Promise;
+use crate::run::Outcome;
 use crate::value::Rate;
 
 /// No target has a shorter idle timeout. A connection that closes although the generator never
@@ -39,9 +36,6 @@ pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of the asked rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
-
-/// A CPU quota that held up the load test for longer may be the reason of all that came late.
-const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
 /// The last answers of a short run may come this long after its end: one late answer is no lower
 /// rate.
@@ -75,27 +69,6 @@ pub(crate) enum Verdict {
     Fail(Vec<String>),
     /// The run has no verdict, for these reasons.
     Unknown(Vec<String>),
-}
-
-/// The results of a run that the verdict depends on.
-#[derive(Debug)]
-pub(crate) struct Evidence<'a> {
-    pub(crate) counts: &'a Counts,
-    pub(crate) faults: &'a [Fault],
-    pub(crate) stalls: StallSum,
-    /// The time for which a CPU quota held up the load test itself.
-    pub(crate) held_up: Duration,
-    /// Until the last answer.
-    pub(crate) elapsed: Duration,
-    /// The length that an open loop had to offer its requests in; `None` of a closed loop.
-    pub(crate) planned: Option<Duration>,
-    pub(crate) promise: &'a Promise,
-    /// IDs per second of the measurement.
-    pub(crate) ids_per_s: f64,
-    /// True if the user ended it early.
-    pub(crate) interrupted: bool,
-    /// True if the positions of the IDs were too scattered to keep.
-    pub(crate) too_scattered: bool,
 }
 
 /// The result for one objective.
@@ -166,52 +139,46 @@ impl Verdict {
 }
 
 /// Judges a run.
-pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
+pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
     let (ours, theirs): (Vec<_>, Vec<_>) =
-        evidence.faults.iter().partition(|fault| evidence.may_have_caused(fault));
+        outcome.faults.iter().partition(|fault| outcome.may_have_caused(fault));
     if !theirs.is_empty() {
-        let described = theirs.into_iter().map(|fault| words::describe(fault, evidence.promise));
+        let described = theirs.into_iter().map(|fault| words::describe(fault, &outcome.promise));
         return Verdict::Fail(described.collect());
     }
-    let mut open = evidence.not_measured();
+    let mut open = outcome.not_measured();
     for fault in ours {
-        open.push(words::by_generator(&words::describe(fault, evidence.promise)));
+        open.push(words::by_generator(&words::describe(fault, &outcome.promise)));
     }
-    let mut missed = words::errors(evidence, objectives);
-    let mut late = Vec::new();
+    let mut missed = words::errors(outcome, objectives);
     if open.is_empty() {
         for latency in &objectives.latencies {
-            match latency.judge(evidence.counts) {
+            match latency.judge(&outcome.counts) {
                 Found::Met => {}
-                Found::Missed => late.push(words::missed(evidence.counts, latency)),
-                Found::Open => open.push(words::open(evidence, latency)),
+                Found::Missed => missed.push(words::missed(&outcome.counts, latency)),
+                Found::Open => open.push(words::open(outcome, latency)),
             }
         }
-        match evidence.rate(objectives) {
+        match outcome.rate(objectives) {
             Found::Met => {}
-            Found::Missed => late.push(words::missed_rate(evidence, objectives)),
-            Found::Open => open.push(words::open_rate(evidence, objectives)),
+            Found::Missed => missed.push(words::missed_rate(outcome, objectives)),
+            Found::Open => open.push(words::open_rate(outcome, objectives)),
         }
     }
-    if evidence.held_up <= MAX_HELD_UP {
-        missed.extend(late);
-    } else if !late.is_empty() || !open.is_empty() {
-        open.insert(0, words::held_up(evidence));
-    }
     match (missed.is_empty(), open.is_empty()) {
-        (false, _) if !evidence.interrupted => Verdict::Fail(missed),
+        (false, _) if !outcome.interrupted => Verdict::Fail(missed),
         (_, true) => Verdict::Pass,
         (_, false) => Verdict::Unknown(open),
     }
 }
 
-impl Evidence<'_> {
+impl Outcome {
     /// Returns true if a generator that stood still may have caused the fault: an idle target may
     /// close by its idle timeout, and too many requests may leave in a bunch.
     fn may_have_caused(&self, fault: &Fault) -> bool {
-        let counts = self.counts;
-        let stood =
-            counts.longest_pause.max(counts.late_at_fault).max(Duration::from_nanos(counts.slip.max()));
+        let counts = &self.counts;
+        let slip = Duration::from_nanos(counts.slip.max());
+        let stood = self.stalls.longest.max(counts.late_at_fault).max(slip);
         match fault {
             Fault::TooManyInFlight { .. } => counts.late_at_fault > MAX_BEHIND,
             Fault::NotBegun { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,
@@ -222,7 +189,7 @@ impl Evidence<'_> {
 
     /// Returns the reasons why the run shows nothing about the objectives.
     fn not_measured(&self) -> Vec<String> {
-        let counts = self.counts;
+        let counts = &self.counts;
         let mut reasons = Vec::new();
         if self.interrupted {
             reasons.push("the run was interrupted".to_owned());
@@ -246,16 +213,16 @@ impl Evidence<'_> {
     /// as its IDs take at the rate. The stalls, and the generator's own backlog, may explain a
     /// longer time.
     fn rate(&self, objectives: &Objectives) -> Found {
+        let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();
         let (allowed_s, by_generator_s) =
             match (self.planned.as_ref().map(Duration::as_secs_f64), objectives.rate) {
-                (Some(planned_s), _) => (
-                    (planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S),
-                    self.counts.slip.max() as f64 / 1e9,
-                ),
+                (Some(planned_s), _) => {
+                    ((planned_s / MIN_RATE_SHARE).max(planned_s + TAIL_S), counts.slip.max() as f64 / 1e9)
+                }
                 (None, Some(rate)) => {
-                    let is_busy = self.counts.busiest_thread > MAX_THREAD_SHARE;
-                    (self.ids_per_s * elapsed_s / rate.per_s(), if is_busy { f64::MAX } else { 0.0 })
+                    let is_busy = counts.busiest_thread > MAX_THREAD_SHARE;
+                    (self.ids_per_s() * elapsed_s / rate.per_s(), if is_busy { f64::MAX } else { 0.0 })
                 }
                 (None, None) => return Found::Met,
             };

@@ -12,7 +12,6 @@ mod lanes;
 mod meter;
 mod outage;
 mod receive;
-mod window;
 mod worker;
 
 use std::sync::Arc;
@@ -21,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::frontend::FrontEnd;
 use crate::machine::Watched;
+use crate::machine::owner::Owner;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
@@ -45,7 +45,10 @@ pub(crate) struct Peer {
     /// Opens again the connections that ended.
     pub(crate) access: Access,
     pub(crate) front_end: Arc<dyn FrontEnd>,
+    /// The version in its answers before the load.
+    pub(crate) version: Option<String>,
     pub(crate) promise: Promise,
+    pub(crate) owner: Owner,
     pub(crate) clock: Clock,
     /// With strict order: the largest ID received from it so far.
     pub(crate) highest: AtomicU64,
@@ -53,11 +56,11 @@ pub(crate) struct Peer {
 
 /// The state that all threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) scenario: Scenario,
+pub(crate) struct Shared<'a> {
+    pub(crate) scenario: &'a Scenario,
     pub(crate) peers: Vec<Peer>,
     /// This machine, with instant 0 of the run.
-    pub(crate) watched: Arc<Watched>,
+    pub(crate) watched: Watched,
     /// When the requests of an open loop leave.
     pub(crate) lanes: Lanes,
     /// Set when the run is over.
@@ -84,7 +87,7 @@ struct Now {
     wall_us: i64,
 }
 
-impl Shared {
+impl Shared<'_> {
     fn now(&self) -> Now {
         let ns = Instant::now().saturating_duration_since(self.watched.origin).as_nanos() as u64;
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();

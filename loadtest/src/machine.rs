@@ -1,7 +1,7 @@
 //! Stalls of this machine, found during a run.
 //!
 //! A host that has other guests stops cores for milliseconds, and other programs take them. Both
-//! make answers late, and neither is the target's fault. So a [`Watch`] has a sleeper on each core.
+//! make answers late, and neither is the target's fault. So a sleeper on each core watches it.
 //! One that wakes late has found a stall, which is as wide as the lateness. A thread of the target
 //! that was due, and had to wait for a core, has found one too. What the target's processes and the
 //! generator themselves used of the cores meanwhile is no stall.
@@ -9,20 +9,19 @@
 //! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
 //!   target's waits.
 //! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
-//! - [`quota`]: CPU quotas of the load test itself. [`echo`]: the machine without a target.
+//! - [`echo`]: the machine without a target.
 
 pub(crate) mod echo;
 pub(crate) mod own;
 pub(crate) mod owner;
 pub(crate) mod processor;
-pub(crate) mod quota;
 pub(crate) mod stalls;
 mod waits;
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
@@ -43,13 +42,6 @@ const SHORT_NAP_NS: u64 = 100_000;
 
 /// A look at the target takes less, even at hundreds of threads on a busy machine.
 const LOOK_NS: u64 = 50_000_000;
-
-/// Watches the machine until it is ended.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    watched: Arc<Watched>,
-    sleepers: Vec<JoinHandle<()>>,
-}
 
 /// The machine under watch.
 #[derive(Debug)]
@@ -76,27 +68,6 @@ pub(crate) struct Nap {
     pub(crate) own_here_ns: u64,
 }
 
-impl Watch {
-    /// Starts one sleeper on each core, and a thread that looks at the target's waits.
-    pub(crate) fn begin(watched: &Arc<Watched>) -> Self {
-        let mut sleepers = Vec::new();
-        for &core in &watched.cores {
-            let watched = Arc::clone(watched);
-            sleepers.push(std::thread::spawn(move || watched.sleep_on(core)));
-        }
-        let of_target = Arc::clone(watched);
-        sleepers.push(std::thread::spawn(move || of_target.watch_target()));
-        Self { watched: Arc::clone(watched), sleepers }
-    }
-
-    /// Ends the sleepers.
-    pub(crate) fn end(self) {
-        self.watched.is_over.store(true, Ordering::Relaxed);
-        // A sleeper that panicked has found no more stalls, and the verdict is the stricter one.
-        self.sleepers.into_iter().for_each(|sleeper| drop(sleeper.join()));
-    }
-}
-
 impl Watched {
     /// Returns the machine of a run that starts at `origin` and measures from `warm_up` on.
     pub(crate) fn new(origin: Instant, warm_up: Duration, owners: Vec<Owner>) -> Self {
@@ -108,6 +79,19 @@ impl Watched {
             cores: (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect(),
             is_over: AtomicBool::new(false),
         }
+    }
+
+    /// Starts one sleeper on each core, and a thread that looks at the target's waits.
+    pub(crate) fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        for &core in &self.cores {
+            scope.spawn(move || self.sleep_on(core));
+        }
+        scope.spawn(|| self.watch_target());
+    }
+
+    /// Ends the threads.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
     }
 
     /// Records the process that a target has now.

@@ -35,6 +35,7 @@ mod check;
 mod cli;
 mod compare;
 mod daemon;
+mod failure;
 mod frontend;
 mod judge;
 mod load;

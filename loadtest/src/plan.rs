@@ -10,22 +10,17 @@ use serde::Serialize;
 use serde_json::Value;
 use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::report::figure::{Figures, Unit};
 use crate::report::json::{FORMAT, Objective, Run};
 use crate::report::{LOAD, ORIGIN, PROCESSOR, TARGET};
 use crate::sweep::Sweep;
-use crate::sweep::search;
 use crate::sweep::step::Step;
 use crate::units::{counted, grouped, ids_per_s};
 use crate::value::{Mix, Rate, Share};
 
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
-
-/// The burst that a resting daemon answers at once, as a share of a second: the default
-/// `burst_window`.
-const BURST_WINDOW_S: f64 = 0.01;
 
 /// The options of a plan.
 #[derive(Debug, clap::Args)]
@@ -113,7 +108,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
     let daemons = (exact - 1e-9).ceil().max(1.0);
     if daemons > MAX_DAEMONS {
-        return Err(Failure { code: 1, reason: format!("no plan: it would take {daemons:.0} daemons") });
+        return Err(Failure::of_target(format!("no plan: it would take {daemons:.0} daemons")));
     }
     let all_daemons = daemons as u64 + spare;
     basis.check_worker_ids(all_daemons)?;
@@ -238,7 +233,7 @@ impl<'a> Basis<'a> {
         let each = counted(self.worker_ids, "worker ID");
         let wanted = counted(wanted, "worker ID");
         let reason = format!("no plan: {daemons}, with {each} each, need {wanted}; the layout has {all}");
-        Err(Failure { code: 1, reason })
+        Err(Failure::of_target(reason))
     }
 
     /// Returns the objectives of the sweep.
@@ -250,7 +245,7 @@ impl<'a> Basis<'a> {
 
     /// Returns what the sweep did not measure.
     fn assumptions(&self, all_daemons: u64, each_ids_per_s: f64) -> Vec<String> {
-        let Self { sweep, run, batch, .. } = self;
+        let Self { sweep, run, .. } = self;
         let mut all = Vec::new();
         if run.figures.words(ORIGIN, "build") == Some("debug") {
             all.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
@@ -266,23 +261,11 @@ impl<'a> Basis<'a> {
         if sweep.at_least {
             all.push("The saturation point is at least the figure used here.".to_owned());
         }
-        if sweep.limit == Some(search::Limit::Layout) {
-            let more = "The layout ended the sweep: a daemon with more worker IDs may carry more requests.";
-            all.push(more.to_owned());
-        }
         if all_daemons > 1 {
             let evenly = "The requests spread evenly over the daemons. A client that stays with one gives it its whole rate.";
             all.push(evenly.to_owned());
         }
         let full_rate = self.numbering.as_ref().map_or(f64::MAX, |numbering| self.full_rate(numbering));
-        let largest = f64::from(batch.max());
-        if largest > full_rate * BURST_WINDOW_S {
-            all.push(format!(
-                "A request for {} IDs is {:.0} ms of a daemon's full rate: it waits for ticks, and the objective is not for it.",
-                grouped(largest),
-                largest / full_rate * 1e3
-            ));
-        }
         if each_ids_per_s > full_rate / 2.0 {
             all.push(format!(
                 "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full \

@@ -5,6 +5,7 @@ use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
+use crate::failure::Failure;
 use crate::units::printable;
 
 /// The most that an ID's tick may lie behind the daemon's clock if INFO has no value.
@@ -46,47 +47,23 @@ pub(crate) struct Span {
     pub(crate) end: u64,
 }
 
-/// The reason why an INFO gives no guarantee that IDs could be checked against.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoPromise {
-    /// No source has that name: the user's mistake.
-    #[error("the target has no source {wanted:?}; it has {present}")]
-    NoSource { wanted: String, present: String },
-    /// The target's mistake: a layout or a counter that cannot be, or worker IDs that the layout
-    /// does not have.
-    #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
-    Impossible { name: String, reason: String },
-}
-
-/// The reason why two sources may hand out the same ID.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotApart {
-    /// Both hold this worker ID of one ID space.
-    #[error(
-        "both hold worker ID {0} of one ID space: they hand out the same IDs; give each daemon worker IDs of its own"
-    )]
-    SameWorkerId(u64),
-    /// Both count the same numbers.
-    #[error("count the same tickets; give each daemon the same increment, and an offset of its own")]
-    SameTickets,
-    /// Their layouts make IDs of different spaces, which may cross at any time; or they are not
-    /// known.
-    #[error("have no common layout, so nothing says that their IDs differ; name daemons of one layout")]
-    OtherSpaces,
-}
-
 impl Promise {
     /// Reads the guarantees of the source of that name, or of source 0.
     ///
     /// # Errors
-    /// [`NoPromise`] if there is no such source, or its description is impossible.
-    pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
-        let found = source_of(info, source).ok_or_else(|| NoPromise::NoSource {
-            wanted: source.unwrap_or("0").to_owned(),
-            present: info.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", "),
+    /// [`Failure`] if there is no such source, or its description is impossible: a layout or a
+    /// counter that cannot be, or worker IDs that the layout does not have.
+    pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, Failure> {
+        let found = source_of(info, source).ok_or_else(|| {
+            let wanted = source.unwrap_or("0");
+            let present: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
+            let present = present.join(", ");
+            Failure::usage(format!("the target has no source {wanted:?}; it has {present}"))
         })?;
-        let numbering = numbering_of(found)
-            .map_err(|reason| NoPromise::Impossible { name: found.name.clone(), reason })?;
+        let numbering = numbering_of(found).map_err(|reason| {
+            let name = &found.name;
+            Failure::of_target(format!("the target's INFO describes source {name:?} wrongly: {reason}"))
+        })?;
         Ok(Self {
             source_name: printable(&found.name),
             max_count: info.max_count,
@@ -115,20 +92,31 @@ impl Promise {
     /// Checks that two sources cannot hand out the same ID.
     ///
     /// # Errors
-    /// [`NotApart`] if they can.
-    pub(crate) fn check_apart(&self, other: &Self) -> Result<(), NotApart> {
+    /// [`Failure`] if they can, in words that follow the names of both.
+    pub(crate) fn check_apart(&self, other: &Self) -> Result<(), Failure> {
         // Daemons of a fleet take disjoint ranges of one counter.
         if self.shares_counter_with(other) {
             return Ok(());
         }
         let both = self.numbering.as_ref().zip(other.numbering.as_ref());
-        let (one, other) = both.filter(|(one, other)| one.is_of_space(other)).ok_or(NotApart::OtherSpaces)?;
-        if let Some((one, other)) = one.ticket().zip(other.ticket()) {
-            return if one.shares_ids_with(other) { Err(NotApart::SameTickets) } else { Ok(()) };
+        let Some((one, other)) = both.filter(|(one, other)| one.is_of_space(other)) else {
+            // IDs of different spaces may cross at any time.
+            return Err(Failure::usage(
+                "have no common layout, so nothing says that their IDs differ; name daemons of one layout",
+            ));
+        };
+        let counters = one.ticket().zip(other.ticket());
+        if counters.is_some_and(|(one, other)| one.shares_ids_with(other)) {
+            return Err(Failure::of_target(
+                "count the same tickets; give each daemon the same increment, and an offset of its own",
+            ));
         }
         let layouts = one.snowflake().zip(other.snowflake());
         match layouts.and_then(|(one, other)| layout::collision(one, other)) {
-            Some((worker_id, _)) => Err(NotApart::SameWorkerId(worker_id)),
+            Some((worker_id, _)) => Err(Failure::of_target(format!(
+                "both hold worker ID {worker_id} of one ID space: they hand out the same IDs; give each daemon worker IDs of \
+                 its own"
+            ))),
             None => Ok(()),
         }
     }

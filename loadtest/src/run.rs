@@ -6,29 +6,26 @@ mod rounds;
 mod samples;
 
 pub(crate) use approach::greet;
-pub(crate) use collector::Collected;
-
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver};
-use std::thread::JoinHandle;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
 
-use crate::check::distinct::Distinct;
-use crate::daemon::{Addresses, Daemon, NotStarted};
+use crate::check::distinct::{Distinct, Gaps};
+use crate::daemon::{Addresses, Daemon};
+use crate::failure::Failure;
 use crate::frontend;
 use crate::judge::words;
-use crate::load::{self, Clock, Lanes, Message, Shared};
+use crate::load::{self, Clock, Lanes, Shared};
 use crate::machine::stalls::StallSum;
-use crate::machine::{Watch, Watched, echo, quota};
-use crate::promise::{NoPromise, NotApart, Promise};
+use crate::machine::{Watched, echo};
+use crate::measure::{Counts, Fault, SecondFigures};
+use crate::promise::Promise;
 use crate::report::terminal::Terminal;
 use crate::scenario::{Drive, SEED, Scenario};
 use crate::schedule::{Schedule, Share};
-use crate::target::NoTarget;
-use samples::Sampler;
+use samples::Samples;
 
 /// From the spawning of the threads to the start of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
@@ -44,7 +41,7 @@ const LOAD_THREAD: &str = "load";
 const QUEUE_LENGTH: usize = 1_024;
 
 /// The results of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) address: String,
     /// The version in its INFO.
@@ -57,75 +54,33 @@ pub(crate) struct Outcome {
     pub(crate) per_second: Option<u64>,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
+    /// The length that an open loop had to offer its requests in; `None` of a closed loop.
+    pub(crate) planned: Option<Duration>,
     /// From the start of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
+    /// The part of that outside the outage.
+    pub(crate) undisturbed: Duration,
     /// Runs of the same length that were put together into one.
     pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
-    /// The time for which a CPU quota held up the load test itself.
-    pub(crate) held_up: Duration,
-    /// The results of its threads.
-    pub(crate) collected: Collected,
-    /// A bare echo under the same load if the target was late, or the reason why there is none.
+    pub(crate) counts: Counts,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) seconds: Vec<SecondFigures>,
+    /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
+    pub(crate) interval_log: Vec<u8>,
+    /// The target's processor time during the measurement, if its processes or their metrics can be
+    /// seen.
+    pub(crate) target_cpu: Option<Duration>,
+    /// True if the user ended the run early.
+    pub(crate) interrupted: bool,
+    /// True if the positions of the IDs were too scattered to keep.
+    pub(crate) too_scattered: bool,
+    /// The gaps of counters. `None` for IDs with a layout, which have gaps whenever no request
+    /// comes.
+    pub(crate) gaps: Option<Gaps>,
+    /// A bare echo under the same load, or the reason why there is none.
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
-}
-
-/// The reason why there is no run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CannotRun {
-    /// No target that speaks the protocol.
-    #[error(transparent)]
-    NoTarget(#[from] NoTarget),
-    /// No daemon of our own.
-    #[error(transparent)]
-    NotStarted(#[from] NotStarted),
-    /// Nothing to hold its IDs to.
-    #[error(transparent)]
-    NoPromise(#[from] NoPromise),
-    /// A batch above the target's limit.
-    #[error("--batch asks for {asked} IDs at once; the target allows {allowed}")]
-    TooLargeBatch { asked: u32, allowed: u32 },
-    /// A sweep that would begin above its end.
-    #[error("--start {start}/s is above {limit}, {why}")]
-    StartTooHigh { start: f64, limit: f64, why: &'static str },
-    /// The user ended it before there was anything to measure.
-    #[error("interrupted before the measurement began")]
-    Interrupted,
-    /// Two targets that may hand out the same ID.
-    #[error("{one} and {other} {reason}")]
-    NotApart { one: Endpoint, other: Endpoint, reason: NotApart },
-    /// This machine allows no more connections.
-    #[error(
-        "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
-    )]
-    TooManyConnections { taken: usize, wanted: usize, reason: NoTarget },
-    /// It answered INFO, and then took no further connection.
-    #[error("the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
-    Connections { taken: usize, wanted: usize, reason: NoTarget },
-}
-
-impl CannotRun {
-    /// Returns true if this machine has no more open files or local ports: the target is not at
-    /// fault.
-    pub(crate) fn is_limit_here(&self) -> bool {
-        match self {
-            Self::TooManyConnections { .. } => true,
-            Self::NoTarget(reason) => reason.is_limit_here,
-            _ => false,
-        }
-    }
-
-    /// Returns 1 where the target is at fault, 2 otherwise.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Self::NotApart { reason: NotApart::OtherSpaces, .. } => 2,
-            Self::NoPromise(NoPromise::Impossible { .. })
-            | Self::Connections { .. }
-            | Self::NotApart { .. } => 1,
-            _ => 2,
-        }
-    }
 }
 
 /// A target under load, in one run or several: no ID may come twice in any of them.
@@ -141,14 +96,16 @@ impl<'a> Loaded<'a> {
     /// Starts a daemon if the scenario names no target. Returns it with the scenario that names it.
     ///
     /// # Errors
-    /// [`CannotRun`] if the daemon does not start.
-    pub(crate) fn begin(scenario: &Scenario, terminal: &'a Terminal) -> Result<(Self, Scenario), CannotRun> {
+    /// [`Failure`] if the daemon does not start.
+    pub(crate) fn begin(scenario: &Scenario, terminal: &'a Terminal) -> Result<(Self, Scenario), Failure> {
         let mut scenario = scenario.clone();
         let mut daemon = None;
         if scenario.addresses.is_empty() {
             let protocol = scenario.protocol;
-            let started = terminal.unless_interrupted(move || Daemon::start(protocol));
-            let started = started.ok_or(CannotRun::Interrupted)??;
+            let started = terminal.unless_interrupted(move || {
+                let started = Daemon::start(protocol);
+                started.map_err(|error| Failure::usage(format!("cannot start a daemon: {error}")))
+            })?;
             let Addresses { native, front_end } = &started.addresses;
             scenario.addresses = vec![front_end.as_ref().unwrap_or(native).clone()];
             scenario.info = vec![native.clone()];
@@ -160,59 +117,99 @@ impl<'a> Loaded<'a> {
     /// Runs a scenario that names the target.
     ///
     /// # Errors
-    /// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
-    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, CannotRun> {
+    /// [`Failure`] if there is nothing to load. Faults of a target under load are in the outcome.
+    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, Failure> {
         let asked = scenario.clone();
-        let approached = self.terminal.unless_interrupted(move || approach::approach(&asked));
-        let (mut greeted, streams) = approached.ok_or(CannotRun::Interrupted)??;
+        let (mut peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
         if self.daemon.is_some() {
             // Where /proc does not tell who it is, too.
-            greeted.iter_mut().for_each(|one| one.peer.clock = Clock::Same);
+            peers.iter_mut().for_each(|peer| peer.clock = Clock::Same);
         }
-        let version = greeted.iter().find_map(|one| one.version.clone());
         let origin = Instant::now() + START_DELAY;
-        let owners = greeted.iter().map(|one| one.owner).collect();
-        let shared = Arc::new(Shared {
-            scenario: scenario.clone(),
-            peers: greeted.into_iter().map(|one| one.peer).collect(),
-            watched: Arc::new(Watched::new(origin, scenario.warm_up, owners)),
+        let owners = peers.iter().map(|peer| peer.owner).collect();
+        let shared = Shared {
+            scenario,
+            peers,
+            watched: Watched::new(origin, scenario.warm_up, owners),
             lanes: lanes(scenario),
             stop: AtomicBool::new(false),
-        });
-        let held_up_before = quota::held_up();
-        let watch = Watch::begin(&shared.watched);
-        let (threads, from) = spawn(streams, &shared);
-        let sampler = Sampler::begin(&shared);
-        let mut collected = collector::collect(self, &shared, &from);
-        let samples = sampler.end();
-        // A thread that panicked has sent no counts, and then its load is missing.
-        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
-        assert_eq!(panicked, 0, "a load thread panicked");
-        watch.end();
-        let Some(Shared { peers, watched, .. }) = Arc::into_inner(shared) else {
-            unreachable!("every thread that had a part of it has been joined")
         };
-        collected.counts.settling.settle(u64::MAX, &watched.stalls);
-        let elapsed = collected.elapsed(scenario, origin);
-        samples.put_into(&mut collected.seconds);
-        collected.target_cpu = samples.cpu(elapsed);
+        let (mut outcome, samples) = self.load(&shared, streams);
+        let Shared { mut peers, watched, .. } = shared;
+        let elapsed = outcome.measured_for(scenario, origin);
+        // An outage that began shortly before the end lasted on after it.
+        let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
-        Ok(Outcome {
-            address: addresses.join(", "),
-            version,
-            own_daemon: self.daemon.is_some(),
-            same_clock: peers.iter().all(|peer| peer.clock == Clock::Same),
-            per_second: peers.iter().map(|peer| peer.promise.per_second).sum(),
-            promise: peers.into_iter().next().unwrap_or_else(|| unreachable!("a run has a target")).promise,
-            elapsed,
-            rounds: 1,
-            // A stall at the end of the load delays the last answers, and counts until they have
-            // come.
-            stalls: watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64),
-            held_up: quota::held_up().saturating_sub(held_up_before),
-            collected,
-            echo: None,
+        outcome.counts.settling.settle(u64::MAX, &watched.stalls);
+        // A stall at the end of the load delays the last answers, and counts until they have come.
+        outcome.stalls = watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64);
+        samples.put_into(&mut outcome.seconds);
+        outcome.target_cpu = samples.cpu(elapsed);
+        outcome.planned = scenario.is_open_loop().then_some(scenario.length);
+        outcome.elapsed = elapsed;
+        outcome.undisturbed = elapsed - outcome.counts.outage.min(after);
+        outcome.rounds = 1;
+        outcome.address = addresses.join(", ");
+        outcome.version = peers.iter().find_map(|peer| peer.version.clone());
+        outcome.own_daemon = self.daemon.is_some();
+        outcome.same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
+        outcome.per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
+        outcome.promise = peers.swap_remove(0).promise;
+        Ok(outcome)
+    }
+
+    /// Runs all threads of a run to their ends.
+    ///
+    /// ```text
+    ///                          ┌── load thread 0 ── epoll: its connections ──▶ target
+    ///  the caller's thread ────┼── load thread 1 ── epoll: its connections ──▶ target
+    ///     │ collector          └── …
+    ///     │                      sleeper on each core ──▶ the machine's stalls ([`Watched`])
+    ///     │                      sampler ──▶ the target's processor time and memory
+    ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
+    /// ```
+    ///
+    /// Load threads share the schedules, the stalls, the stop flag and, with strict order, the
+    /// largest ID, and what is known of each target ([`Shared`]).
+    fn load(&mut self, shared: &Shared<'_>, streams: approach::Streams) -> (Outcome, Samples) {
+        std::thread::scope(|scope| {
+            shared.watched.watch(scope);
+            let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
+            for (thread, streams) in streams.into_iter().enumerate() {
+                let to = to.clone();
+                let builder = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
+                let spawned = builder.spawn_scoped(scope, move || load::run(thread, streams, shared, &to));
+                spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"));
+            }
+            drop(to);
+            let (running, stopped) = mpsc::channel();
+            let sampler = scope.spawn(move || Samples::take(shared, &stopped));
+            let outcome = collector::collect(self, shared, &from);
+            drop(running);
+            shared.watched.end();
+            // One that panicked has no figures.
+            (outcome, sampler.join().unwrap_or_default())
         })
+    }
+}
+
+impl Outcome {
+    /// Returns true if the run ended before its time.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.interrupted || self.too_scattered || !self.faults.is_empty()
+    }
+
+    /// Returns the length of the measurement: the scenario's, or less if the run was cut short;
+    /// until the last answer if that came later.
+    fn measured_for(&self, scenario: &Scenario, origin: Instant) -> Duration {
+        let ran = Instant::now().saturating_duration_since(origin + scenario.warm_up);
+        let length = if self.is_cut_short() { ran.min(scenario.length) } else { scenario.length };
+        length.max(self.counts.last_receipt)
+    }
+
+    /// Returns the rate outside the outage; neither its IDs nor its time count.
+    pub(crate) fn ids_per_s(&self) -> f64 {
+        self.counts.ids as f64 / self.undisturbed.as_secs_f64().max(1e-9)
     }
 }
 
@@ -235,37 +232,12 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
         ..scenario.clone()
     };
     let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal };
-    let outcome = loaded.run(&scenario).map_err(|error| error.to_string())?;
-    match outcome.collected.faults.first() {
+    let outcome = loaded.run(&scenario).map_err(|failure| failure.reason)?;
+    match outcome.faults.first() {
         Some(fault) => Err(words::describe(fault, &outcome.promise)),
-        None if outcome.collected.interrupted => Err("the run was interrupted".to_owned()),
+        None if outcome.interrupted => Err("the run was interrupted".to_owned()),
         None => Ok(outcome),
     }
-}
-
-/// Starts the threads of the load.
-///
-/// ```text
-///                          ┌── load thread 0 ── epoll: its connections ──▶ target
-///  the caller's thread ────┼── load thread 1 ── epoll: its connections ──▶ target
-///     │ collector          └── …
-///     │                      sleeper on each core ──▶ the machine's stalls ([`Watch`])
-///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
-/// ```
-///
-/// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest
-/// ID, and what is known of each target ([`Shared`]).
-fn spawn(streams: approach::Streams, shared: &Arc<Shared>) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
-    let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
-    let mut threads = Vec::new();
-    for (thread, streams) in streams.into_iter().enumerate() {
-        let shared = Arc::clone(shared);
-        let to = to.clone();
-        let builder = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
-        let spawned = builder.spawn(move || load::run(thread, streams, &shared, &to));
-        threads.push(spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}")));
-    }
-    (threads, from)
 }
 
 /// Returns the schedules of an open loop.

@@ -41,10 +41,8 @@ pub(crate) struct Scenario {
     pub(crate) threads: usize,
     /// The time before the measurement at the offered rate: checked and not timed.
     pub(crate) warm_up: Duration,
-    /// The length of the measurement; with a number of requests, the longest.
+    /// The length of the measurement.
     pub(crate) length: Duration,
-    /// The requests of the measurement of a closed loop, if they end it.
-    pub(crate) requests: Option<u64>,
     /// The outage of a daemon of the run's own.
     pub(crate) outage: Option<Outage>,
     /// True if each second's histogram is kept for a file.
@@ -82,13 +80,6 @@ impl Scenario {
     /// Returns the time from the start of the run to the last request.
     pub(crate) fn ends_at(&self) -> Duration {
         self.warm_up + self.length
-    }
-
-    /// Returns the requests that a thread may measure: equal parts, the rest to the first threads.
-    pub(crate) fn requests_of(&self, thread: usize) -> Option<u64> {
-        let thread = thread as u64;
-        let threads = self.threads as u64;
-        self.requests.map(|all| all / threads + u64::from(thread < all % threads))
     }
 
     /// Returns true if requests leave on a schedule.

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::failure::{Blame, Failure};
 use crate::judge::Objectives;
 use crate::report::figure::Figures;
 use crate::report::json::FORMAT;
 use crate::report::terminal::Terminal;
-use crate::run::{self, CannotRun, Loaded};
+use crate::run::{self, Loaded};
 use crate::scenario::Scenario;
 use crate::units::{grouped, lowercase};
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
@@ -65,9 +66,6 @@ pub(crate) struct SearchOptions {
     /// The highest rate to try [default: the source's highest rate]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) limit: Option<Rate>,
-    /// Each step multiplies the rate by this, until one misses
-    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
-    pub(crate) factor: f64,
     /// Largest distance from the saturation point to the next rate that misses: two runs on a quiet
     /// machine differ by about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
@@ -79,17 +77,6 @@ pub(crate) struct SearchOptions {
     /// Length of each step, after its warm-up; the confirmation takes twice as long
     #[arg(long = "for", value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     pub(crate) length: Time,
-}
-
-/// The bounds of `--factor`. Smaller steps would be finer than any resolution, and larger ones
-/// would skip the whole range.
-const FACTORS: std::ops::RangeInclusive<f64> = 1.01..=100.0;
-
-fn factor(text: &str) -> Result<f64, String> {
-    let factor = text.parse().ok().filter(|factor| FACTORS.contains(factor));
-    factor.ok_or_else(|| {
-        format!("{text:?} is not a factor: a number from {} to {}", FACTORS.start(), FACTORS.end())
-    })
 }
 
 /// The reason why a sweep ended.
@@ -141,11 +128,11 @@ pub(crate) struct Sweep {
 /// Sweeps until the search is over or the user interrupts it.
 ///
 /// # Errors
-/// [`CannotRun`] if not even the first step can be run.
-pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep, CannotRun> {
+/// [`Failure`] if not even the first step can be run.
+pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep, Failure> {
     let mut target;
     (target, settings.scenario) = Loaded::begin(&settings.scenario, terminal)?;
-    let full_rate = run::greet(&settings.scenario, 0)?.peer.promise.per_second;
+    let full_rate = run::greet(&settings.scenario, 0)?.promise.per_second;
     let mut search = Search::new(settings.bounds(full_rate)?);
     let mut steps = Vec::new();
     let mut ended = Ended::Searched;
@@ -165,9 +152,11 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
                 answer
             }
             Err(cannot) if steps.is_empty() => return Err(cannot),
-            Err(CannotRun::Interrupted) => Err(Ended::Interrupted),
-            Err(cannot) if cannot.is_limit_here() => Err(Ended::Hindered(cannot.to_string())),
-            Err(cannot) => Err(Ended::Gone(cannot.to_string())),
+            Err(cannot) => Err(match cannot.blame {
+                Blame::Interrupt => Ended::Interrupted,
+                Blame::Machine => Ended::Hindered(cannot.reason),
+                Blame::Target | Blame::User => Ended::Gone(cannot.reason),
+            }),
         };
         match answer {
             Ok(limit) => search.record(attempt, limit),
@@ -182,8 +171,7 @@ pub(crate) fn sweep(mut settings: Settings, terminal: &Terminal) -> Result<Sweep
 
 impl Settings {
     /// Returns the bounds of the search on a source that can hand out `per_second`.
-    pub(crate) fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotRun> {
-        let SearchOptions { factor, resolution, .. } = self.search;
+    pub(crate) fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, Failure> {
         let full_rate = per_second.filter(|&rate| rate > 0).map_or(MAX_RATE_PER_S, |rate| rate as f64);
         let limit = self.search.limit.map_or(full_rate, Rate::per_s).min(full_rate);
         let usual =
@@ -195,9 +183,9 @@ impl Settings {
             } else {
                 "which is all that the source can hand out in a second"
             };
-            return Err(CannotRun::StartTooHigh { start, limit, why });
+            return Err(Failure::usage(format!("--start {start}/s is above {limit}, {why}")));
         }
-        Ok(Bounds { start, limit, factor, resolution: resolution.0 })
+        Ok(Bounds { start, limit, resolution: self.search.resolution.0 })
     }
 
     /// Returns the length of a step without its warm-up.

@@ -15,28 +15,17 @@ pub(crate) use access::{Access, Conversation, Token};
 pub(crate) use metrics::{Metrics, Used};
 pub(crate) use stream::Stream;
 
+use crate::failure::{Blame, Failure};
+
 /// The time limit of a connection, and of the answer to INFO after it.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reason why there is no target to load, in one line.
-#[derive(Debug, thiserror::Error)]
-#[error("{line}")]
-pub(crate) struct NoTarget {
-    line: String,
-    /// True if this machine has no more open files or local ports: the target is not at fault.
-    pub(crate) is_limit_here: bool,
-}
-
-impl NoTarget {
-    fn new(line: String) -> Self {
-        Self { line, is_limit_here: false }
-    }
-
-    fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Self {
-        let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
-        let is_limit_here = reason.raw_os_error().is_some_and(|code| limits.contains(&code));
-        Self { line: format!("cannot connect to {endpoint}: {reason}"), is_limit_here }
-    }
+/// Returns the failure of a connection that cannot be made.
+fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Failure {
+    let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+    let is_limit_here = reason.raw_os_error().is_some_and(|code| limits.contains(&code));
+    let blame = if is_limit_here { Blame::Machine } else { Blame::User };
+    Failure { blame, reason: format!("cannot connect to {endpoint}: {reason}") }
 }
 
 /// The number under which refusals without an error code of Snowbank are counted; those begin at 1.

@@ -26,12 +26,13 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 
 /// Returns a rate with its unit.
 pub(crate) fn ids_per_s(rate: f64) -> String {
-    format!("{} IDs/s", grouped(rate))
+    format!("{} IDs/s", if rate < 1e7 { grouped(rate) } else { short_rate(rate) })
 }
 
 /// Returns a rate as the label of an axis: `10k`, `2.5M`.
 pub(crate) fn short_rate(per_s: f64) -> String {
     match per_s {
+        rate if rate >= 1e9 => format!("{}G", grouped(rate / 1e9)),
         rate if rate >= 1e6 => format!("{}M", grouped(rate / 1e6)),
         rate if rate >= 1e3 => format!("{}k", grouped(rate / 1e3)),
         rate => grouped(rate),
@@ -43,19 +44,27 @@ pub(crate) fn time(us: f64) -> String {
     if us < 999.5 { format!("{} µs", grouped(us)) } else { ms_or_s(us / 1e3) }
 }
 
-/// Returns a time in ms, or in s from one second on: `0.47 ms`, `288 ms`, `12.5 s`.
+/// Returns a time in ms, s or hours: `0.47 ms`, `288 ms`, `12.5 s`, `1 h`.
 pub(crate) fn short_ms(time: Duration) -> String {
     ms_or_s(time.as_secs_f64() * 1e3)
 }
 
 fn ms_or_s(ms: f64) -> String {
-    if ms < 999.5 { format!("{} ms", grouped(ms)) } else { format!("{} s", grouped(ms / 1e3)) }
+    match ms {
+        ms if ms < 0.000_999_5 => format!("{} ns", grouped(ms * 1e6)),
+        ms if ms < 999.5 => format!("{} ms", grouped(ms)),
+        ms if ms < 999.5e3 => format!("{} s", grouped(ms / 1e3)),
+        ms => format!("{} h", grouped(ms / 3.6e6)),
+    }
 }
 
 /// Returns for how long the machine stood still: `0.36 s of 10 s`.
 pub(crate) fn stood_still(stood: Duration, elapsed: Duration) -> String {
-    let [stood_s, elapsed_s] = [stood, elapsed].map(|time| HumanFloatCount(time.as_secs_f64()));
-    format!("{stood_s:.2} s of {elapsed_s:.1} s")
+    let elapsed_s = elapsed.as_secs_f64();
+    if elapsed_s >= 99.95 {
+        return format!("{} of {}", short_ms(stood), short_ms(elapsed));
+    }
+    format!("{:.2} s of {:.1} s", HumanFloatCount(stood.as_secs_f64()), HumanFloatCount(elapsed_s))
 }
 
 /// Returns a share as a percentage.
@@ -90,7 +99,7 @@ mod tests {
     #[test]
     fn times_and_stalls_are_short() {
         let us = [61.0, 999.0, 1_267.0, 44_138.0, 2_500_000.0, 3_600e6];
-        assert_eq!(us.map(time), ["61 µs", "999 µs", "1.27 ms", "44.1 ms", "2.5 s", "3,600 s"]);
+        assert_eq!(us.map(time), ["61 µs", "999 µs", "1.27 ms", "44.1 ms", "2.5 s", "1 h"]);
         assert_eq!(
             [470, 12_060, 12_500_000].map(|us| short_ms(Duration::from_micros(us))),
             ["0.47 ms", "12.1 ms", "12.5 s"]
@@ -99,6 +108,7 @@ mod tests {
             stood_still(Duration::from_millis(stood_ms), Duration::from_millis(elapsed_ms))
         };
         assert_eq!([of(360, 10_001), of(12, 1_500)], ["0.36 s of 10 s", "0.01 s of 1.5 s"]);
+        assert_eq!(of(360, 3_600_000), "360 ms of 1 h");
     }
 
     #[test]

@@ -11,18 +11,8 @@ pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 /// The longest time that can be asked for: a week.
 pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// Text that is not a value of its kind.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is not {wanted}")]
-pub(crate) struct BadValue {
-    found: String,
-    wanted: &'static str,
-}
-
-/// Returns the value, or an error with the text found and the form wanted.
-fn or_bad<T>(value: Option<T>, found: &str, wanted: &'static str) -> Result<T, BadValue> {
-    value.ok_or_else(|| BadValue { found: found.to_owned(), wanted })
-}
+/// The form that a value of its kind has.
+type Wanted = &'static str;
 
 fn above_zero(text: &str) -> Option<u32> {
     text.parse().ok().filter(|&number| number > 0)
@@ -55,12 +45,11 @@ impl Rate {
 }
 
 impl FromStr for Rate {
-    type Err = BadValue;
+    type Err = Wanted;
 
-    fn from_str(text: &str) -> Result<Self, BadValue> {
+    fn from_str(text: &str) -> Result<Self, Wanted> {
         let per_s = scaled(text.strip_suffix("/s").unwrap_or(text), &[("", 1.0), ("k", 1e3), ("M", 1e6)]);
-        let wanted = "a rate: IDs per second above 0, as in 10000/s, 250k/s or 4M/s";
-        or_bad(per_s.and_then(Self::new), text, wanted)
+        per_s.and_then(Self::new).ok_or("a rate is IDs per second above 0, as in 10000/s, 250k/s or 4M/s")
     }
 }
 
@@ -75,12 +64,12 @@ impl fmt::Display for Rate {
 pub(crate) struct Time(pub(crate) Duration);
 
 impl FromStr for Time {
-    type Err = BadValue;
+    type Err = Wanted;
 
-    fn from_str(text: &str) -> Result<Self, BadValue> {
+    fn from_str(text: &str) -> Result<Self, Wanted> {
         let time = text.parse::<jiff::SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
         let time = time.filter(|time| !time.is_zero() && *time <= MAX_TIME);
-        or_bad(time.map(Self), text, "a time above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h")
+        time.map(Self).ok_or("a time is above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h")
     }
 }
 
@@ -95,11 +84,11 @@ impl fmt::Display for Time {
 pub(crate) struct Share(pub(crate) f64);
 
 impl FromStr for Share {
-    type Err = BadValue;
+    type Err = Wanted;
 
-    fn from_str(text: &str) -> Result<Self, BadValue> {
+    fn from_str(text: &str) -> Result<Self, Wanted> {
         let share = scaled(text, &[("%", 0.01)]).filter(|&share| share > 0.0 && share < 1.0).map(Self);
-        or_bad(share, text, "a share above 0% and below 100%, as in 5% or 50%")
+        share.ok_or("a share is above 0% and below 100%, as in 5% or 50%")
     }
 }
 
@@ -138,9 +127,9 @@ impl Mix {
 }
 
 impl FromStr for Mix {
-    type Err = BadValue;
+    type Err = Wanted;
 
-    fn from_str(text: &str) -> Result<Self, BadValue> {
+    fn from_str(text: &str) -> Result<Self, Wanted> {
         if let Some(count) = above_zero(text) {
             return Ok(Self::fixed(count));
         }
@@ -149,8 +138,9 @@ impl FromStr for Mix {
             Some((above_zero(count)?, above_zero(weight)?))
         });
         let parts: Option<Vec<(u32, u32)>> = parts.collect();
-        let wanted = "a number of IDs above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1";
-        let parts = or_bad(parts, text, wanted)?;
+        let parts = parts.ok_or(
+            "IDs per request are a number above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1",
+        )?;
         let total: f64 = parts.iter().map(|&(_, weight)| f64::from(weight)).sum();
         let mut upto = 0.0;
         let mut mean = 0.0;

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::{Failure, json_text, open_files, with_files, write_file};
+use super::{json_text, open_files, with_files, write_file};
 use crate::compare;
+use crate::failure::Failure;
 use crate::report::json::{RUN, Run, read};
 use crate::report::terminal::Terminal;
 

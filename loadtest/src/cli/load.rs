@@ -10,7 +10,7 @@ use clap::Args;
 use snowbank_client::Endpoint;
 use snowbank_client::tls::{ClientFiles, Connector};
 
-use super::Failure;
+use crate::failure::Failure;
 use crate::frontend::{self, Row};
 use crate::judge::Latency;
 use crate::scenario::{Drive, Scenario};
@@ -171,7 +171,6 @@ impl Load {
             threads,
             warm_up: self.warm_up.0,
             length,
-            requests: None,
             outage: None,
             keeps_interval_log: false,
         })

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::{Failure, json_text, open_files, with_files, write_file};
+use super::{json_text, open_files, with_files, write_file};
+use crate::failure::Failure;
 use crate::plan::{Wanted, plan};
 use crate::report::json::read;
 use crate::report::terminal::Terminal;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use super::load::{Latencies, Load};
-use super::{Failure, json_text, open_files, with_files, write_file};
+use super::{json_text, open_files, with_files, write_file};
+use crate::failure::Failure;
 use crate::judge::Objectives;
 use crate::origin;
 use crate::report::html;
@@ -89,7 +90,7 @@ mod tests {
     fn the_search_begins_low_and_ends_at_the_full_rate() {
         let bounds = |options: &[&str], per_second| {
             let bounds = settings(options).bounds(per_second);
-            bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|error| error.to_string())
+            bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|failure| failure.reason)
         };
         assert_eq!(bounds(&[], Some(4_096_000)), Ok((2_000.0, 4_096_000.0)));
         assert_eq!(bounds(&["--batch", "1000"], Some(4_096_000)), Ok((512_000.0, 4_096_000.0)));

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use snowbank_client::layout::Run;
 
 use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, native};
-use crate::target::{Conversation, NoTarget};
+use crate::failure::Failure;
+use crate::target::Conversation;
 
 pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", token: TokenPlace::Nowhere, meet };
 
@@ -19,7 +20,7 @@ struct Echo {
     next: AtomicU64,
 }
 
-fn meet(_: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(_: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     Ok(Met { front_end: Arc::new(Echo::default()), info: None, version: None })
 }
 

@@ -9,8 +9,9 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 
 use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, code_of, number, push, unreadable};
+use crate::failure::Failure;
 use crate::promise::source_of;
-use crate::target::{Access, Conversation, NoTarget, OTHER_ERROR};
+use crate::target::{Access, Conversation, OTHER_ERROR};
 use crate::units::printable;
 
 pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", token: TokenPlace::EachRequest, meet };
@@ -36,7 +37,7 @@ struct Reply<'a> {
 }
 
 /// Reads the sources of Snowbank.
-fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let (status, body) = get(conversation, "/v1/sources")?;
     if matches!(status, 401 | 403 | 429 | 503) {
         return Err(conversation.refused(&refusal(status, &body)));
@@ -54,8 +55,8 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
 /// Gets a path. Returns the status and the body.
 ///
 /// # Errors
-/// [`NoTarget`] if the answer is no HTTP, or does not come.
-pub(crate) fn get(conversation: &mut Conversation<'_>, path: &str) -> Result<(u64, Vec<u8>), NoTarget> {
+/// [`Failure`] if the answer is no HTTP, or does not come.
+pub(crate) fn get(conversation: &mut Conversation<'_>, path: &str) -> Result<(u64, Vec<u8>), Failure> {
     let headers = headers(conversation.access);
     conversation.send(|out| out.extend([b"GET ", path.as_bytes(), &headers].concat()))?;
     conversation.next(|bytes| {

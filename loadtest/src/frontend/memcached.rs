@@ -8,8 +8,9 @@ use super::{
     At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, line, next_line, number, push, refusal_in,
     unreadable,
 };
+use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::{Conversation, NoTarget};
+use crate::target::Conversation;
 use crate::units::printable;
 
 pub(super) static ROW: Row =
@@ -28,7 +29,7 @@ pub(super) struct Memcached {
 }
 
 /// Asks for an ID: a key that was never set has a value.
-fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let key = source.unwrap_or(ANY_KEY).to_owned();
     let answer = ask(conversation, &format!("get {key}"))?;
     if let Some(refusal) = refusal(&answer) {
@@ -47,7 +48,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
 }
 
 /// Sends a command and returns the first line of its answer.
-fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, NoTarget> {
+fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, Failure> {
     conversation.send(|out| out.extend_from_slice(format!("{command}\r\n").as_bytes()))?;
     next_line(conversation)
 }

@@ -10,9 +10,10 @@ use snowbank_client::protocol::request::{self, Next, Wait};
 use snowbank_client::protocol::{Info, Parsed};
 
 use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, unreadable};
+use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::promise::source_of;
-use crate::target::{Conversation, NoTarget, Token, code_name};
+use crate::target::{Conversation, Token, code_name};
 use crate::units::printable;
 
 pub(crate) static ROW: Row = Row {
@@ -28,7 +29,7 @@ struct Native {
     source: u16,
 }
 
-fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), NoTarget> {
+fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     conversation.send(|out| {
         let encoded = request::encode_auth(out, 0, token.bytes());
         debug_assert!(encoded.is_ok(), "its size was checked when it was read");
@@ -37,13 +38,13 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), N
 }
 
 /// Asks for INFO. A source that it does not have is refused later.
-fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let info = info(conversation)?;
     let source = source_of(&info, source).map_or(0, |source| source.index);
     Ok(Met { front_end: Arc::new(Native { source }), version: info.version.clone(), info: Some(info) })
 }
 
-fn info(conversation: &mut Conversation<'_>) -> Result<Info, NoTarget> {
+fn info(conversation: &mut Conversation<'_>) -> Result<Info, Failure> {
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
     while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
@@ -56,7 +57,7 @@ fn info(conversation: &mut Conversation<'_>) -> Result<Info, NoTarget> {
 fn next_reply<T>(
     conversation: &mut Conversation<'_>,
     mut take: impl FnMut(&Reply<'_>) -> Result<T, BadReply>,
-) -> Result<T, NoTarget> {
+) -> Result<T, Failure> {
     let taken = conversation.next(|bytes| match reply::parse(bytes) {
         Parsed::Incomplete => Ok(None),
         Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),

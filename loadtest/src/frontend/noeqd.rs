@@ -6,7 +6,8 @@ use std::sync::Arc;
 use snowbank_client::layout::Run;
 
 use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, push};
-use crate::target::{Conversation, NoTarget, Token};
+use crate::failure::Failure;
+use crate::target::{Conversation, Token};
 
 pub(super) static ROW: Row =
     Row { name: "noeqd", protocol: "noeqd's protocol", token: TokenPlace::First(authorize), meet };
@@ -19,7 +20,7 @@ const ID_SIZE: usize = 8;
 pub(super) struct Noeqd;
 
 /// Sends 0, the size of the token and the token, which get no answer.
-fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), NoTarget> {
+fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     let Ok(size) = u8::try_from(token.bytes().len()) else {
         return Err(conversation.cannot("noeqd has no place for a token of more than 255 bytes"));
     };
@@ -30,7 +31,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), N
 }
 
 /// Asks for an ID: nothing else has an answer.
-fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, _: Option<&str>) -> Result<Met, Failure> {
     conversation.send(|out| out.push(1))?;
     conversation.next(|bytes| Ok(bytes.get(..ID_SIZE).map(|_| ((), ID_SIZE))))?;
     Ok(Met { front_end: Arc::new(Noeqd), info: None, version: None })

@@ -6,8 +6,9 @@ use super::{
     At, FrontEnd, Met, Part, Read, Row, TokenPlace, line, next_line, number, push, refusal_in, unreadable,
 };
 use crate::check::Violation;
+use crate::failure::Failure;
 use crate::measure::Fault;
-use crate::target::{Conversation, NoTarget, Token};
+use crate::target::{Conversation, Token};
 use crate::units::printable;
 
 use std::sync::{Arc, LazyLock};
@@ -25,9 +26,6 @@ static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016
 /// The key goes this long after the last run began: longer than a run may take.
 const KEY_SECONDS: &[u8] = b"604800";
 
-/// The longest line that is waited for; numbers and errors are far shorter.
-const MAX_LINE_SIZE: usize = 4_096;
-
 /// A source of Snowbank, or a counter of a Redis.
 #[derive(Debug)]
 pub(super) enum Resp {
@@ -37,12 +35,12 @@ pub(super) enum Resp {
     Counter(&'static str),
 }
 
-fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), NoTarget> {
+fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), Failure> {
     expect(conversation, &[b"AUTH", token.bytes()], b"+OK")
 }
 
 /// Knows Snowbank and Redis by their INFO.
-fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, NoTarget> {
+fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let head = ask(conversation, &[b"INFO", b"server"])?;
     let length = head.strip_prefix(b"$").or(head.strip_prefix(b"=")).and_then(number);
     let Some(length) = length else { return Err(conversation.answered(&head)) };
@@ -65,7 +63,7 @@ fn value_of<'t>(name: &str, text: &'t str) -> Option<&'t str> {
 }
 
 /// Makes the key, or keeps its number, and has Redis remove it later.
-fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, NoTarget> {
+fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, Failure> {
     // Null if it was there.
     ask(conversation, &[b"SET", KEY.as_bytes(), b"0", b"NX"])?;
     expect(conversation, &[b"EXPIRE", KEY.as_bytes(), KEY_SECONDS], b":1")?;
@@ -73,13 +71,13 @@ fn make_counter(conversation: &mut Conversation<'_>) -> Result<Resp, NoTarget> {
 }
 
 /// Sends a command, and waits for this line.
-fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8]) -> Result<(), NoTarget> {
+fn expect(conversation: &mut Conversation<'_>, words: &[&[u8]], expected: &[u8]) -> Result<(), Failure> {
     let found = ask(conversation, words)?;
     if found == expected { Ok(()) } else { Err(conversation.answered(&found)) }
 }
 
 /// Sends a command, and returns the first line of its answer. An error is a refusal.
-fn ask(conversation: &mut Conversation<'_>, words: &[&[u8]]) -> Result<Vec<u8>, NoTarget> {
+fn ask(conversation: &mut Conversation<'_>, words: &[&[u8]]) -> Result<Vec<u8>, Failure> {
     conversation.send(|out| command(out, words))?;
     let answer = next_line(conversation)?;
     match answer.strip_prefix(b"-") {
@@ -103,34 +101,23 @@ impl FrontEnd for Resp {
     }
 
     fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let Some((first, size)) = line(bytes) else {
-            return if bytes.len() > MAX_LINE_SIZE {
-                Err(unreadable("a line without an end"))
-            } else {
-                Ok(None)
-            };
-        };
+        let Some((first, size)) = line(bytes) else { return Ok(None) };
         match first.split_first() {
-            Some((b'-', words)) if at.come == 0 => Ok(Some((Part::Refused(refusal_in(words)), size))),
-            Some((b':', digits)) if self.is_counter() => {
-                runs.push(counted_up_to(id(digits)?, at.asked)?);
-                Ok(Some((Part::End, size)))
-            }
-            Some((b':', digits)) => {
-                push(runs, id(digits)?);
-                Ok(Some((Part::End, size)))
-            }
-            Some((b'*', digits)) if at.come == 0 => {
+            Some((b'-', words)) => return Ok(Some((Part::Refused(refusal_in(words)), size))),
+            Some((b':', digits)) if self.is_counter() => runs.push(counted_up_to(id(digits)?, at.asked)?),
+            Some((b':', digits)) => push(runs, id(digits)?),
+            Some((b'*', digits)) => {
                 let found = id(digits)?;
                 if found != u64::from(at.asked) {
                     return Err(Fault::Violation(Violation::Count { asked: at.asked, found }));
                 }
-                elements(bytes, size, at, runs)
+                return elements(bytes, size, at.asked, runs);
             }
-            // INCR with `replies = "string"`, and the further elements of an array.
-            Some((b'$', _)) if at.come > 0 || at.asked == 1 => elements(bytes, 0, at, runs),
-            _ => Err(unreadable("a reply that is no number")),
+            // INCR with `replies = "string"`.
+            Some((b'$', _)) if at.asked == 1 => return elements(bytes, 0, 1, runs),
+            _ => return Err(unreadable("a reply that is no number")),
         }
+        Ok(Some((Part::End, size)))
     }
 
     fn is_counter(&self) -> bool {
@@ -145,41 +132,27 @@ fn counted_up_to(last: u64, count: u32) -> Result<Run, Fault> {
     Ok(Run { first, count, stride: 1 })
 }
 
-/// Reads the elements of an array from `start` on, as far as they have come.
-fn elements<'a>(bytes: &'a [u8], start: usize, at: At, runs: &mut Vec<Run>) -> Read<'a> {
+/// Reads the bulk strings of a reply from `start` on, once all have come.
+fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) -> Read<'a> {
+    let mut found = Vec::new();
     let mut taken = start;
-    let mut come = at.come;
-    while come < u64::from(at.asked)
-        && let Some((text, size)) = bulk(&bytes[taken..])
-    {
-        push(runs, id(text)?);
-        come += 1;
-        taken += size;
-    }
-    match come {
-        // The header is taken with the first ID: nothing else records it.
-        _ if come == at.come => {
-            let is_other = bytes.get(start).is_some_and(|&kind| kind != b'$');
-            let is_endless = is_other || bytes.len() > start + MAX_LINE_SIZE;
-            if is_endless { Err(unreadable("an element that is no text")) } else { Ok(None) }
+    for _ in 0..count {
+        let Some((head, head_size)) = line(&bytes[taken..]) else { return Ok(None) };
+        let length = head.strip_prefix(b"$").or(head.strip_prefix(b"=")).and_then(number);
+        let length = length.ok_or_else(|| unreadable("an element that is no text"))?;
+        let Some((digits, size)) = line(&bytes[taken + head_size..]) else { return Ok(None) };
+        if digits.len() as u64 != length {
+            return Err(unreadable("an element that is no number of its length"));
         }
-        _ if come == u64::from(at.asked) => Ok(Some((Part::End, taken))),
-        _ => Ok(Some((Part::More, taken))),
+        push(&mut found, id(digits)?);
+        taken += head_size + size;
     }
+    runs.extend(found);
+    Ok(Some((Part::End, taken)))
 }
 
 fn id(digits: &[u8]) -> Result<u64, Fault> {
     number(digits).ok_or_else(|| unreadable("a reply that is no number"))
-}
-
-/// Returns the text of a bulk string, and its size; `None` if it is not all there, or something
-/// else.
-fn bulk(bytes: &[u8]) -> Option<(&[u8], usize)> {
-    let (head, start) = line(bytes)?;
-    let length = usize::try_from(number(head.strip_prefix(b"$").or(head.strip_prefix(b"="))?)?).ok()?;
-    let end = start.checked_add(length)?;
-    let text = bytes.get(start..end)?;
-    (bytes.get(end..end.checked_add(2)?)? == b"\r\n").then_some((text, end + 2))
 }
 
 /// Appends a command as an array of bulk strings.

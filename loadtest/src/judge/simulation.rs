@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use super::{Evidence, Latency, Objectives, Verdict, judge};
+use super::{Latency, Objectives, Verdict, judge};
 use crate::machine::Nap;
-use crate::machine::stalls::{MIN_STALL_NS, StallSum, Stalls};
+use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Fault, Refusals};
-use crate::promise::Promise;
+use crate::run::Outcome;
 use crate::value::Rate;
 
 const US: u64 = 1_000;
@@ -207,19 +207,20 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     stalls
 }
 
-/// A run, as a real one would be measured.
-#[derive(Default)]
-struct Run {
-    counts: Counts,
-    faults: Vec<Fault>,
-    stalls: StallSum,
-}
-
-fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Run {
+/// Returns a run, as a real one would be measured.
+fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     let cores = machine(target, noise, random);
     let stalls = watched(&cores);
     let stops = Core { all: own_stops(target, &cores, random), own: Spans::new() };
-    let mut run = Run { stalls: stalls.sum(RUN_NS), ..Run::default() };
+    let length = Duration::from_nanos(RUN_NS);
+    let mut run = Outcome {
+        stalls: stalls.sum(RUN_NS),
+        planned: Some(length),
+        elapsed: length,
+        undisturbed: length,
+        rounds: 1,
+        ..Outcome::default()
+    };
     let mut free = 0;
     for number in 0..RUN_NS / STEP_NS {
         let intended_ns = number * STEP_NS;
@@ -237,7 +238,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Run {
         let ready_ns = free + late_ns;
         let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
         let target_ns = ready_ns.max(sent_ns) - sent_ns;
-        run.answered(target, intended_ns, Slow { sent_ns, received_ns, target_ns });
+        answered(&mut run.counts, target, intended_ns, Slow { sent_ns, received_ns, target_ns });
     }
     match target {
         Target::Closes => run.faults.push(Fault::Closed { unanswered: 1, reason: None }),
@@ -250,59 +251,39 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Run {
     run
 }
 
-impl Run {
-    fn answered(&mut self, target: Target, intended_ns: u64, times: Slow) {
-        let counts = &mut self.counts;
-        counts.requests += 1;
-        if target == Target::Refuses && counts.requests.is_multiple_of(200) {
-            let refused = Refusals { count: 0, first_message: String::new() };
-            counts.refused.entry(6).or_insert(refused).count += 1;
-            return;
-        }
-        counts.answered += 1;
-        counts.response.saturating_record(times.received_ns - intended_ns);
-        counts.slip.saturating_record(times.sent_ns - intended_ns);
-        counts.target.saturating_record(times.target_ns);
-        if times.target_ns >= MIN_STALL_NS {
-            counts.settling.record(times);
-        } else {
-            counts.settling.certain.saturating_record(times.target_ns);
-        }
+fn answered(counts: &mut Counts, target: Target, intended_ns: u64, times: Slow) {
+    counts.requests += 1;
+    if target == Target::Refuses && counts.requests.is_multiple_of(200) {
+        let refused = Refusals { count: 0, first_message: String::new() };
+        counts.refused.entry(6).or_insert(refused).count += 1;
+        return;
     }
+    counts.answered += 1;
+    counts.response.saturating_record(times.received_ns - intended_ns);
+    counts.slip.saturating_record(times.sent_ns - intended_ns);
+    counts.target.saturating_record(times.target_ns);
+    if times.target_ns >= MIN_STALL_NS {
+        counts.settling.record(times);
+    } else {
+        counts.settling.certain.saturating_record(times.target_ns);
+    }
+}
 
-    fn judge(&self, runs: u32) -> Verdict {
-        let elapsed = Duration::from_nanos(RUN_NS) * runs;
-        let latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
-        let objectives = Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 };
-        let evidence = Evidence {
-            counts: &self.counts,
-            faults: &self.faults,
-            stalls: self.stalls,
-            held_up: Duration::ZERO,
-            elapsed,
-            planned: Some(elapsed),
-            promise: &Promise::unknown(None),
-            ids_per_s: 5_000.0,
-            interrupted: false,
-            too_scattered: false,
-        };
-        judge(&evidence, &objectives)
-    }
+fn judged(run: &Outcome) -> Verdict {
+    let latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
+    judge(run, &Objectives { rate: Some(Rate::STANDARD), latencies: vec![latency], errors: 0.0 })
 }
 
 /// Returns the verdict of up to two runs.
 fn verdict(target: Target, noise: Noise, seed: u64) -> Verdict {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut all = run(target, noise, &mut random);
-    let first = all.judge(1);
+    let first = judged(&all);
     if !matches!(first, Verdict::Unknown(_)) {
         return first;
     }
-    let next = run(target, noise, &mut random);
-    all.counts.merge(next.counts);
-    all.faults.extend(next.faults);
-    all.stalls.merge(next.stalls);
-    all.judge(2)
+    all.prolong(run(target, noise, &mut random));
+    judged(&all)
 }
 
 /// Returns the seeds that are tried: four, or as many as `SNOWBANK_JUDGE_SEEDS` says.

@@ -1,8 +1,9 @@
 //! Verdicts in words.
 
-use super::{Evidence, Latency, MIN_RATE_SHARE, Objectives};
+use super::{Latency, MIN_RATE_SHARE, Objectives};
 use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
 use crate::promise::Promise;
+use crate::run::Outcome;
 use crate::target::code_name;
 use crate::units::{count, counted, grouped, ids_per_s, percent, short_ms, stood_still};
 
@@ -12,11 +13,10 @@ pub(super) fn by_generator(reason: &str) -> String {
 }
 
 /// Returns the reasons why more requests failed than may.
-pub(super) fn errors(evidence: &Evidence<'_>, objectives: &Objectives) -> Vec<String> {
-    let counts = evidence.counts;
+pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> {
+    let counts = &outcome.counts;
     // What is still open when the user or a fault of the generator ends a run was not refused.
-    let is_cut_short = evidence.interrupted || !evidence.faults.is_empty();
-    let unanswered = if is_cut_short { 0 } else { counts.unanswered };
+    let unanswered = if outcome.is_cut_short() { 0 } else { counts.unanswered };
     let share = counts.error_share(unanswered);
     if share <= objectives.errors {
         return Vec::new();
@@ -60,12 +60,12 @@ pub(super) fn missed(counts: &Counts, latency: &Latency) -> String {
 }
 
 /// Describes an objective that the machine or the generator decides.
-pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
-    let counts = evidence.counts;
+pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
+    let counts = &outcome.counts;
     let slip = counts.slip.at(latency.quantile);
-    let stood = stood_still(evidence.stalls.total, evidence.elapsed);
+    let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     // The thread that found a stall, and the one that sends, are not woken at the same instant.
-    if slip > latency.limit / 2 && evidence.stalls.total < slip / 2 {
+    if slip > latency.limit / 2 && outcome.stalls.total < slip / 2 {
         let slip = short_ms(slip);
         return by_generator(&format!(
             "requests left late by {slip} at {}; try --threads or another machine",
@@ -75,20 +75,14 @@ pub(super) fn open(evidence: &Evidence<'_>, latency: &Latency) -> String {
     format!("this machine stood still {stood}; try --runs 5 or another machine")
 }
 
-/// Describes a quota that held up the load test.
-pub(super) fn held_up(evidence: &Evidence<'_>) -> String {
-    let held_up = short_ms(evidence.held_up);
-    by_generator(&format!("the CPU quota of its control group held it up for {held_up}; raise the quota"))
-}
-
 /// Describes a rate that the target missed.
-pub(super) fn missed_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> String {
-    match (evidence.planned, objectives.rate) {
+pub(super) fn missed_rate(outcome: &Outcome, objectives: &Objectives) -> String {
+    match (outcome.planned, objectives.rate) {
         (None, Some(wanted)) => {
-            format!("{} (objective {})", ids_per_s(evidence.ids_per_s), grouped(wanted.per_s()))
+            format!("{} (objective {})", ids_per_s(outcome.ids_per_s()), grouped(wanted.per_s()))
         }
         _ => {
-            let share = got_share(evidence);
+            let share = got_share(outcome);
             let least = percent(MIN_RATE_SHARE);
             format!("it got {share} of the asked rate (at least {least}): the rest came after the end")
         }
@@ -96,22 +90,22 @@ pub(super) fn missed_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> S
 }
 
 /// Describes a rate that the machine or the generator decides.
-pub(super) fn open_rate(evidence: &Evidence<'_>, objectives: &Objectives) -> String {
-    let missed = missed_rate(evidence, objectives);
-    let busy = evidence.counts.busiest_thread;
+pub(super) fn open_rate(outcome: &Outcome, objectives: &Objectives) -> String {
+    let missed = missed_rate(outcome, objectives);
+    let busy = outcome.counts.busiest_thread;
     if busy > super::MAX_THREAD_SHARE {
         return by_generator(&format!(
             "{missed}; a thread of it needed a core for {} of the time",
             percent(busy)
         ));
     }
-    let stood = stood_still(evidence.stalls.total, evidence.elapsed);
+    let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     format!("{missed}; this machine stood still {stood}, or the generator sent late")
 }
 
-fn got_share(evidence: &Evidence<'_>) -> String {
-    let planned_s = evidence.planned.unwrap_or_default().as_secs_f64();
-    percent(planned_s / evidence.elapsed.as_secs_f64().max(1e-9))
+fn got_share(outcome: &Outcome) -> String {
+    let planned_s = outcome.planned.unwrap_or_default().as_secs_f64();
+    percent(planned_s / outcome.elapsed.as_secs_f64().max(1e-9))
 }
 
 /// Returns one line about a fault.

@@ -12,7 +12,6 @@ use crate::scenario::Scenario;
 use crate::units::printable;
 
 use super::connection::InFlight;
-use super::window::Window;
 use super::{Message, Now};
 
 /// The shortest measurement whose share of waiting means something.
@@ -34,7 +33,7 @@ pub(super) struct Meter {
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
-    outage: Window,
+    outage: Outage,
     last_answer_ns: Option<u64>,
     /// `None` in the warm-up.
     began: Option<Began>,
@@ -54,11 +53,28 @@ struct Began {
     run_delay: RunDelay,
 }
 
+/// The outage of a daemon of our own as one thread sees it, in nanoseconds from the start of the
+/// run: requests due in it do not count.
+#[derive(Debug, Clone, Copy, Default)]
+struct Outage {
+    /// `None` in a run without one.
+    from_ns: Option<u64>,
+    /// The instant at which all connections were back.
+    back_ns: Option<u64>,
+}
+
 /// The times of an answer in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct AllTimes {
     response: u64,
     target: u64,
+}
+
+impl Outage {
+    /// Returns true if a request that is due then does not count.
+    fn holds(self, due_ns: u64) -> bool {
+        self.from_ns.is_some_and(|from_ns| (from_ns..self.back_ns.unwrap_or(u64::MAX)).contains(&due_ns))
+    }
 }
 
 impl Meter {
@@ -69,7 +85,7 @@ impl Meter {
             is_open_loop: scenario.is_open_loop(),
             warm_ns: ns(scenario.warm_up),
             end_ns: ns(scenario.ends_at()),
-            outage: Window { from_ns: scenario.outage_at().map(ns), back_ns: None },
+            outage: Outage { from_ns: scenario.outage_at().map(ns), back_ns: None },
             ..Self::default()
         }
     }
@@ -80,7 +96,8 @@ impl Meter {
 
     /// Returns the time since the start of the outage while connections may go, or are not back.
     pub(super) fn outage_lasting(&self, now: Now) -> Option<Duration> {
-        self.outage.lasting(now)
+        let from_ns = self.outage.from_ns.filter(|_| self.outage.holds(now.ns))?;
+        Some(Duration::from_nanos(now.ns - from_ns))
     }
 
     /// Records that all connections are back from the outage.
@@ -200,14 +217,6 @@ impl Meter {
             self.counts.unanswered += 1;
             self.time(request, now);
         }
-    }
-
-    /// Records how long the thread did not run when it should have.
-    pub(super) fn paused(&mut self, now: Now, pause_ns: u64) {
-        if now.ns < self.warm_ns {
-            return;
-        }
-        self.counts.longest_pause = self.counts.longest_pause.max(Duration::from_nanos(pause_ns));
     }
 
     /// Begins the measurement, and hands over the second that is past.

@@ -41,7 +41,7 @@ const MAX_SENDS_PER_TURN: usize = 1_024;
 
 pub(super) struct Worker<'a> {
     thread: usize,
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Shared<'a>,
     pub(super) to: &'a SyncSender<Message>,
     pub(super) connections: Vec<Connection>,
     pub(super) epoll: OwnedFd,
@@ -56,15 +56,18 @@ pub(super) struct Worker<'a> {
     pub(super) runs: Vec<Run>,
     next_connection: usize,
     housekeeping_ns: u64,
-    /// Requests that a closed loop may still measure.
-    requests_left: u64,
     /// When connections that are down are tried again.
     pub(super) retry_ns: u64,
     run_delay: RunDelay,
 }
 
 /// Runs one thread of the load to its end and reports it.
-pub(crate) fn run(thread: usize, streams: Vec<(usize, Stream)>, shared: &Shared, to: &SyncSender<Message>) {
+pub(crate) fn run(
+    thread: usize,
+    streams: Vec<(usize, Stream)>,
+    shared: &Shared<'_>,
+    to: &SyncSender<Message>,
+) {
     // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is
     // still measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -82,7 +85,7 @@ impl<'a> Worker<'a> {
     fn new(
         thread: usize,
         streams: Vec<(usize, Stream)>,
-        shared: &'a Shared,
+        shared: &'a Shared<'a>,
         to: &'a SyncSender<Message>,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -105,7 +108,6 @@ impl<'a> Worker<'a> {
             runs: Vec::new(),
             next_connection: 0,
             housekeeping_ns: 0,
-            requests_left: scenario.requests_of(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
             run_delay: RunDelay::of_this_thread(),
         })
@@ -148,13 +150,11 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             let before_sleep = self.shared.now();
-            self.meter.paused(before_sleep, before_sleep.ns.saturating_sub(turn.ns));
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
             self.sleep(&mut events, sleep_ns);
             let began_ns = std::mem::replace(&mut turn, self.shared.now()).ns;
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
-            self.meter.paused(turn, overslept_ns);
             if overslept_ns > HOUSEKEEPING_NS {
                 // Answers may have lain here meanwhile, or the target was paused, too: neither is
                 // silence.
@@ -220,16 +220,14 @@ impl<'a> Worker<'a> {
     }
 
     fn refill(&mut self, now: Now, depth: usize) -> bool {
-        if now.ns >= self.end_ns || self.requests_left == 0 {
+        if now.ns >= self.end_ns {
             return false;
         }
-        let counts = self.meter.counts_at(now.ns);
         for connection in &mut self.connections {
             if connection.is_down || connection.is_full {
                 continue;
             }
-            while connection.in_flight.len() < depth && self.requests_left > 0 {
-                self.requests_left -= u64::from(counts);
+            while connection.in_flight.len() < depth {
                 let count = self.shared.scenario.batch.at(self.random.f64());
                 connection.ask(&self.shared.peers[connection.peer], count, now.ns);
             }

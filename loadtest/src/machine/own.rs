@@ -58,8 +58,9 @@ impl OwnTime {
         if self.owners.is_empty() || self.owners.iter().any(|owner| owner.process().is_none()) {
             return Used::default();
         }
+        // A process that was killed has none.
         let memory = self.processes.keys().filter_map(|&process| processor::memory_of_process(process));
-        Used { cpu: Some(Duration::from_nanos(used_ns)), memory: Some(memory.sum()) }
+        Used { cpu: Some(Duration::from_nanos(used_ns)), memory: memory.reduce(|all, one| all + one) }
     }
 
     /// Returns the processor time of the target's processes since they were first seen.

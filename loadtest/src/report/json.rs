@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::figure::{Figures, UNKNOWN, Unit};
-use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, Report, TARGET};
+use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, Report, TARGET, headline};
 use crate::check::distinct::Gaps;
 use crate::judge::quantile_name;
 use crate::measure::{RefusalsByCode, SecondFigures, TimeHistogram, micros};
@@ -82,24 +82,24 @@ pub(crate) struct Curve {
 impl Run {
     /// Returns the figures of a report.
     pub(crate) fn of(report: &Report<'_>, origin: &Figures) -> Self {
-        let counts = &report.outcome.collected.counts;
+        let counts = &report.outcome.counts;
         let mut run = Self {
             format: FORMAT,
             kind: RUN.to_owned(),
             verdict: report.verdict.word().to_owned(),
             reasons: report.verdict.reasons().to_vec(),
-            summary: report.headline(),
+            summary: headline(&report.verdict, report.objectives, report.outcome),
             objectives: report.objectives(),
             figures: Figures::default(),
             curves: Vec::new(),
-            seconds: report.outcome.collected.seconds.clone(),
+            seconds: report.outcome.seconds.clone(),
         };
         add_ids(&mut run.figures, report);
         add_processor(&mut run.figures, report);
         run.add_times(LATENCIES[0], &counts.response);
         run.add_times(LATENCIES[1], &counts.target);
         match &report.outcome.echo {
-            Some(Ok(echo)) => run.add_times(ECHO, &echo.collected.counts.response),
+            Some(Ok(echo)) => run.add_times(ECHO, &echo.counts.response),
             Some(Err(reason)) => {
                 let words = format!("could not be run: {reason}");
                 run.figures.add(NOTE, ECHO, Unit::None, words);
@@ -137,8 +137,8 @@ impl Run {
 }
 
 fn add_ids(figures: &mut Figures, report: &Report<'_>) {
-    let counts = &report.outcome.collected.counts;
-    let gaps = report.outcome.collected.gaps;
+    let counts = &report.outcome.counts;
+    let gaps = report.outcome.gaps;
     let mut add = |name: &str, value: u64| figures.add(IDS, name, Unit::None, value);
     add("requests", counts.requests);
     add("answered", counts.answered);
@@ -156,7 +156,7 @@ fn add_ids(figures: &mut Figures, report: &Report<'_>) {
         add("gaps", count);
         add("numbers left out", numbers);
     }
-    figures.add(IDS, "rate", Unit::IdsPerS, report.ids_per_s());
+    figures.add(IDS, "rate", Unit::IdsPerS, report.outcome.ids_per_s());
     let response = &counts.response;
     let few = |quantile: &f64| {
         let beyond = response.len() as f64 * (1.0 - quantile);
@@ -169,27 +169,27 @@ fn add_ids(figures: &mut Figures, report: &Report<'_>) {
 }
 
 fn add_processor(figures: &mut Figures, report: &Report<'_>) {
-    let collected = &report.outcome.collected;
+    let outcome = report.outcome;
     let elapsed = report.outcome.elapsed;
     let share = |time: Duration| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
-    let cpu = collected.target_cpu;
-    let answered = collected.counts.answered;
+    let cpu = outcome.target_cpu;
+    let answered = outcome.counts.answered;
     let each_us = cpu.filter(|_| answered > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / answered as f64);
-    let mut memory = collected.seconds.iter().filter_map(|second| second.target_memory_bytes);
+    let mut memory = outcome.seconds.iter().filter_map(|second| second.target_memory_bytes);
     let first = memory.next();
     let most = memory.max();
     figures.add(PROCESSOR, "target's CPU", Unit::Share, cpu.map(share));
     figures.add(PROCESSOR, "target's CPU per request", Unit::Us, each_us);
     figures.add(PROCESSOR, "target's memory", Unit::Bytes, first);
     figures.add_if(PROCESSOR, "at most", Unit::Bytes, most.filter(|&most| Some(most) > first));
-    figures.add(PROCESSOR, "generator's CPU", Unit::Share, share(collected.counts.cpu));
+    figures.add(PROCESSOR, "generator's CPU", Unit::Share, share(outcome.counts.cpu));
 }
 
 /// Adds the effects of the machine, and of what happened during the run.
 fn add_effects(figures: &mut Figures, report: &Report<'_>) {
     let outcome = report.outcome;
     let scenario = report.scenario;
-    let counts = &outcome.collected.counts;
+    let counts = &outcome.counts;
     let stalls = outcome.stalls;
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     figures.add(MACHINE, "stood still", Unit::Us, us(stalls.total));
@@ -243,10 +243,7 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
     figures.add(LOAD, "IDs per request", Unit::None, scenario.batch.to_string());
     figures.add(LOAD, "connections", Unit::None, scenario.connections);
     figures.add(LOAD, "threads", Unit::None, scenario.threads);
-    match scenario.requests {
-        Some(requests) => figures.add(LOAD, "requests in all", Unit::None, requests),
-        None => figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64()),
-    }
+    figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64());
     figures.add(LOAD, "runs", Unit::None, u64::from(report.outcome.rounds));
     figures.add(LOAD, "warm-up", Unit::S, scenario.warm_up.as_secs_f64());
     let errors = report.objectives.errors;
@@ -255,7 +252,7 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
 
 impl Report<'_> {
     fn objectives(&self) -> Vec<Objective> {
-        let counts = &self.outcome.collected.counts;
+        let counts = &self.outcome.counts;
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         let found = |latency: &crate::judge::Latency| {
             let at = |times: &TimeHistogram| (!times.is_empty()).then(|| times.at(latency.quantile));

@@ -13,9 +13,7 @@ pub(crate) mod terminal;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use std::time::Duration;
-
-use crate::judge::{Evidence, Found, Objectives, Verdict, judge};
+use crate::judge::{Found, Objectives, Verdict, judge};
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 use crate::units::{ids_per_s, short_ms, stood_still};
@@ -38,9 +36,9 @@ pub(crate) const TARGET: &str = "target";
 pub(crate) const LOAD: &str = "load";
 pub(crate) const ORIGIN: &str = "origin";
 
-/// The rows that the terminal shows below the quantiles, in this order. The page has the others,
-/// too.
-pub(crate) const ROWS: [&str; 5] = [IDS, PROCESSOR, NOTE, "outage", "clocks"];
+/// The rows below the quantiles, in this order. The terminal has the first five, the page all.
+pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MACHINE, TARGET, LOAD, ORIGIN];
+pub(crate) const TERMINAL_ROWS: usize = 5;
 
 /// A run with its verdict.
 #[derive(Debug)]
@@ -54,58 +52,59 @@ pub(crate) struct Report<'a> {
 impl<'a> Report<'a> {
     /// Judges a run.
     pub(crate) fn new(scenario: &'a Scenario, objectives: &'a Objectives, outcome: &'a Outcome) -> Self {
-        let mut report = Self { scenario, objectives, outcome, verdict: Verdict::Pass };
-        report.verdict = judge(&report.evidence(), objectives);
-        report
+        Self { scenario, objectives, outcome, verdict: judge(outcome, objectives) }
     }
+}
 
-    /// Returns the figures that the verdict depends on.
-    pub(crate) fn evidence(&self) -> Evidence<'_> {
-        let collected = &self.outcome.collected;
-        let planned = self.scenario.is_open_loop().then_some(self.scenario.length);
-        Evidence {
-            counts: &collected.counts,
-            faults: &collected.faults,
-            stalls: self.outcome.stalls,
-            held_up: self.outcome.held_up,
-            elapsed: self.outcome.elapsed,
-            planned: planned.map(|planned| planned * self.outcome.rounds),
-            promise: &self.outcome.promise,
-            ids_per_s: self.ids_per_s(),
-            interrupted: collected.interrupted,
-            too_scattered: collected.too_scattered,
+/// Returns the first line, of at most 100 characters: verdict, rate, the objective that was missed
+/// or else the first, and for how long the machine stood still.
+pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Outcome) -> String {
+    let verdict = verdict.word().to_uppercase();
+    let counts = &outcome.counts;
+    if counts.response.is_empty() {
+        return format!("{verdict}  nothing was measured");
+    }
+    let at_least = if outcome.is_lower_bound() { "≥ " } else { "" };
+    let latencies = &objectives.latencies;
+    let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
+    let found = match missed.or(latencies.first()) {
+        Some(latency) => {
+            let found = short_ms(counts.response.at(latency.quantile));
+            format!("{} {found} (limit {})", latency.name(), short_ms(latency.limit))
         }
-    }
+        None => format!("p99.9 {}", short_ms(counts.response.at(0.999))),
+    };
+    let stood = stood_still(outcome.stalls.total, outcome.elapsed);
+    format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(outcome.ids_per_s()))
+}
 
-    /// Returns the rate outside the outage; neither its IDs nor its time count.
-    pub(crate) fn ids_per_s(&self) -> f64 {
-        let elapsed = self.outcome.elapsed;
-        let counts = &self.outcome.collected.counts;
-        // An outage that began shortly before the end lasted on after it.
-        let after = self.scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
-        let judged = elapsed - counts.outage.min(after);
-        counts.ids as f64 / judged.as_secs_f64().max(1e-9)
-    }
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
 
-    /// Returns the first line: verdict, rate, the objective that was missed or else the first, and
-    /// for how long the machine stood still.
-    pub(crate) fn headline(&self) -> String {
-        let verdict = self.verdict.word().to_uppercase();
-        let counts = &self.outcome.collected.counts;
-        if counts.response.is_empty() {
-            return format!("{verdict}  nothing was measured");
-        }
-        let at_least = if self.evidence().is_lower_bound() { "≥ " } else { "" };
-        let latencies = &self.objectives.latencies;
-        let missed = latencies.iter().find(|latency| latency.judge(counts) != Found::Met);
-        let found = match missed.or(latencies.first()) {
-            Some(latency) => {
-                let found = short_ms(counts.response.at(latency.quantile));
-                format!("{} {found} (limit {})", latency.name(), short_ms(latency.limit))
-            }
-            None => format!("p99.9 {}", short_ms(counts.response.at(0.999))),
+    use super::*;
+    use crate::judge::Latency;
+    use crate::value::MAX_TIME;
+
+    #[test]
+    fn the_first_line_has_at_most_100_characters() {
+        let objectives = |limit| Objectives {
+            rate: None,
+            latencies: vec![Latency { quantile: 0.9999, limit }],
+            errors: 0.0,
         };
-        let stood = stood_still(self.outcome.stalls.total, self.outcome.elapsed);
-        format!("{verdict}  {at_least}{}  {found}  machine stood still {stood}", ids_per_s(self.ids_per_s()))
+        for ids in [1, 12_345, 9_999_999_000, 10_u64.pow(13)] {
+            for ns in [1, 999_400_000, 999_499_000_000, 3_600_000_000_000] {
+                for time in [Duration::from_micros(999), Duration::from_secs_f64(99.94), Duration::from_secs_f64(999.4), MAX_TIME] {
+                    let mut outcome = Outcome { elapsed: time, undisturbed: time, ..Outcome::default() };
+                    outcome.stalls.total = time.mul_f64(0.999_77);
+                    outcome.counts.ids = ids;
+                    outcome.counts.busiest_thread = 1.0;
+                    outcome.counts.response.saturating_record(ns);
+                    let line = headline(&Verdict::Unknown(Vec::new()), &objectives(time), &outcome);
+                    assert!(line.chars().count() <= 100, "{}: {line}", line.chars().count());
+                }
+            }
+        }
     }
 }

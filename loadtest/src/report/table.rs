@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::figure::UNKNOWN;
 use super::json::Run;
-use super::{ECHO, LATENCIES, QUANTILES, ROWS};
+use super::{ECHO, LATENCIES, QUANTILES, ROWS, TERMINAL_ROWS};
 use crate::judge::quantile_name;
 
 /// Words that go on beyond this column go on below.
@@ -20,34 +20,34 @@ const INDENT: usize = 14;
 pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", run.summary)?;
     run.reasons.iter().try_for_each(|reason| writeln!(out, "{}: {reason}", run.verdict))?;
-    write!(out, "\n{:<INDENT$}", "ms")?;
+    writeln!(out)?;
+    figures(run, &ROWS[..TERMINAL_ROWS], out)
+}
+
+/// Writes the quantiles in ms, and rows of other figures below them.
+///
+/// # Errors
+/// The writer's.
+pub(crate) fn figures(run: &Run, rows: &[&str], out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{:<INDENT$}", "ms")?;
     QUANTILES.iter().try_for_each(|&quantile| write!(out, "{:>11}", quantile_name(quantile)))?;
     writeln!(out)?;
-    for (name, row) in quantiles(run) {
-        write!(out, "{name:<INDENT$}")?;
-        row.iter().try_for_each(|text| write!(out, "{text:>11}"))?;
+    let has_echo = run.figures.of_row(ECHO).next().is_some();
+    for row in LATENCIES.into_iter().chain(has_echo.then_some(ECHO)) {
+        write!(out, "{row:<INDENT$}")?;
+        for quantile in QUANTILES {
+            let found = run.figures.number(row, &quantile_name(quantile));
+            let text = found.map_or_else(|| UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3));
+            write!(out, "{text:>11}")?;
+        }
         writeln!(out)?;
     }
-    for row in ROWS {
+    for row in rows {
         if let Some(text) = run.figures.row_text(row) {
             line(row, &text, out)?;
         }
     }
     Ok(())
-}
-
-/// Returns the rows of quantiles, each with its name and its times in ms.
-pub(crate) fn quantiles(run: &Run) -> Vec<(&'static str, [String; QUANTILES.len()])> {
-    let has_echo = run.figures.of_row(ECHO).next().is_some();
-    let rows = LATENCIES.into_iter().chain(has_echo.then_some(ECHO));
-    let rows = rows.map(|row| {
-        let times = QUANTILES.map(|quantile| {
-            let found = run.figures.number(row, &quantile_name(quantile));
-            found.map_or(UNKNOWN.to_owned(), |us| format!("{:.3}", us / 1e3))
-        });
-        (row, times)
-    });
-    rows.collect()
 }
 
 /// Writes a name and its text, in several lines if it is long.
@@ -87,7 +87,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        let run = testing::run(&[]);
-        assert!(quantiles(&run).iter().all(|(_, row)| row.iter().all(|text| text == UNKNOWN)));
+        let mut out = Vec::new();
+        figures(&testing::run(&[]), &[], &mut out).expect("memory");
+        let out = String::from_utf8(out).expect("UTF-8");
+        assert_eq!(out.matches(UNKNOWN).count(), LATENCIES.len() * QUANTILES.len(), "{out}");
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::figure::UNKNOWN;
+use crate::failure::{Blame, Failure};
 use crate::measure::SecondFigures;
 use crate::units::{count, time};
 
@@ -49,20 +50,21 @@ impl Terminal {
         self.is_interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of blocking work, or `None` as soon as the user interrupts it. The work
+    /// Returns the result of blocking work, or a failure as soon as the user interrupts it. The work
     /// then continues until the process ends, and its result is dropped.
     pub(crate) fn unless_interrupted<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         let thread = std::thread::spawn(work);
         while !thread.is_finished() {
             if self.is_interrupted() {
-                return None;
+                let reason = "interrupted before the measurement began".to_owned();
+                return Err(Failure { blame: Blame::Interrupt, reason });
             }
             std::thread::sleep(LOOK_INTERVAL);
         }
-        Some(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Names the run that the bar shows next.
@@ -70,12 +72,10 @@ impl Terminal {
         self.bar.set_prefix(name);
     }
 
-    /// Shows how far a run is, if a time ends it, and its last whole second.
-    pub(crate) fn show(&self, elapsed: Duration, total: Option<Duration>, last: Option<&SecondFigures>) {
-        if let Some(total) = total {
-            self.bar.set_length(total.as_millis() as u64);
-            self.bar.set_position(elapsed.min(total).as_millis() as u64);
-        }
+    /// Shows how far a run is, and its last whole second.
+    pub(crate) fn show(&self, elapsed: Duration, total: Duration, last: Option<&SecondFigures>) {
+        self.bar.set_length(total.as_millis() as u64);
+        self.bar.set_position(elapsed.min(total).as_millis() as u64);
         self.bar.set_message(match last {
             None => "warming up".to_owned(),
             Some(second) => {
@@ -113,9 +113,13 @@ mod tests {
     #[test]
     fn work_is_waited_for_until_an_interrupt() {
         let terminal = Terminal::new(None);
-        assert_eq!(terminal.unless_interrupted(|| 7), Some(7));
+        assert_eq!(terminal.unless_interrupted(|| Ok(7)), Ok(7));
         terminal.is_interrupted.store(true, Ordering::Relaxed);
-        let endless = || std::thread::sleep(Duration::from_secs(60));
-        assert_eq!(terminal.unless_interrupted(endless), None);
+        let endless = || {
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        };
+        let interrupted = terminal.unless_interrupted(endless).map_err(|failure| failure.blame);
+        assert_eq!(interrupted, Err(Blame::Interrupt));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use super::CannotRun;
+use crate::failure::{Blame, Failure};
 use crate::frontend;
 use crate::load::{Clock, Peer};
 use crate::machine::owner::Owner;
@@ -25,34 +25,26 @@ pub(super) type Streams = Vec<Vec<(usize, Stream)>>;
 const DAEMON_NAME: &str = "snowbank";
 
 /// Does all that comes before the load: each step blocks.
-pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Greeted>, Streams), CannotRun> {
-    let mut greeted: Vec<Greeted> = Vec::new();
+pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Failure> {
+    let mut peers: Vec<Peer> = Vec::new();
     for number in 0..scenario.addresses.len() {
         let next = greet(scenario, number)?;
-        greeted.iter().try_for_each(|other| check_distinct(&next.peer, &other.peer))?;
-        greeted.push(next);
+        peers.iter().try_for_each(|other| check_distinct(&next, other))?;
+        peers.push(next);
     }
     for metrics in &scenario.metrics {
         metrics.read(GREETING_TIMEOUT)?;
     }
-    let streams = connect_all(&greeted, scenario)?;
-    Ok((greeted, streams))
+    let streams = connect_all(&peers, scenario)?;
+    Ok((peers, streams))
 }
 
 /// Checks that two targets cannot hand out the same ID.
-fn check_distinct(one: &Peer, other: &Peer) -> Result<(), CannotRun> {
-    one.promise.check_apart(&other.promise).map_err(|reason| CannotRun::NotApart {
-        one: one.access.endpoint.clone(),
-        other: other.access.endpoint.clone(),
-        reason,
+fn check_distinct(one: &Peer, other: &Peer) -> Result<(), Failure> {
+    one.promise.check_apart(&other.promise).map_err(|Failure { blame, reason }| {
+        let [one, other] = [one, other].map(|peer| &peer.access.endpoint);
+        Failure { blame, reason: format!("{one} and {other} {reason}") }
     })
-}
-
-/// The answers of a target before it is loaded.
-pub(crate) struct Greeted {
-    pub(crate) peer: Peer,
-    pub(super) version: Option<String>,
-    pub(super) owner: Owner,
 }
 
 /// Returns the clock of a target. A daemon has this machine's; another process on this machine may
@@ -69,9 +61,9 @@ fn clock_of(owner: Owner) -> Clock {
 /// source to draw from.
 ///
 /// # Errors
-/// [`CannotRun`] if it speaks another protocol, its IDs cannot be checked, or it allows no request
+/// [`Failure`] if it speaks another protocol, its IDs cannot be checked, or it allows no request
 /// as large as the scenario's largest.
-pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, CannotRun> {
+pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure> {
     let access = scenario.access(scenario.addresses[number].clone());
     let source = scenario.source.as_deref();
     let mut info = None;
@@ -97,27 +89,42 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Greeted, Canno
     let asked = scenario.batch.max();
     let allowed = promise.max_count;
     if asked > allowed {
-        return Err(CannotRun::TooLargeBatch { asked, allowed });
+        return Err(Failure::usage(format!(
+            "--batch asks for {asked} IDs at once; the target allows {allowed}"
+        )));
     }
-    let front_end = met.front_end;
-    let peer = Peer { access, front_end, promise, clock: clock_of(owner), highest: AtomicU64::new(0) };
-    Ok(Greeted { peer, version: met.version.or_else(|| info?.version), owner })
+    Ok(Peer {
+        access,
+        front_end: met.front_end,
+        version: met.version.or_else(|| info?.version),
+        promise,
+        owner,
+        clock: clock_of(owner),
+        highest: AtomicU64::new(0),
+    })
 }
 
 /// Opens one list of connections for each thread, to each target in turn.
-fn connect_all(targets: &[Greeted], scenario: &Scenario) -> Result<Streams, CannotRun> {
+fn connect_all(peers: &[Peer], scenario: &Scenario) -> Result<Streams, Failure> {
     allow_open_files();
     let mut streams: Streams = (0..scenario.threads).map(|_| Vec::new()).collect();
     let deadline = Instant::now() + CONNECT_ALL_TIMEOUT;
     let wanted = scenario.connections;
     for taken in 0..wanted {
         let left = deadline.saturating_duration_since(Instant::now());
-        let peer = taken % targets.len();
-        let thread = taken / targets.len() % scenario.threads;
-        let opened = targets[peer].peer.access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
-        let stream = opened.map_err(|reason| match reason {
-            reason if reason.is_limit_here => CannotRun::TooManyConnections { taken, wanted, reason },
-            reason => CannotRun::Connections { taken, wanted, reason },
+        let peer = taken % peers.len();
+        let thread = taken / peers.len() % scenario.threads;
+        let opened = peers[peer].access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
+        let stream = opened.map_err(|Failure { blame, reason }| match blame {
+            Blame::Machine => Failure {
+                blame,
+                reason: format!(
+                    "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
+                ),
+            },
+            _ => Failure::of_target(format!(
+                "the target answered INFO and then took {taken} of {wanted} connections: {reason}"
+            )),
         })?;
         streams[thread].push((peer, stream));
     }

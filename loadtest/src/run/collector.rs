@@ -8,40 +8,19 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::Loaded;
+use super::{Loaded, Outcome};
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, Gaps, NotAdded};
 use crate::load::{Message, Peer, Shared};
 use crate::machine::owner::Owner;
-use crate::measure::{Counts, Fault, Second, SecondFigures};
+use crate::measure::{Fault, Second, SecondFigures};
 use crate::promise::Span;
-use crate::scenario::Scenario;
 
 /// Often enough to look alive, and too rarely to disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The results of all load threads.
-#[derive(Debug, Default)]
-pub(crate) struct Collected {
-    pub(crate) counts: Counts,
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) seconds: Vec<SecondFigures>,
-    /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
-    pub(crate) interval_log: Vec<u8>,
-    /// The target's processor time during the measurement, if its processes or their metrics can be
-    /// seen.
-    pub(crate) target_cpu: Option<Duration>,
-    /// True if the user ended the run early.
-    pub(crate) interrupted: bool,
-    /// True if the positions of the IDs were too scattered to keep.
-    pub(crate) too_scattered: bool,
-    /// The gaps of counters. `None` for IDs with a layout, which have gaps whenever no request
-    /// comes.
-    pub(crate) gaps: Option<Gaps>,
-}
-
 struct Collector<'a, 'i> {
-    shared: &'a Shared,
+    shared: &'a Shared<'a>,
     /// Of targets that share a counter, only the first has positions.
     loaded: &'a mut Loaded<'i>,
     /// For each target, the first one that shares its counter: often itself.
@@ -55,11 +34,11 @@ struct Collector<'a, 'i> {
     log: Option<IntervalLog>,
     /// When a daemon of our own is due to end; `None` also after that.
     outage_at: Option<Instant>,
-    collected: Collected,
+    outcome: Outcome,
 }
 
 /// Receives messages until every thread is done.
-pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared, from: &Receiver<Message>) -> Collected {
+pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared<'_>, from: &Receiver<Message>) -> Outcome {
     let scenario = &shared.scenario;
     let origin = shared.watched.origin;
     let mut collector = Collector::new(loaded, shared);
@@ -71,7 +50,7 @@ pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared, from: &Receiver<
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if collector.loaded.terminal.is_interrupted() {
-            collector.collected.interrupted = true;
+            collector.outcome.interrupted = true;
             collector.stop();
         }
         collector.finish_seconds();
@@ -79,9 +58,8 @@ pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared, from: &Receiver<
         if shown.elapsed() >= PROGRESS_INTERVAL {
             shown = Instant::now();
             let elapsed = shown.saturating_duration_since(origin);
-            let last_second = collector.collected.seconds.last();
-            let total = scenario.requests.is_none().then(|| scenario.ends_at());
-            collector.loaded.terminal.show(elapsed, total, last_second);
+            let last_second = collector.outcome.seconds.last();
+            collector.loaded.terminal.show(elapsed, scenario.ends_at(), last_second);
         }
     }
     collector.finish()
@@ -97,7 +75,7 @@ fn keepers(peers: &[Peer]) -> Vec<usize> {
 }
 
 impl<'a, 'i> Collector<'a, 'i> {
-    fn new(loaded: &'a mut Loaded<'i>, shared: &'a Shared) -> Self {
+    fn new(loaded: &'a mut Loaded<'i>, shared: &'a Shared<'a>) -> Self {
         let scenario = &shared.scenario;
         let until_origin = shared.watched.origin.saturating_duration_since(Instant::now());
         loaded.seen.resize_with(shared.peers.len(), Distinct::default);
@@ -113,7 +91,7 @@ impl<'a, 'i> Collector<'a, 'i> {
             // The log grows with the run, so only --hlog keeps it.
             log: scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words())),
             outage_at: scenario.outage_at().map(|at| shared.watched.origin + at),
-            collected: Collected::default(),
+            outcome: Outcome::default(),
         }
     }
 
@@ -133,8 +111,8 @@ impl<'a, 'i> Collector<'a, 'i> {
                 self.reached[thread] = u64::MAX;
                 // No ID of this thread is still to come.
                 self.low_us[thread] = Some(i64::MAX);
-                self.collected.counts.merge(*counts);
-                self.collected.faults.extend(fault);
+                self.outcome.counts.merge(*counts);
+                self.outcome.faults.extend(fault);
             }
         }
     }
@@ -157,22 +135,23 @@ impl<'a, 'i> Collector<'a, 'i> {
         let restarted = daemon.restart(outage.ending);
         self.shared.watched.set_owner(0, Owner::Process(daemon.process()));
         if let Err(error) = restarted {
-            self.collected.faults.push(Fault::Unreadable(error.to_string()));
+            let reason = format!("the daemon did not start again: {error}");
+            self.outcome.faults.push(Fault::NotBegun { reason, is_ours: false });
             self.stop();
         }
     }
 
-    fn finish(mut self) -> Collected {
+    fn finish(mut self) -> Outcome {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
-        self.collected.gaps = self.gaps();
-        self.collected.interval_log = self.log.map(|log| log.0).unwrap_or_default();
-        self.collected
+        self.outcome.gaps = self.gaps();
+        self.outcome.interval_log = self.log.map(|log| log.0).unwrap_or_default();
+        self.outcome
     }
 
     /// Returns the gaps of all targets, if all are counters and every position was kept.
     fn gaps(&self) -> Option<Gaps> {
-        if self.collected.too_scattered {
+        if self.outcome.too_scattered {
             return None;
         }
         let mut gaps = Gaps::default();
@@ -185,7 +164,7 @@ impl<'a, 'i> Collector<'a, 'i> {
 
     fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {
         self.low_us[thread] = low_us;
-        if self.collected.too_scattered {
+        if self.outcome.too_scattered {
             return;
         }
         for (peer, mut spans) in spans.into_iter().enumerate() {
@@ -193,7 +172,7 @@ impl<'a, 'i> Collector<'a, 'i> {
                 Ok(()) => {}
                 Err(NotAdded::Twice { position }) => self.repeated(peer, position),
                 Err(NotAdded::Full) => {
-                    self.collected.too_scattered = true;
+                    self.outcome.too_scattered = true;
                     self.stop();
                 }
             }
@@ -209,8 +188,8 @@ impl<'a, 'i> Collector<'a, 'i> {
     fn repeated(&mut self, peer: usize, position: u64) {
         let duplicate = Violation::Duplicate { id: self.shared.peers[peer].promise.id_at(position) };
         // The connection on which it came may have noticed, too.
-        if !self.collected.faults.contains(&Fault::Violation(duplicate)) {
-            self.collected.faults.insert(0, Fault::Violation(duplicate));
+        if !self.outcome.faults.contains(&Fault::Violation(duplicate)) {
+            self.outcome.faults.insert(0, Fault::Violation(duplicate));
         }
         self.stop();
     }
@@ -225,8 +204,8 @@ impl<'a, 'i> Collector<'a, 'i> {
             if let Some(log) = &mut self.log {
                 log.write(number, &second);
             }
-            self.collected.counts.response.merge(&second.response);
-            self.collected.seconds.push(SecondFigures::of(number, &second));
+            self.outcome.counts.response.merge(&second.response);
+            self.outcome.seconds.push(SecondFigures::of(number, &second));
         }
     }
 }
@@ -255,25 +234,6 @@ impl IntervalLog {
         let log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.0, &mut serializer);
         let written = log.map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
         debug_assert!(matches!(written, Ok(true)));
-    }
-}
-
-impl Collected {
-    /// Returns true if the run ended before its time.
-    pub(crate) fn is_cut_short(&self) -> bool {
-        self.interrupted || self.too_scattered || !self.faults.is_empty()
-    }
-
-    /// Returns the length of the measurement: the scenario's, or less if the run was cut short;
-    /// until the last answer if that came later.
-    pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
-        let ran = Instant::now().saturating_duration_since(origin + scenario.warm_up);
-        let length = match scenario.requests {
-            Some(_) => Duration::ZERO,
-            None if self.is_cut_short() => ran.min(scenario.length),
-            None => scenario.length,
-        };
-        length.max(self.counts.last_receipt)
     }
 }
 

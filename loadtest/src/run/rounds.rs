@@ -2,38 +2,33 @@
 
 use crate::measure::SecondFigures;
 
-use super::{Collected, Outcome};
+use super::Outcome;
 
 /// The last answers of a run come a moment after its end.
 const LATE_S: f64 = 0.05;
 
 impl Outcome {
-    /// Adds a later run of the same scenario against the same target.
+    /// Adds a later run of the same scenario against the same target. The late answers of the one
+    /// before go from its seconds.
     pub(crate) fn prolong(&mut self, next: Self) {
-        let whole_seconds = (self.elapsed.as_secs_f64() + LATE_S) as u64;
-        self.collected.prolong(next.collected, whole_seconds);
-        self.rounds += next.rounds;
-        self.elapsed += next.elapsed;
-        self.stalls.merge(next.stalls);
-        self.held_up += next.held_up;
-    }
-}
-
-impl Collected {
-    /// Adds a run that begins after this second. The late answers of the one before go.
-    fn prolong(&mut self, next: Self, begin: u64) {
+        let begin = (self.elapsed.as_secs_f64() + LATE_S) as u64;
         self.seconds.retain(|second| second.second < begin);
-        self.counts.merge(next.counts);
-        self.faults.extend(next.faults);
         for second in next.seconds {
             self.seconds.push(SecondFigures { second: second.second + begin, ..second });
         }
         self.interval_log.extend(later_lines(&next.interval_log, begin).into_bytes());
+        self.counts.merge(next.counts);
+        self.faults.extend(next.faults);
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
         self.interrupted |= next.interrupted;
         self.too_scattered |= next.too_scattered;
         // The positions of all rounds are kept together.
         self.gaps = next.gaps;
+        self.rounds += next.rounds;
+        self.planned = self.planned.zip(next.planned).map(|(one, other)| one + other);
+        self.elapsed += next.elapsed;
+        self.undisturbed += next.undisturbed;
+        self.stalls.merge(next.stalls);
     }
 }
 
@@ -50,6 +45,8 @@ fn later_lines(log: &[u8], begin: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::check::distinct::Gaps;
 
@@ -60,19 +57,18 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_numbered_on_and_a_partial_one_between_goes() {
+    fn a_second_run_goes_on_where_the_first_ended() {
         let second = |second| SecondFigures { second, ..SecondFigures::default() };
-        let run = || Collected { seconds: [0, 1, 2].map(second).into(), ..Collected::default() };
-        let mut all = run();
-        all.prolong(run(), 2);
-        assert_eq!(all.seconds.iter().map(|second| second.second).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    }
-
-    #[test]
-    fn gaps_are_those_after_the_last_round() {
-        let run = |count| Collected { gaps: Some(Gaps { count, numbers: 9 }), ..Collected::default() };
+        let run = |count| Outcome {
+            seconds: [0, 1, 2].map(second).into(),
+            elapsed: Duration::from_secs(2),
+            gaps: Some(Gaps { count, numbers: 9 }),
+            ..Outcome::default()
+        };
         let mut all = run(1);
-        all.prolong(run(2), 0);
-        assert_eq!(all.gaps, run(2).gaps);
+        all.prolong(run(2));
+        let numbers: Vec<u64> = all.seconds.iter().map(|second| second.second).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4], "the partial one between goes");
+        assert_eq!(all.gaps, run(2).gaps, "those after the last round");
     }
 }

@@ -1,8 +1,6 @@
 //! The target's processor time and memory, second by second, by a thread of its own.
 
-use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::load::Shared;
@@ -23,51 +21,9 @@ struct Sample {
 #[derive(Debug, Default)]
 pub(super) struct Samples(Vec<Sample>);
 
-/// The thread that reads them.
-#[derive(Debug)]
-pub(super) struct Sampler {
-    stop: Sender<()>,
-    thread: JoinHandle<Vec<Sample>>,
-}
-
-impl Sampler {
-    /// Reads them at the start of the measurement, each second, and at its end.
-    pub(super) fn begin(shared: &Arc<Shared>) -> Self {
-        let (stop, stopped) = mpsc::channel();
-        let shared = Arc::clone(shared);
-        let begin = shared.watched.origin + shared.scenario.warm_up;
-        let length = shared.scenario.length;
-        let thread = std::thread::spawn(move || {
-            let mut samples = Vec::new();
-            let mut number = 0;
-            let mut is_last = false;
-            while !is_last {
-                let due = Duration::from_secs(number).min(length);
-                let wait = (begin + due).saturating_duration_since(Instant::now());
-                is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due == length;
-                let now = Instant::now();
-                if now >= begin {
-                    samples.push(Sample { at: now - begin, used: used(&shared) });
-                }
-                // A slow read leaves seconds out.
-                number = (begin.elapsed().as_secs() + 1).max(number + 1);
-            }
-            samples
-        });
-        Self { stop, thread }
-    }
-
-    /// Ends it.
-    pub(super) fn end(self) -> Samples {
-        drop(self.stop);
-        // One that panicked has no figures.
-        Samples(self.thread.join().unwrap_or_default())
-    }
-}
-
 /// Returns the figures of this instant: by the daemons' metrics, or else by the processes of this
 /// machine. One that a target lacks is missing.
-fn used(shared: &Shared) -> Used {
+fn used(shared: &Shared<'_>) -> Used {
     if shared.scenario.metrics.is_empty() {
         return shared.watched.target_used();
     }
@@ -81,6 +37,28 @@ fn used(shared: &Shared) -> Used {
 }
 
 impl Samples {
+    /// Reads the figures at the start of the measurement, each second, and at its end. The channel
+    /// ends then.
+    pub(super) fn take(shared: &Shared<'_>, stopped: &Receiver<()>) -> Self {
+        let begin = shared.watched.origin + shared.scenario.warm_up;
+        let length = shared.scenario.length;
+        let mut samples = Vec::new();
+        let mut number = 0;
+        let mut is_last = false;
+        while !is_last {
+            let due = Duration::from_secs(number).min(length);
+            let wait = (begin + due).saturating_duration_since(Instant::now());
+            is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due == length;
+            let now = Instant::now();
+            if now >= begin {
+                samples.push(Sample { at: now - begin, used: used(shared) });
+            }
+            // A slow read leaves seconds out.
+            number = (begin.elapsed().as_secs() + 1).max(number + 1);
+        }
+        Self(samples)
+    }
+
     /// Returns the processor time of a measurement of that length, if it was seen from begin to end
     /// and no daemon elsewhere began again meanwhile.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {

@@ -1,7 +1,7 @@
 //! Chooses the next rate. Pure: one answer in, one rate out.
 //!
 //! ```text
-//!  climb: × factor until a rate misses ─▶ bisect: halve the distance, in proportion ─▶ confirm: the same rate again
+//!  climb: × 2 until a rate misses ─▶ bisect: halve the distance, in proportion ─▶ confirm: the same rate again
 //!                                                                                    └─ missed: a little lower, again
 //! ```
 //!
@@ -11,6 +11,9 @@
 //! confirms it.
 
 use serde::{Deserialize, Serialize};
+
+/// The climb multiplies the rate by this.
+const FACTOR: f64 = 2.0;
 
 /// The growth of each step down from an unconfirmed rate, so that few steps are enough.
 const DESCENT_GROWTH: f64 = 2.0;
@@ -22,8 +25,6 @@ pub(crate) struct Bounds {
     pub(crate) start: f64,
     /// The highest rate to try; at least `start`.
     pub(crate) limit: f64,
-    /// The climb multiplies the rate by this; above 1.
-    pub(crate) factor: f64,
     /// The distance from the saturation point to the next rate that misses, as a share of the
     /// saturation point; above 0.
     pub(crate) resolution: f64,
@@ -99,12 +100,12 @@ impl Search {
 
     /// Returns the next step; `None` when the search is over.
     pub(crate) fn next(&self) -> Option<Attempt> {
-        let Bounds { start, limit, factor, resolution } = self.bounds;
+        let Bounds { start, limit, resolution } = self.bounds;
         let held = self.saturation();
         match (held, self.missed) {
             (None, None) => Some(Attempt { rate: start, phase: Phase::Climb }),
             (Some(held), None) if held < limit => {
-                Some(Attempt { rate: (held * factor).min(limit), phase: Phase::Climb })
+                Some(Attempt { rate: (held * FACTOR).min(limit), phase: Phase::Climb })
             }
             (Some(held), None) => self.confirm(held),
             (_, Some(missed)) if self.descents > 0 => self.descend(missed.rate),

@@ -8,11 +8,12 @@ use snowbank_client::protocol::ErrorCode;
 
 use super::search::{Attempt, Limit, Phase};
 use super::{Ended, Settings};
+use crate::failure::Failure;
 use crate::judge::{Verdict, trial};
 use crate::measure::{Counts, Fault};
 use crate::report::json::Run;
 use crate::report::{LOAD, Report};
-use crate::run::{CannotRun, Loaded};
+use crate::run::Loaded;
 use crate::scenario::{Drive, Scenario};
 use crate::value::Rate;
 
@@ -46,13 +47,13 @@ impl Step {
 /// with the limit that it met, if any, or with the reason why it ends the sweep.
 ///
 /// # Errors
-/// [`CannotRun`] if the target takes no load.
+/// [`Failure`] if the target takes no load.
 pub(super) fn run(
     settings: &Settings,
     attempt: Attempt,
     full_rate: Option<u64>,
     target: &mut Loaded<'_>,
-) -> Result<(Step, Result<Option<Limit>, Ended>), CannotRun> {
+) -> Result<(Step, Result<Option<Limit>, Ended>), Failure> {
     let mut scenario = Scenario { length: settings.length(attempt.phase), ..settings.scenario.clone() };
     if let Drive::Open { rate, .. } = &mut scenario.drive {
         // Every rate of a search lies between its bounds, which are rates.
@@ -70,12 +71,12 @@ pub(super) fn run(
 
 /// Returns the limit that a run met, if any, or the reason why it ends the sweep.
 fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Option<Limit>, Ended> {
-    let collected = &report.outcome.collected;
+    let outcome = report.outcome;
     let is_broken =
-        collected.faults.iter().any(|fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_)));
+        outcome.faults.iter().any(|fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_)));
     match &report.verdict {
         Verdict::Pass => Ok(None),
-        Verdict::Unknown(_) if collected.interrupted => Err(Ended::Interrupted),
+        Verdict::Unknown(_) if outcome.interrupted => Err(Ended::Interrupted),
         Verdict::Unknown(_) => Ok(Some(Limit::Machine)),
         Verdict::Fail(reasons) if is_broken => Err(Ended::Broken(reasons.join("; "))),
         Verdict::Fail(_) => Ok(Some(limit(report, rate, full_rate))),
@@ -83,10 +84,9 @@ fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Opti
 }
 
 fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
-    let collected = &report.outcome.collected;
-    let only_fell_behind =
-        collected.faults.iter().all(|fault| matches!(fault, Fault::TooManyInFlight { .. }));
-    let refused = refused(&collected.counts);
+    let outcome = report.outcome;
+    let only_fell_behind = outcome.faults.iter().all(|fault| matches!(fault, Fault::TooManyInFlight { .. }));
+    let refused = refused(&outcome.counts);
     if !only_fell_behind || refused.iter().any(|&code| code != ErrorCode::Exhausted.to_u16()) {
         return Limit::Target;
     }
@@ -96,8 +96,8 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
     // The cores of a target that is known by its metrics are not these.
-    let target = collected.target_cpu.filter(|_| report.scenario.metrics.is_empty()).map(share);
-    let has_room = has_room(share(collected.counts.cpu), target, collected.counts.busiest_thread, cores());
+    let target = outcome.target_cpu.filter(|_| report.scenario.metrics.is_empty()).map(share);
+    let has_room = has_room(share(outcome.counts.cpu), target, outcome.counts.busiest_thread, cores());
     if has_room { Limit::Latency } else { Limit::Machine }
 }
 

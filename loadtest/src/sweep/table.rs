@@ -10,10 +10,9 @@ use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
 use crate::units::{grouped, lowercase, short_ms};
 
-/// A column of the table of steps, on the terminal and on the page.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Column {
-    pub(crate) name: &'static str,
+/// A column of the table of steps.
+struct Column {
+    name: &'static str,
     /// The row and the name of its figure.
     figure: (&'static str, &'static str),
 }
@@ -23,7 +22,7 @@ const fn column(name: &'static str, row: &'static str, figure: &'static str) -> 
 }
 
 /// The columns.
-pub(crate) const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 9] = [
     column("asked/s", LOAD, "offered"),
     column("got/s", IDS, "rate"),
     column("p50", LATENCIES[0], "p50"),
@@ -37,7 +36,7 @@ pub(crate) const COLUMNS: [Column; 9] = [
 
 impl Column {
     /// Returns a step's figure. The unit of a rate is in the column's name.
-    pub(crate) fn text(&self, step: &Step) -> String {
+    fn text(&self, step: &Step) -> String {
         step.run.figures.text(self.figure.0, self.figure.1).replace(" IDs/s", "")
     }
 
@@ -60,8 +59,21 @@ pub(super) fn begin(
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
     line("steps", &format!("from {from} to {to} IDs/s, {} each", short_ms(settings.search.length.0)), out)?;
     writeln!(out)?;
+    head(out)
+}
+
+fn head(out: &mut dyn Write) -> io::Result<()> {
     COLUMNS.iter().try_for_each(|column| write!(out, "{:>width$}", column.name, width = column.width()))?;
     writeln!(out, "  verdict")
+}
+
+/// Writes the table of all steps.
+///
+/// # Errors
+/// The writer's.
+pub(crate) fn steps(steps: &[Step], out: &mut dyn Write) -> io::Result<()> {
+    head(out)?;
+    steps.iter().try_for_each(|step| row(step, out))
 }
 
 /// Returns the objective of every step.
@@ -83,7 +95,7 @@ pub(super) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Returns a step's verdict in a word or two.
-pub(crate) fn verdict(step: &Step) -> String {
+fn verdict(step: &Step) -> String {
     match (step.limit, step.phase) {
         (Some(Limit::Machine), _) => "no verdict".to_owned(),
         (Some(limit), _) => format!("misses: {}", lowercase(limit)),

@@ -9,7 +9,8 @@ use snowbank_client::Endpoint;
 use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
 use snowbank_client::tls::{self, Connector};
 
-use super::{NoTarget, Stream, code_name};
+use super::{Stream, code_name, unreachable};
+use crate::failure::Failure;
 use crate::frontend::{Refusal, Row, TokenPlace};
 use crate::units::printable;
 
@@ -78,8 +79,8 @@ impl Access {
     /// Opens a connection that requests may be sent on: connected, and the token accepted. Blocks.
     ///
     /// # Errors
-    /// [`NoTarget`], also if the target refuses the token.
-    pub(crate) fn open(&self, timeout: Duration) -> Result<Stream, NoTarget> {
+    /// [`Failure`], also if the target refuses the token.
+    pub(crate) fn open(&self, timeout: Duration) -> Result<Stream, Failure> {
         Ok(Conversation::begin(self, timeout)?.stream)
     }
 }
@@ -96,10 +97,10 @@ pub(crate) struct Conversation<'a> {
 
 impl<'a> Conversation<'a> {
     /// Connects and sends the token if there is one.
-    pub(crate) fn begin(access: &'a Access, timeout: Duration) -> Result<Self, NoTarget> {
+    pub(crate) fn begin(access: &'a Access, timeout: Duration) -> Result<Self, Failure> {
         let deadline = Instant::now() + timeout;
         let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout);
-        let stream = stream.map_err(|reason| NoTarget::unreachable(&access.endpoint, &reason))?;
+        let stream = stream.map_err(|reason| unreachable(&access.endpoint, &reason))?;
         let mut conversation = Self { stream, access, timeout, deadline, input: Vec::new() };
         if let (Some(token), TokenPlace::First(show)) = (&access.token, &access.protocol.token) {
             show(&mut conversation, token)?;
@@ -107,7 +108,7 @@ impl<'a> Conversation<'a> {
         Ok(conversation)
     }
 
-    pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NoTarget> {
+    pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         encode(&mut bytes);
         self.limit_wait()?;
@@ -118,7 +119,7 @@ impl<'a> Conversation<'a> {
     pub(crate) fn next<T>(
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
-    ) -> Result<T, NoTarget> {
+    ) -> Result<T, Failure> {
         loop {
             match take(&self.input) {
                 Ok(Some((taken, size))) => {
@@ -134,7 +135,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn read_more(&mut self) -> Result<(), NoTarget> {
+    fn read_more(&mut self) -> Result<(), Failure> {
         let mut chunk = [0; 4_096];
         self.limit_wait()?;
         match self.stream.read(&mut chunk) {
@@ -150,19 +151,19 @@ impl<'a> Conversation<'a> {
     }
 
     /// Limits the next wait: one byte now and then must not delay the end beyond the deadline.
-    fn limit_wait(&self) -> Result<(), NoTarget> {
+    fn limit_wait(&self) -> Result<(), Failure> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =
             if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { self.stream.set_timeout(left) };
         limited.map_err(|error| self.no_answer(&error))
     }
 
-    fn no_answer(&self, error: &io::Error) -> NoTarget {
+    fn no_answer(&self, error: &io::Error) -> Failure {
         if let Some(reason) = tls::explain(error) {
             return self.cannot(&reason);
         }
         let address = &self.access.endpoint;
-        NoTarget::new(match error.kind() {
+        Failure::usage(match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                 format!("{address} did not answer within {:?}: another protocol, or it hangs", self.timeout)
             }
@@ -174,36 +175,36 @@ impl<'a> Conversation<'a> {
     }
 
     /// Returns the error of a target that cannot be loaded.
-    pub(crate) fn cannot(&self, reason: &str) -> NoTarget {
-        NoTarget::new(format!("{}: {reason}", self.access.endpoint))
+    pub(crate) fn cannot(&self, reason: &str) -> Failure {
+        Failure::usage(format!("{}: {reason}", self.access.endpoint))
     }
 
     /// Returns the error of a target that speaks another protocol.
-    pub(crate) fn other(&self, reason: &str) -> NoTarget {
+    pub(crate) fn other(&self, reason: &str) -> Failure {
         let protocol = self.access.protocol.protocol;
-        NoTarget::new(format!("{} does not speak {protocol}: {reason}", self.access.endpoint))
+        Failure::usage(format!("{} does not speak {protocol}: {reason}", self.access.endpoint))
     }
 
     /// Returns the error of a target that speaks another protocol, with the start of its answer.
-    pub(crate) fn answered(&self, answer: &[u8]) -> NoTarget {
+    pub(crate) fn answered(&self, answer: &[u8]) -> Failure {
         let line = answer.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let begin = printable(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));
         self.other(&format!("it answered {begin:?}"))
     }
 
     /// Returns the error of a refusal, with advice if the token is the reason.
-    pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> NoTarget {
+    pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> Failure {
         let address = &self.access.endpoint;
         let words = printable(&String::from_utf8_lossy(&refusal.words));
         if refusal.code != ErrorCode::Unauthorized.to_u16() {
-            return NoTarget::new(format!("{address} refused: {}: {words}", code_name(refusal.code)));
+            return Failure::usage(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }
         let advice = if self.access.token.is_some() {
             "name the file of another token"
         } else {
             "give its token with --token-file"
         };
-        NoTarget::new(format!("{address} refused: {words}; {advice}"))
+        Failure::usage(format!("{address} refused: {words}; {advice}"))
     }
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use snowbank_client::Endpoint;
 
-use super::{Access, Conversation, NoTarget};
+use super::{Access, Conversation};
+use crate::failure::Failure;
 use crate::frontend;
 
 /// The path if the URL has none.
@@ -65,8 +66,8 @@ impl Metrics {
     /// Reads them once.
     ///
     /// # Errors
-    /// [`NoTarget`] if they cannot be read, or do not have the processor time.
-    pub(crate) fn read(&self, timeout: Duration) -> Result<Used, NoTarget> {
+    /// [`Failure`] if they cannot be read, or do not have the processor time.
+    pub(crate) fn read(&self, timeout: Duration) -> Result<Used, Failure> {
         let mut conversation = Conversation::begin(&self.access, timeout)?;
         let (status, body) = frontend::get(&mut conversation, &self.path)?;
         if status != 200 {

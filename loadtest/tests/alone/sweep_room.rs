@@ -24,7 +24,7 @@ fn a_starved_generator_is_named_as_the_limit() {
     let _alone = alone();
     let target = costly_to_check();
     let address = target.name();
-    let search = ["sweep", "--for", "500ms", "--warm-up", "200ms", "--start", "500000", "--factor", "8"];
+    let search = ["sweep", "--for", "500ms", "--warm-up", "200ms", "--start", "500000"];
     let load =
         ["--address", &address, "--batch", "5000", "--connections", "4", "--threads", "2", "--p99.9", "20ms"];
     let ran = loadtest(&[&search[..], &load].concat());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon};
 use crate::support::scripted::{INFO, Ids, sound_target, target};
-use crate::support::{CLOSED, Ran, Running, has_daemon, loadtest, start, start_by, until_judged};
+use crate::support::{CLOSED, Ran, Running, THOUSAND, has_daemon, loadtest, start, start_by, until_judged};
 use rustix::process::{Pid, Signal, getpgid, kill_process, test_kill_process};
 
 /// Far above what an end takes on a busy machine, and far below what would have been measured.
@@ -169,7 +169,7 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
     for option in ["--json", "--hlog"] {
         let address = sound_target().name();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-        let output = command.args(CLOSED).args(["--address", &address, option, "/dev/full"]).output();
+        let output = command.args(THOUSAND).args(["--address", &address, option, "/dev/full"]).output();
         let output = output.expect("it runs");
         let stdout = String::from_utf8_lossy(&output.stdout);
         let stderr = String::from_utf8_lossy(&output.stderr);

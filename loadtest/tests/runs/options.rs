@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use crate::support::scripted::{listener, sound_target, target};
-use crate::support::{CLOSED, command, loadtest};
+use crate::support::{THOUSAND, command, loadtest};
 
 /// A server that greets in these words, whatever comes, and keeps its connections open.
 fn greeting(words: &'static [u8]) -> String {
@@ -43,23 +43,21 @@ Content-Length: 0
     let nowhere = "/nonexistent/file";
     for (options, reason) in [
         // No value of its kind.
-        (&["--rate", "0"][..], "not a rate"),
-        (&["--rate", "-5/s"], "not a rate"),
-        (&["--rate", "fast"], "not a rate"),
-        (&["--for", "-5s"], "not a time"),
-        (&["--for", "0s"], "not a time"),
-        (&["--p99.9", "2"], "not a time"),
-        (&["--errors", "100%"], "not a share"),
-        (&["--batch", "1:90,100"], "not a number of IDs"),
-        (&["--batch", "0"], "not a number of IDs"),
+        (&["--rate", "0"][..], "a rate is IDs per second above 0"),
+        (&["--rate", "-5/s"], "a rate is IDs per second above 0"),
+        (&["--rate", "fast"], "a rate is IDs per second above 0"),
+        (&["--for", "-5s"], "a time is above 0"),
+        (&["--for", "0s"], "a time is above 0"),
+        (&["--p99.9", "2"], "a time is above 0"),
+        (&["--errors", "100%"], "a share is above 0%"),
+        (&["--batch", "1:90,100"], "IDs per request are a number above 0"),
+        (&["--batch", "0"], "IDs per request are a number above 0"),
         (&["--connections", "0"], "0 is not in"),
         (&["--address", "nowhere"], "not an address"),
         (&["--no-such-option"], "unexpected argument"),
         // Options that contradict each other.
         (&["--depth", "4"], "--closed"),
         (&["--closed", "--poisson"], "cannot be used with"),
-        (&["--count", "5"], "--closed"),
-        (&["--closed", "--count", "5", "--for", "1s"], "cannot be used with"),
         (&["--threads", "9"], "found --connections 8, allowed: 9 or more"),
         (&["--resp", "--http"], "cannot be used with"),
         (&["--info", "127.0.0.1:1", "--address", "127.0.0.1:2"], "required"),
@@ -90,11 +88,9 @@ Content-Length: 0
         (&["--address", &sound, "--hlog", nowhere], "cannot write /nonexistent/file"),
         (&["sweep", "--address", &sound, "--html", nowhere], "cannot write /nonexistent/file"),
         // A sweep has its own.
-        (&["sweep", "--factor", "1"], "is not a factor"),
-        (&["sweep", "--factor", "inf"], "is not a factor"),
-        (&["sweep", "--resolution", "5"], "not a share"),
-        (&["sweep", "--start", "0"], "not a rate"),
-        (&["sweep", "--limit", "-1"], "not a rate"),
+        (&["sweep", "--resolution", "5"], "a share is above 0%"),
+        (&["sweep", "--start", "0"], "a rate is IDs per second above 0"),
+        (&["sweep", "--limit", "-1"], "a rate is IDs per second above 0"),
         (&["sweep", "--rate", "5"], "unexpected argument"),
         (&["sweep", "--closed"], "unexpected argument"),
         (
@@ -110,21 +106,10 @@ Content-Length: 0
 fn figures_go_to_standard_output_on_demand() {
     let target = sound_target();
     let address = target.name();
-    let ran = command(&[&CLOSED[..], &["--address", &address, "--json", "-"]].concat());
+    let ran = command(&[&THOUSAND[..], &["--address", &address, "--json", "-"]].concat());
     let run: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON and nothing else");
     assert_eq!(run["kind"], "run");
     assert!(ran.stderr.contains("requests 1,000, answered 1,000"), "{ran:?}");
-}
-
-#[test]
-fn a_closed_loop_measures_a_number_of_requests() {
-    let target = sound_target();
-    let load = ["--closed", "--count", "1001", "--batch", "3", "--threads", "2", "--warm-up", "100ms"];
-    let ran = loadtest(&[&load[..], &["--address", &target.name()]].concat());
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ran.figure("load", "requests in all"), 1001.0, "{ran:?}");
-    assert_eq!(ran.figure("IDs", "requests"), 1001.0, "{ran:?}");
-    assert_eq!(ran.figure("IDs", "answered"), 1001.0, "{ran:?}");
 }
 
 #[test]

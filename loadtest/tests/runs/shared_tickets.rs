@@ -31,7 +31,7 @@ fn daemons_that_share_a_counter_are_loaded_together_and_those_of_two_fleets_are_
     // All requests were answered, and no number came twice.
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.figure("target", "layout") == "tickets, increment 1", "{ran:?}");
-    assert_eq!(ran.figure("IDs", "answered"), 1_000.0, "{ran:?}");
+    assert_eq!(ran.figure("IDs", "answered"), ran.figure("IDs", "requests"), "{ran:?}");
     make_counter(&daemon_in("two", &etcd));
     let ran = load(&daemon_in("one", &etcd).start(), &daemon_in("two", &etcd).start());
     ran.assert_refused(1, "count the same tickets");

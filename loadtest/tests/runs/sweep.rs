@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use snowbank_client::protocol::{ErrorCode, Next, reply};
 
 /// Short steps on one connection. The p99.9 of so few requests is their maximum.
-const QUICK: [&str; 15] = [
+const QUICK: [&str; 13] = [
     "sweep",
     "--for",
     "500ms",
@@ -25,8 +25,6 @@ const QUICK: [&str; 15] = [
     "100",
     "--p99.9",
     "100ms",
-    "--factor",
-    "4",
     "--resolution",
     "10%",
 ];

@@ -14,7 +14,11 @@ use tempfile::TempDir;
 use room::Room;
 
 /// A closed loop. A machine that pauses is no reason for it not to pass.
-pub(crate) const CLOSED: [&str; 5] = ["--closed", "--count", "1000", "--warm-up", "100ms"];
+pub(crate) const CLOSED: [&str; 5] = ["--closed", "--for", "300ms", "--warm-up", "100ms"];
+
+/// A thousand requests, which may be late.
+pub(crate) const THOUSAND: [&str; 8] =
+    ["--rate", "1000", "--for", "1s", "--warm-up", "100ms", "--p99.9", "5s"];
 
 /// A running load test.
 pub(crate) struct Running {

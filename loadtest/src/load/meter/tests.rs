@@ -22,7 +22,7 @@ fn meter() -> Meter {
 }
 
 fn meter_with_outage(from: Duration) -> Meter {
-    let outage = Window { from_ns: Some(from.as_nanos() as u64), back_ns: None };
+    let outage = Outage { from_ns: Some(from.as_nanos() as u64), back_ns: None };
     Meter { outage, ..meter() }
 }
 

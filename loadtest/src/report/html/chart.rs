@@ -43,10 +43,12 @@ const FEW_POINTS: usize = 60;
 /// An axis.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Axis {
-    is_log: bool,
-    label: &'static str,
+    /// True for whole powers of ten; false for an axis with 0.
+    pub(crate) is_log: bool,
+    /// The words below it.
+    pub(crate) label: &'static str,
     /// The words at a value.
-    words: fn(f64) -> String,
+    pub(crate) words: fn(f64) -> String,
 }
 
 /// Points joined to a line.
@@ -92,21 +94,6 @@ impl Ink {
 }
 
 impl Axis {
-    /// Returns an axis with 0.
-    pub(crate) fn linear(words: fn(f64) -> String) -> Self {
-        Self { is_log: false, label: "", words }
-    }
-
-    /// Returns an axis of whole powers of ten.
-    pub(crate) fn logarithmic(words: fn(f64) -> String) -> Self {
-        Self { is_log: true, label: "", words }
-    }
-
-    /// Returns it with words below it.
-    pub(crate) fn labelled(self, label: &'static str) -> Self {
-        Self { label, ..self }
-    }
-
     /// Returns the place of a value. It is not finite if the axis has none for it.
     fn place(&self, value: f64) -> f64 {
         if self.is_log { value.log10() } else { value }
@@ -244,11 +231,11 @@ mod tests {
 
     #[test]
     fn an_axis_shows_all_values_and_whole_powers_of_ten() {
-        let log = Axis::logarithmic(|us| us.to_string());
+        let log = Axis { is_log: true, label: "", words: |us| us.to_string() };
         assert_eq!(log.range([47.0, 900.0, 0.0].into_iter()), (1.0, 3.0));
         assert_eq!(log.range([100.0].into_iter()), (2.0, 3.0));
         assert_eq!((log.labels(1.0, 3.0), log.words_at(2.0)), (3, "100".to_owned()));
-        let linear = Axis::linear(|share| share.to_string());
+        let linear = Axis { is_log: false, ..log };
         assert_eq!(linear.range([0.0].into_iter()), (0.0, 1.0));
         let (low, high) = linear.range([5.0, -1.0].into_iter());
         assert!(low < -1.0 && high > 5.0);
@@ -256,11 +243,11 @@ mod tests {
 
     #[test]
     fn a_chart_of_nothing_is_drawn() {
-        let axis = Axis::linear(|at| at.to_string());
+        let axis = Axis { is_log: false, label: "", words: |at| at.to_string() };
         let chart = Chart {
             name: "nothing".to_owned(),
             x: axis,
-            y: Axis::logarithmic(|at| at.to_string()),
+            y: Axis { is_log: true, ..axis },
             series: vec![Series { name: "line".to_owned(), ink: Ink::First, points: vec![(1.0, 0.0)] }],
             limits: vec![(2_000.0, "limit".to_owned())],
             mark: Some((3.0, "mark".to_owned())),

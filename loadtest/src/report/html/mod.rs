@@ -4,18 +4,16 @@
 //! - [`run`]: the page of a run. [`sweep`]: that of a sweep.
 //! - [`chart`]: drawings. `style.css`: light and dark.
 //!
-//! The page loads nothing and runs no script. Words or a table repeat everything that a chart
-//! shows.
+//! The page loads nothing and runs no script. What the terminal prints stands
+//! below each chart.
 
 pub(crate) mod chart;
 pub(crate) mod run;
 pub(crate) mod sweep;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::io;
 
-use super::json::Run;
-use super::{LOAD, MACHINE, ORIGIN, QUANTILES, ROWS, TARGET, table};
-use crate::judge::quantile_name;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -55,43 +53,12 @@ fn page(verdict: &str, summary: &str, reasons: &[String], content: &Markup) -> S
     .into_string()
 }
 
-/// Returns a table: the words of its head, and its rows, each with its name first.
-fn table(head: &[&str], rows: impl Iterator<Item = (String, Vec<String>)>) -> Markup {
-    html! {
-        div class="scroll" tabindex="0" {
-            table {
-                thead { tr { @for word in head { th scope="col" { (word) } } } }
-                tbody {
-                    @for (name, row) in rows {
-                        tr { th scope="row" { (name) } @for text in row { td { (text) } } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Returns the quantiles of a run.
-fn quantiles(run: &Run) -> Markup {
-    let names = QUANTILES.map(quantile_name);
-    let head: Vec<&str> = std::iter::once("ms").chain(names.iter().map(String::as_str)).collect();
-    table(&head, table::quantiles(run).into_iter().map(|(name, row)| (name.to_owned(), row.to_vec())))
-}
-
-/// Returns all other figures of a run, row by row.
-fn figures(run: &Run) -> Markup {
-    html! {
-        section {
-            h2 { "Figures" }
-            dl class="facts" {
-                @for row in ROWS.into_iter().chain([MACHINE, TARGET, LOAD, ORIGIN]) {
-                    @if let Some(text) = run.figures.row_text(row) {
-                        div { dt { (row) } dd { (text) } }
-                    }
-                }
-            }
-        }
-    }
+/// Returns what the terminal prints, as a part of a page.
+fn printed(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Markup {
+    let mut text = Vec::new();
+    // Writing to memory does not fail.
+    let _ = write(&mut text);
+    html! { pre tabindex="0" { (String::from_utf8_lossy(&text)) } }
 }
 
 #[cfg(test)]

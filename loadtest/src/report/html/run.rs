@@ -3,11 +3,14 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series};
-use super::{figures, page, quantiles};
+use super::{page, printed};
 use crate::measure::SecondFigures;
-use crate::report::LOAD;
 use crate::report::json::{Objective, Run};
+use crate::report::{LOAD, ROWS, table};
 use crate::units::{grouped, percent, short_rate, time};
+
+/// The axis of times.
+const TIME: Axis = Axis { is_log: true, label: "", words: time };
 
 /// The most points of a line.
 const MAX_POINTS: usize = 300;
@@ -24,7 +27,6 @@ pub(crate) fn render(run: &Run) -> String {
     let summary = run.summary.split_once("  ").map_or(run.summary.as_str(), |(_, rest)| rest);
     let content = html! {
         (latencies(run))
-        (figures(run))
         section {
             h2 { "Second by second" }
             @if run.whole_seconds().is_empty() { p { "The measurement ended before its first second did." } }
@@ -38,7 +40,7 @@ pub(crate) fn render(run: &Run) -> String {
     page(&run.verdict, summary, &run.reasons, &content)
 }
 
-/// Returns the percentile curve, with the objectives in it, and its table.
+/// Returns the percentile curve, with the objectives in it, and all figures.
 pub(super) fn latencies(run: &Run) -> Markup {
     html! {
         section {
@@ -48,7 +50,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
                 "instant at which it left, until its answer could be read."
             }
             @if !run.curves.is_empty() { (curves(run).markup()) }
-            (quantiles(run))
+            (printed(|out| table::figures(run, &ROWS, out)))
         }
     }
 }
@@ -72,8 +74,8 @@ fn curves(run: &Run) -> Chart {
     });
     Chart {
         name: "Latency by percentile; the table below has the figures.".to_owned(),
-        x: Axis::linear(share_at).labelled("share of requests that were at most as slow"),
-        y: Axis::logarithmic(time),
+        x: linear("share of requests that were at most as slow", share_at),
+        y: TIME,
         series: series.collect(),
         limits: limits(run),
         mark: None,
@@ -92,6 +94,10 @@ fn mib(second: &SecondFigures) -> Option<f64> {
     second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
+fn linear(label: &'static str, words: fn(f64) -> String) -> Axis {
+    Axis { is_log: false, label, words }
+}
+
 fn of_seconds(run: &Run) -> Vec<Chart> {
     const TIMES: [Line; 3] = [
         Line { name: "p50", of: |it| it.p50_us },
@@ -100,31 +106,31 @@ fn of_seconds(run: &Run) -> Vec<Chart> {
     ];
     let chart = |name: &str, y: Axis, lines: &[Line]| Chart {
         name: name.to_owned(),
-        x: Axis::linear(grouped).labelled("seconds of the measurement"),
+        x: linear("seconds of the measurement", grouped),
         y,
         series: lines.iter().zip(Ink::LINES).map(|(line, ink)| series(run, line, ink, f64::max)).collect(),
         limits: Vec::new(),
         mark: None,
     };
-    let mut rates = chart("IDs per second", Axis::linear(short_rate), &[]);
+    let mut rates = chart("IDs per second", linear("", short_rate), &[]);
     let received = Line { name: "received", of: |it| Some(it.ids as f64) };
     rates.series.push(series(run, &received, Ink::First, f64::min));
     let offered = run.figures.number(LOAD, "offered");
     rates.limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
-    let mut times = chart("Response time", Axis::logarithmic(time), &TIMES);
+    let mut times = chart("Response time", TIME, &TIMES);
     times.limits = limits(run);
     let refused = chart(
         "Requests refused",
-        Axis::linear(grouped),
+        linear("", grouped),
         &[Line { name: "refused", of: |it| (it.refused > 0).then_some(it.refused as f64) }],
     );
     let cpu = chart(
         "The target’s processor time, of one core",
-        Axis::linear(percent),
+        linear("", percent),
         &[Line { name: "target’s CPU", of: |it| it.target_cpu_share }],
     );
     let memory = Line { name: "target’s memory", of: mib };
-    let memory = chart("The target’s memory in MiB", Axis::linear(grouped), &[memory]);
+    let memory = chart("The target’s memory in MiB", linear("", grouped), &[memory]);
     let all = [rates, times, refused, cpu, memory];
     all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
 }

@@ -4,12 +4,12 @@ use maud::html;
 
 use super::chart::{Axis, Chart, Ink, Series};
 use super::run::{latencies, limits};
-use super::{figures, page, table};
+use super::{page, printed};
 use crate::report::LATENCIES;
 use crate::sweep::Sweep;
 use crate::sweep::step::Step;
-use crate::sweep::table::{COLUMNS, verdict};
-use crate::units::{ids_per_s, lowercase, short_rate, time};
+use crate::sweep::table;
+use crate::units::{ids_per_s, short_rate, time};
 
 /// Returns the page's text.
 pub(crate) fn render(sweep: &Sweep) -> String {
@@ -18,12 +18,6 @@ pub(crate) fn render(sweep: &Sweep) -> String {
         1 => "fail",
         _ => "no verdict",
     };
-    let head: Vec<&str> =
-        std::iter::once("step").chain(COLUMNS.map(|column| column.name)).chain(["verdict"]).collect();
-    let rows = (1..).zip(&sweep.steps).map(|(number, step)| {
-        let texts = COLUMNS.iter().map(|column| column.text(step)).chain([verdict(step)]);
-        (format!("{number}, {}", lowercase(step.phase)), texts.collect())
-    });
     let content = html! {
         section {
             h2 { "Rate against latency" }
@@ -32,12 +26,11 @@ pub(crate) fn render(sweep: &Sweep) -> String {
                 "holds; a second run, twice as long, has to confirm it."
             }
             @if let Some(chart) = chart(sweep) { (chart.markup()) }
-            (table(&head, rows))
+            (printed(|out| table::steps(&sweep.steps, out)))
         }
         @if let Some(step) = sweep.at_saturation() {
             h2 { "The run at the saturation point" }
             (latencies(&step.run))
-            (figures(&step.run))
         }
     };
     page(result, &sweep.summary, &[], &content)
@@ -55,8 +48,8 @@ fn chart(sweep: &Sweep) -> Option<Chart> {
     }
     Some(Chart {
         name: format!("Response time against rate. {}. The table below has the figures.", sweep.summary),
-        x: Axis::logarithmic(short_rate).labelled("IDs per second"),
-        y: Axis::logarithmic(time),
+        x: Axis { is_log: true, label: "IDs per second", words: short_rate },
+        y: Axis { is_log: true, label: "", words: time },
         series,
         limits: limits(&steps.first()?.run),
         mark: sweep

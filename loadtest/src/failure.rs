@@ -1,0 +1,38 @@
+//! Why there is no result.
+
+/// Who is at fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// The user: wrong use, or no target that speaks the protocol.
+    User,
+    /// The target.
+    Target,
+    /// This machine: it has no more open files or local ports.
+    Machine,
+    /// Ctrl-C, before there was anything to measure.
+    Interrupt,
+}
+
+/// The reason why there is no result, in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) blame: Blame,
+    pub(crate) reason: String,
+}
+
+impl Failure {
+    /// Returns a failure of the user's.
+    pub(crate) fn usage(reason: impl ToString) -> Self {
+        Self { blame: Blame::User, reason: reason.to_string() }
+    }
+
+    /// Returns a failure of the target's.
+    pub(crate) fn of_target(reason: impl ToString) -> Self {
+        Self { blame: Blame::Target, reason: reason.to_string() }
+    }
+
+    /// Returns 1 where the target is at fault, 2 otherwise.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if self.blame == Blame::Target { 1 } else { 2 }
+    }
+}
