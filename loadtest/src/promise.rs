@@ -1,6 +1,6 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use snowbank_client::layout::{self, Layout, LayoutError, Position, Role, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{self, Layout, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
 use snowbank_id::numbering::{Numbering, TicketCounter};
@@ -256,16 +256,14 @@ fn numbering_of(source: &Source) -> Result<Option<Numbering>, String> {
         return counter.map(|counter| Some(counter.into())).map_err(|reason| reason.to_string());
     }
     let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else { return Ok(None) };
-    of_layout(layout, workers).map(Some).map_err(|reason| reason.to_string())
+    let numbering = Layout::resolve(layout)
+        .and_then(|layout| Numbering::new(layout, WorkerSet::from_list(workers.iter().copied())?));
+    numbering.map(Some).map_err(|reason| reason.to_string())
 }
 
 /// Returns milliseconds as microseconds, with room for sums.
 fn to_us(ms: u64) -> i64 {
     i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4)
-}
-
-fn of_layout(layout: &str, workers: &[u64]) -> Result<Numbering, LayoutError> {
-    Numbering::new(Layout::resolve(layout)?, WorkerSet::from_list(workers.iter().copied())?)
 }
 
 fn row_mask(numbering: &Numbering) -> Option<u64> {

@@ -1,19 +1,25 @@
 //! Runs made up: equal ones, slower ones, and ones that carry no answer.
 
+use serde_json::Value;
+
 use super::*;
 use crate::report::figure::Figures;
 use crate::report::testing;
+
+/// Puts a figure before the others of a run: the first of a name counts.
+fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
+    let mut figures = Figures::default();
+    figures.add(row, name, unit, value);
+    figures.extend(&run.figures);
+    run.figures = figures;
+}
 
 /// Runs with this figure, and the others of the invented run.
 fn runs(row: &str, name: &str, unit: Unit, values: &[f64]) -> Vec<Run> {
     let run = |(number, &value): (usize, &f64)| {
         let mut run = testing::run(&[60.0; 5]);
-        let mut figures = Figures::default();
-        figures.add(ORIGIN, "started", Unit::None, format!("2026-01-02T03:04:0{number}Z"));
-        figures.add(row, name, unit, value);
-        // The first of a name counts.
-        figures.extend(&run.figures);
-        run.figures = figures;
+        put(&mut run, row, name, unit, value);
+        put(&mut run, ORIGIN, "started", Unit::None, format!("2026-01-02T03:04:0{number}Z"));
         run
     };
     values.iter().enumerate().map(run).collect()
@@ -83,29 +89,15 @@ fn errors_on_one_side_alone_are_a_difference() {
 #[test]
 fn other_differences_between_the_runs_are_named() {
     let a = p50s(&[60.0, 61.0]);
-    let other = |unit, value: serde_json::Value| -> Vec<Run> {
+    let with = |row, name, unit, value: Value| {
         let mut runs = p50s(&[60.0, 61.0]);
-        for run in &mut runs {
-            let mut figures = Figures::default();
-            figures.add(LOAD, if unit == Unit::None { "loop" } else { "offered" }, unit, value.clone());
-            figures.extend(&run.figures);
-            run.figures = figures;
-        }
+        runs.iter_mut().for_each(|run| put(run, row, name, unit, value.clone()));
         runs
     };
-    let comparison = compared(&a, &other(Unit::IdsPerS, 500.0.into()));
-    assert!(
-        comparison.warnings[0].starts_with("load, offered: A 10,000 IDs/s; B 500 IDs/s"),
-        "{comparison:?}"
-    );
-    assert!(compare(&a, &other(Unit::None, "closed loop".into())).is_err());
-    let mut later = p50s(&[60.0, 61.0]);
-    later.iter_mut().for_each(|run| {
-        let mut figures = Figures::default();
-        figures.add(ORIGIN, "started", Unit::None, "2027-01-02T03:04:05Z");
-        figures.extend(&run.figures);
-        run.figures = figures;
-    });
+    let warnings = compared(&a, &with(LOAD, "offered", Unit::IdsPerS, 500.0.into())).warnings;
+    assert!(warnings[0].starts_with("load, offered: A 10,000 IDs/s; B 500 IDs/s"), "{warnings:?}");
+    assert!(compare(&a, &with(LOAD, "loop", Unit::None, "closed loop".into())).is_err());
+    let later = with(ORIGIN, "started", Unit::None, "2027-01-02T03:04:05Z".into());
     assert!(compared(&a, &later).warnings.iter().any(|warning| warning.contains("came first")));
 }
 

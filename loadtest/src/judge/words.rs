@@ -82,7 +82,8 @@ pub(super) fn missed_rate(outcome: &Outcome, objectives: &Objectives) -> String 
             format!("{} (objective {})", ids_per_s(outcome.ids_per_s()), grouped(wanted.per_s()))
         }
         _ => {
-            let share = got_share(outcome);
+            let planned_s = outcome.planned.unwrap_or_default().as_secs_f64();
+            let share = percent(planned_s / outcome.elapsed.as_secs_f64().max(1e-9));
             let least = percent(MIN_RATE_SHARE);
             format!("it got {share} of the asked rate (at least {least}): the rest came after the end")
         }
@@ -101,11 +102,6 @@ pub(super) fn open_rate(outcome: &Outcome, objectives: &Objectives) -> String {
     }
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     format!("{missed}; this machine stood still {stood}, or the generator sent late")
-}
-
-fn got_share(outcome: &Outcome) -> String {
-    let planned_s = outcome.planned.unwrap_or_default().as_secs_f64();
-    percent(planned_s / outcome.elapsed.as_secs_f64().max(1e-9))
 }
 
 /// Returns one line about a fault.

@@ -95,7 +95,12 @@ mod tests {
         };
         for ids in [1, 12_345, 9_999_999_000, 10_u64.pow(13)] {
             for ns in [1, 999_400_000, 999_499_000_000, 3_600_000_000_000] {
-                for time in [Duration::from_micros(999), Duration::from_secs_f64(99.94), Duration::from_secs_f64(999.4), MAX_TIME] {
+                for time in [
+                    Duration::from_micros(999),
+                    Duration::from_secs_f64(99.94),
+                    Duration::from_secs_f64(999.4),
+                    MAX_TIME,
+                ] {
                     let mut outcome = Outcome { elapsed: time, undisturbed: time, ..Outcome::default() };
                     outcome.stalls.total = time.mul_f64(0.999_77);
                     outcome.counts.ids = ids;
