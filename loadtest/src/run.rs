@@ -33,6 +33,9 @@ const START_DELAY: Duration = Duration::from_millis(50);
 /// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
 const LONGEST_ECHO: Duration = Duration::from_secs(3);
 
+/// Nor need its warm-up: nothing there has to be filled.
+const LONGEST_ECHO_WARM_UP: Duration = Duration::from_secs(1);
+
 /// The name of the threads that carry the load.
 const LOAD_THREAD: &str = "load";
 
@@ -225,6 +228,7 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
         token: None,
         protocol: &frontend::ECHO,
         info: Vec::new(),
+        warm_up: scenario.warm_up.min(LONGEST_ECHO_WARM_UP),
         length: scenario.length.min(LONGEST_ECHO),
         outage: None,
         metrics: Vec::new(),

@@ -13,8 +13,8 @@ use crate::scenario::Scenario;
 /// The number of runs before "no verdict", by default.
 const DEFAULT_RUNS: u32 = 2;
 
-/// The time that they may take, by default.
-const DEFAULT_TIME: Duration = Duration::from_secs(60);
+/// The time that they may take, by default: with the echo after them, a minute.
+const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
 /// Runs a scenario until it has a verdict, at most `runs` times, or until the user interrupts it,
 /// and a bare echo under the same load after it.
