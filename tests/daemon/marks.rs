@@ -2,12 +2,14 @@
 //! be written. Tests that fill a file system need root. Without it they report that and pass,
 //! unless `CI` is set.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::path::PathBuf;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::file_system::FileSystem;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Setup, poll};
+use crate::support::{Ask, Daemon, Setup, lock_files, poll};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// With a low `max_ahead` the horizon is short, and a raise comes soon.
@@ -167,10 +169,10 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
 #[test]
 fn a_failed_mark_is_logged_and_retried() {
     let Some(disk) = FileSystem::mount() else { return };
-    let machine = Machine::with_locks_on(&disk);
+    let machine = Machine::with_locks(disk.point().join("locks"));
     let mut daemon = machine.setup(CONFIG).start();
     let copy = machine.back_up();
-    let ballast = empty_and_fill(&machine, &disk, &daemon);
+    let ballast = empty_and_fill(&disk, &daemon);
     let last = draw_past_a_raise(&machine, &daemon);
     daemon.assert_logs("cannot mark in lock_dir");
     daemon.assert_logs("No space left on device");
@@ -192,16 +194,16 @@ fn a_failed_mark_is_logged_and_retried() {
     let daemon = machine.setup(CONFIG).start();
     let last = one(&daemon);
     assert!(last > highest);
-    empty_and_fill(&machine, &disk, &daemon);
+    empty_and_fill(&disk, &daemon);
     let ceiling = id_of(&show(&machine)["id_bound"]);
     daemon.stop();
     assert!(id_of(&show(&machine)["id_bound"]) >= ceiling, "not trimmed");
 }
 
 /// The daemon is stopped: otherwise its next mark would take the space back.
-fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> PathBuf {
+fn empty_and_fill(disk: &FileSystem, daemon: &Daemon) -> PathBuf {
     daemon.stand_still();
-    for lock in lock_files(&machine.locks) {
+    for lock in lock_files(&disk.point().join("locks")) {
         OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
     }
     let ballast = disk.fill();
