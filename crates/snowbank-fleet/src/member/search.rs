@@ -26,6 +26,7 @@ mod world;
 use std::collections::HashMap;
 use std::thread;
 
+use self::machine::Ids;
 use self::wire::Left;
 use self::world::{AllClocks, World};
 
@@ -153,13 +154,17 @@ fn no_release_beside_a_restore_repeats_an_id() {
 }
 
 /// The daemons of two machines have both worker IDs. An operator frees one of them, and the third
-/// machine's daemon takes it.
+/// machine's daemon takes it, or has it by now.
 #[test]
 fn no_daemon_with_two_worker_ids_repeats_an_id() {
     let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
     let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
         search_from(World::new(faults, clocks).with_two_worker_ids(), depth, faults);
+        for lost in [Ids::Zero, Ids::One] {
+            let start = World::new(faults, clocks).with_one_of_two_worker_ids_lost(lost);
+            search_from(start, depth, faults);
+        }
     }
 }
 

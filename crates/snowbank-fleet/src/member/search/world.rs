@@ -164,6 +164,22 @@ impl World {
         self.with_releases()
     }
 
+    /// Returns the same where the operator has freed one of these two worker IDs. The third
+    /// machine's daemon has it by now, and has handed out all that it may. The first machine's
+    /// daemon has not noticed.
+    pub(super) fn with_one_of_two_worker_ids_lost(mut self, lost: Ids) -> World {
+        for (at, given) in [Ids::Both, Ids::Both, lost].into_iter().enumerate() {
+            self.machine(at).given = Some(given);
+        }
+        let late = self.walls()[self.walls().len() - 1];
+        let events = [Event::Start(2, late, Amount::All), Event::Settle(2)];
+        let frees = lost.each().iter().map(|&number| Event::Free(Space::First, number));
+        let world = World { frees: true, ..self }.with_a_daemon();
+        let world = frees.chain(events).fold(world, |world, event| world.after(event, &[]).0);
+        assert!(world.machines[2].daemon.is_some(), "it has started:{world}");
+        world
+    }
+
     /// Returns the same after a clean restart of that daemon, where the third machine is configured
     /// for another ID space. An operator also frees numbers.
     pub(super) fn with_two_spaces(mut self) -> World {
