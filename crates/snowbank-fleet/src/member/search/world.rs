@@ -62,8 +62,8 @@ enum Event {
     /// The same, after a raise.
     Raise(usize, UnixMicros),
     Look(usize, UnixMicros),
-    /// The pause of a start is over, and it hands out all that it may.
-    Settle(usize),
+    /// The pause of a start is over. It hands out a tick only before the search.
+    Settle(usize, Amount),
     /// The pause of a start is over, and the start takes longer.
     SettleLate(usize),
     /// A start that took longer hands out all that it may.
@@ -144,7 +144,7 @@ impl World {
     /// Returns the same with a daemon on the first machine, which has handed out all that it may.
     pub(super) fn with_a_daemon(self) -> World {
         let (started, _) = self.after(Event::Start(0, WALLS[0], Amount::All), &[]);
-        let (settled, _) = started.after(Event::Settle(0), &[]);
+        let (settled, _) = started.after(Event::Settle(0, Amount::All), &[]);
         settled
     }
 
@@ -164,19 +164,25 @@ impl World {
         self.with_releases()
     }
 
-    /// Returns the same where the operator has freed one of these two worker IDs. The third
-    /// machine's daemon has it by now, and has handed out all that it may. The first machine's
-    /// daemon has not noticed.
+    /// Returns the same where the third machine is given both worker IDs, and an operator has freed
+    /// one of them. The first machine's daemon has that one by now, and has handed out a tick. The
+    /// third one's has not noticed.
     pub(super) fn with_one_of_two_worker_ids_lost(mut self, lost: Ids) -> World {
-        for (at, given) in [Ids::Both, Ids::Both, lost].into_iter().enumerate() {
+        for (at, given) in [lost, lost, Ids::Both].into_iter().enumerate() {
             self.machine(at).given = Some(given);
         }
-        let late = self.walls()[self.walls().len() - 1];
-        let events = [Event::Start(2, late, Amount::All), Event::Settle(2)];
-        let frees = lost.each().iter().map(|&number| Event::Free(Space::First, number));
-        let world = World { frees: true, ..self }.with_a_daemon();
-        let world = frees.chain(events).fold(world, |world, event| world.after(event, &[]).0);
-        assert!(world.machines[2].daemon.is_some(), "it has started:{world}");
+        self.frees = true;
+        let walls = self.walls();
+        let events = [
+            Event::Start(2, walls[0], Amount::One),
+            Event::Settle(2, Amount::All),
+            Event::Free(Space::First, lost.each()[0]),
+            Event::Start(0, walls[walls.len() / 2], Amount::One),
+            Event::Settle(0, Amount::One),
+        ];
+        let world = events.into_iter().fold(self, |world, event| world.after(event, &[]).0);
+        let runs = |at: usize| world.machines[at].daemon.is_some();
+        assert!(runs(0) && runs(2), "they have started:{world}");
         world
     }
 
@@ -197,15 +203,15 @@ impl World {
         let late = self.walls()[self.walls().len() - 1];
         let events = [
             Event::Start(0, early, Amount::One),
-            Event::Settle(0),
+            Event::Settle(0, Amount::All),
             Event::Start(2, early, Amount::One),
-            Event::Settle(2),
+            Event::Settle(2, Amount::All),
             Event::Stop(0),
             Event::Raise(2, late),
             Event::GoBack(BACKUPS_MAX - 1),
             Event::Look(2, late),
             Event::Start(1, late, Amount::One),
-            Event::Settle(1),
+            Event::Settle(1, Amount::All),
             Event::Start(2, late, Amount::One),
         ];
         let world = events.into_iter().fold(self, |world, event| world.after(event, &[]).0);
@@ -259,7 +265,7 @@ impl World {
                 // Meanwhile a daemon that has lost a write has noticed it.
                 (Some(_), _) if self.server.lost_writes => {}
                 (Some(_), _) => {
-                    events.push(Event::Settle(index));
+                    events.push(Event::Settle(index, Amount::All));
                     // Only a restore can come between.
                     events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
                 }
@@ -384,7 +390,7 @@ impl World {
             {
                 self.time = wall.max(self.time);
             }
-            Event::Settle(at) | Event::SettleLate(at) | Event::Begin(at) => self.run_clock_of_start(at),
+            Event::Settle(at, _) | Event::SettleLate(at) | Event::Begin(at) => self.run_clock_of_start(at),
             _ => {}
         }
     }
@@ -402,10 +408,10 @@ impl World {
                 self.use_up(at, Amount::All);
             }
             Event::Look(at, wall) => self.machine(at).look(wall),
-            Event::Settle(at) => {
+            Event::Settle(at, amount) => {
                 self.machine(at).settle();
                 self.machine(at).begin(false);
-                self.use_up(at, Amount::All);
+                self.use_up(at, amount);
             }
             Event::SettleLate(at) => self.machine(at).settle(),
             Event::Begin(at) => {
@@ -466,7 +472,7 @@ impl World {
         let Machine { starting, daemon, .. } = &*self.machines[at];
         let event = match (starting, daemon) {
             (Some(starting), _) if starting.is_settled => Event::Begin(at),
-            (Some(_), _) => Event::Settle(at),
+            (Some(_), _) => Event::Settle(at, Amount::All),
             (None, Some(_)) => Event::Stop(at),
             (None, None) => Event::Start(at, self.time, Amount::All),
         };
@@ -568,7 +574,7 @@ fn marker(keys: &Keys) -> Option<Marker> {
 }
 
 /// Returns the key of a number.
-fn key(keys: &Keys, space: Space, number: usize) -> Option<NumberKey> {
+pub(super) fn key(keys: &Keys, space: Space, number: usize) -> Option<NumberKey> {
     let place = marker(keys)?.index_of(space.text())?;
     NumberKey::parse(keys.get(&Paths::of(FLEET).number(place, number as u64))?).ok()
 }
