@@ -21,7 +21,9 @@
 //! - *Period*: the same for holder and taker. It is in the marker, and no write changes it there as
 //!   long as the marker has the same identity: a restored marker has the same period, and the
 //!   daemons of a marker that was made again end. So it follows the horizon with which the fleet
-//!   was prepared, and not the longest one, which a restore forgets.
+//!   was prepared, and not the longest one, which a restore forgets. A restore may also bring back
+//!   a marker that a later one had replaced, whose daemons poll less often. So a taker counts with
+//!   the period of its own horizon, if that is longer.
 //! - *Answer*: the slower of [`ANSWER_OF_ALL`] and the slowest answer that the taker has in the
 //!   pause, from the first try to the answer. It asks all the time, so whatever makes answers slow
 //!   meanwhile makes the pause longer. A holder whose answers take longer than both counts as cut

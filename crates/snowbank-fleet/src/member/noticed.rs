@@ -374,6 +374,19 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
     }
 }
 
+/// The coordinator was restored to before the fleet was prepared again, with a longer horizon. The
+/// daemons of the lost marker poll as that one said.
+#[test]
+fn a_pause_is_long_enough_for_daemons_of_a_lost_marker() {
+    let answer = Duration::from_millis(10);
+    let restored = world(Pace { period: POLL_PERIOD_MIN, answer });
+    let mut taker = member(&restored, Notes::default());
+    let mut taken = [taker.take(want(WALL, false), &five()).ok()];
+    taker.settle(&mut taken, clocks(WALL)).unwrap();
+    let paused = restored.0.lock().unwrap().now;
+    assert!(paused >= noticed_within(crate::poll_period(HORIZON), answer), "{paused:?}");
+}
+
 /// The taker pauses for the period of the holders, whatever its own horizon is.
 #[test]
 fn a_start_compares_its_keys_after_its_pause_again() {

@@ -18,7 +18,7 @@ use super::take::not_taken;
 use super::want::JoinError;
 use super::{Bound, Clocks, Member, NoAnswer, Stop, Taken};
 use crate::line::ANSWER_TIMEOUT;
-use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, rules};
+use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, rules};
 
 /// The tries to compare the marker and the keys, each after a change or without an answer.
 const TRIES_MAX: usize = 3;
@@ -30,6 +30,8 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// A pause, as far as it has come.
 struct Pause {
+    /// The longest time between two polls of a daemon that may have lost a write.
+    period: Duration,
     passed: Duration,
     /// The slowest answer in it.
     slowest: Duration,
@@ -39,8 +41,8 @@ struct Pause {
 
 impl Pause {
     /// Returns the time that it takes by the slowest answer so far.
-    fn length(&self, period: Duration) -> Duration {
-        noticed_within(period, self.slowest)
+    fn length(&self) -> Duration {
+        noticed_within(self.period, self.slowest)
     }
 }
 
@@ -100,8 +102,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
         // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by
         // then. What takes longer than an answer may is an outage.
-        let longest = (horizon * 2 / 3).min(noticed_within(self.poll_period(), ANSWER_TIMEOUT));
-        let mut pause = Pause { passed: Duration::ZERO, slowest: Duration::ZERO, longest };
+        // The coordinator may have been restored to a marker of before the fleet was prepared again
+        // with this horizon. Its daemons poll as that one says.
+        let period = self.poll_period().max(poll_period(horizon));
+        let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
+        let mut pause = Pause { period, passed: Duration::ZERO, slowest: Duration::ZERO, longest };
         loop {
             self.wait(&mut pause)?;
             let passed = pause.passed;
@@ -109,7 +114,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             for &source in sources {
                 self.ask(&mut pause, |member| member.poll_if_due().and_then(|()| member.compare(source)))?;
             }
-            if passed >= pause.length(self.poll_period()) {
+            if passed >= pause.length() {
                 return Ok(());
             }
         }
@@ -120,7 +125,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         /// The shortest part of the pause, where polls take longer than their period.
         const PART_MIN: Duration = Duration::from_millis(100);
         let mut asked_at = self.coordinator.as_mut().now();
-        while pause.passed < pause.length(self.poll_period()) {
+        while pause.passed < pause.length() {
             self.ask(pause, Self::poll_if_due)?;
             let now = self.coordinator.as_mut().now();
             if now.since(asked_at) >= ASK_EVERY {
@@ -129,7 +134,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             }
             // It ends with a pause, and not with an answer: what is asked next is asked after the
             // time of a notice.
-            let left = pause.length(self.poll_period()).saturating_sub(pause.passed);
+            let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
             pause.passed += part;
@@ -151,7 +156,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             pause.passed += self.coordinator.as_mut().now().since(began);
             let took = pause.passed - asked_at;
             pause.slowest = pause.slowest.max(took);
-            let is_late = pause.length(self.poll_period()) > pause.longest;
+            let is_late = pause.length() > pause.longest;
             match answer {
                 Err(Stop::NoAnswer(reason)) if is_late || reason.is_lasting => {
                     return Err(Stop::NoAnswer(reason));
