@@ -3,8 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::wire::{self, Fault, Server, Wire};
-use super::world;
+use super::wire::{self, Fault, Wire};
 use crate::rules::{self, Proof};
 use crate::{Bound, Clocks, JoinError, Member, Names, Notes, Raised, Taken, Want};
 use snowbank_core::clock::{BootMicros, Now};
@@ -271,11 +270,7 @@ impl Machine {
             // A number that this state had released starts at once, so that a clean restart needs
             // no pause. If another daemon has had it since, and the coordinator has lost that, that
             // one must have asked before. So this start does not happen.
-            Some(taken)
-                if !taken.is_same_term
-                    && self.has_written(&before.1, &taken)
-                    && wire::with_server(|server| server.lost_writes) =>
-            {
+            Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
                 let (machine, keys) = before;
                 *self = machine;
                 wire::with_server(|server| *server = keys);
@@ -283,15 +278,6 @@ impl Machine {
             Some(taken) => self.daemon = self.serve(member, &taken, wall),
             None => {}
         }
-    }
-
-    /// Returns whether the last writes of the keys of these numbers are this state's.
-    fn has_written(&self, server: &Server, taken: &Taken) -> bool {
-        let is_own = |number: &usize| {
-            let key = world::key(&server.keys, self.space, *number);
-            key.is_some_and(|key| key.state == self.state)
-        };
-        Ids::of(&taken.worker_ids).each().iter().all(is_own)
     }
 
     /// Ends the pause of a start.

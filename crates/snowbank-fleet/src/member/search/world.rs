@@ -574,7 +574,7 @@ fn marker(keys: &Keys) -> Option<Marker> {
 }
 
 /// Returns the key of a number.
-pub(super) fn key(keys: &Keys, space: Space, number: usize) -> Option<NumberKey> {
+fn key(keys: &Keys, space: Space, number: usize) -> Option<NumberKey> {
     let place = marker(keys)?.index_of(space.text())?;
     NumberKey::parse(keys.get(&Paths::of(FLEET).number(place, number as u64))?).ok()
 }
