@@ -8,6 +8,7 @@ use super::{Failure, Outcome, cores, service_user};
 use crate::ceiling::{Cause, store};
 use crate::clock;
 use crate::config::{self, Credentials, Machine, Mistakes, Overrides, StatePlace, Unpicked};
+use crate::server::check_records;
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
@@ -74,14 +75,21 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     };
     let place = settings.state_dir.place(|name| environment_of_service(path, name));
     // Read as `serve` does. Nothing is written.
-    let unread = match place.as_ref().ok().and_then(StatePlace::path).map(store::read) {
-        Some(Err(error)) if matches!(error.cause(), Cause::System(_)) => Some(error),
-        Some(Err(error)) => {
-            writeln!(out, "{error}")?;
+    let mut unread = None;
+    if let Some(directory) = place.as_ref().ok().and_then(StatePlace::path) {
+        let refusal = match store::read(directory) {
+            Ok(records) => check_records(&records, directory, &settings, now).err().map(|it| it.to_string()),
+            Err(error) if matches!(error.cause(), Cause::System(_)) => {
+                unread = Some(error);
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(refusal) = refusal {
+            writeln!(out, "{refusal}")?;
             return Err(Failure::no(format_args!("{}: `serve` refuses the state", path.display())));
         }
-        None | Some(Ok(_)) => None,
-    };
+    }
     writeln!(out, "{}: no mistakes", path.display())?;
     for line in settings.summary().into_iter().chain(picked) {
         writeln!(out, "{line}")?;

@@ -2,7 +2,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::machine::Machine;
 use crate::support::program::Said;
+use crate::support::{Ask, poll};
 use tempfile::TempDir;
 
 /// A directory with a configuration of this text.
@@ -149,15 +151,48 @@ fn the_file_may_be_an_argument_or_an_option() {
     );
 }
 
+/// Each of these states is checked with the options of a daemon that a start with it refuses.
 #[test]
 fn a_state_that_serve_refuses_is_a_mistake() {
-    let directory = directory_with(b"state_dir = \"state\"\n");
-    let checked = || outcome(&mut check(directory.path(), &["snowbank.toml"]));
-    assert_eq!(checked().0, Some(0), "no state yet");
-    let state = directory.path().join("state");
-    std::fs::create_dir(&state).unwrap();
-    std::fs::write(state.join("ceilings"), "not a state").unwrap();
-    let (code, out, err) = checked();
-    assert_eq!(code, Some(1), "{out}{err}");
-    assert!(out.contains("is corrupt") && err.contains("`serve` refuses the state"), "{out}{err}");
+    let machine = Machine::new();
+    let file = machine.path("snowbank.toml");
+    let checked = |toml: &str| {
+        std::fs::write(&file, toml).unwrap();
+        machine.run(&["check", file.to_str().unwrap()])
+    };
+    let assert_accepted = |toml| assert_eq!(checked(toml).0, Some(0), "{:?}", checked(toml));
+    let assert_refused = |toml, words: &str| {
+        let (code, out, err) = checked(toml);
+        assert_eq!(code, Some(1), "{out}{err}");
+        assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
+    };
+    let tickets = "[[sources]]\nname = \"default\"\n[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
+    assert_accepted("");
+    assert_accepted(tickets);
+    let mut daemon = machine.start("");
+    let running = machine.back_up();
+    assert_accepted("");
+    let bound = machine.shown().bound;
+    let mut wire = daemon.connect();
+    poll("an ID above the earlier ceiling", || (wire.next(Ask::of(1)).ids()[0] > bound).then_some(()));
+    daemon.kill();
+    assert_accepted("");
+    assert_refused(tickets, "nothing is stored of its counter");
+    assert_refused(
+        "layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch=2020-01-01T00:00:00Z\"\n",
+        "it can start",
+    );
+    let newest = machine.back_up();
+    machine.restore(&running);
+    assert_refused("", "is older than the one that served");
+    machine.restore(&newest);
+    machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
+    assert_refused("", "another machine's");
+    machine.restore(&newest);
+    assert!(
+        machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]).status.success()
+    );
+    assert_refused("", "`snowbank state export` moved");
+    machine.restore(b"not a state");
+    assert_refused("", "is corrupt");
 }

@@ -2,6 +2,7 @@
 
 mod first_position;
 mod marks;
+pub(crate) mod unlocked;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,6 +53,16 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
         "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
          handed out"
     )))
+}
+
+/// Refuses the record of another machine.
+fn refuse_foreign(record: &Record, path: &Path) -> StartError {
+    StartError::ForeignState(format!(
+        "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
+         start with --adopt-state once its daemon has stopped for good, or choose another --state-dir",
+        path.display(),
+        record.name
+    ))
 }
 
 /// A configured source on its way to its first ceiling.
@@ -124,17 +135,12 @@ impl Found {
         let directory = StateDir::lock(path)?;
         let mut records = directory.read()?;
         if let Some(record) = store::foreign(&records, &here) {
-            let path = path.display();
-            let source = &record.name;
             if !state.adopt {
-                return Err(StartError::ForeignState(format!(
-                    "the state in {path} is another machine's (source {source:?}): if that machine still runs, both \
-                     would hand out the same IDs; start with --adopt-state once its daemon has stopped for good, or \
-                     choose another --state-dir"
-                )));
+                return Err(refuse_foreign(record, path));
             }
             notes.push(Note::Warning(format!(
-                "adopted the state of another machine in {path}: its daemon must never run again with these worker IDs"
+                "adopted the state of another machine in {}: its daemon must never run again with these worker IDs",
+                path.display()
             )));
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
@@ -351,7 +357,7 @@ impl Found {
             let numbering = &source.numbering;
             self.check_maximum(claimant, &source.locks)?;
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
-            let start = start.unwrap_or(Position(0)).max(guard(numbering, &self.records, now));
+            let start = start.unwrap_or(Position(0)).max(guard(numbering, &self.records, now.wall));
             let start = start.max(numbering.position_from(floor));
             let (start, note) = self.start_above_marks(source, claimant, start, now)?;
             notes.extend(note);

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use crate::ceiling::store::{FirstRecord, Record};
 use crate::ceiling::{CeilingRule, Mark};
-use crate::clock::Now;
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use crate::source::OnStepBack;
-use snowbank_client::layout::{Position, Tick};
+use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// Returns the lowest start of worker IDs of which the state has no record: the next tick, because
 /// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the
@@ -18,7 +17,7 @@ use snowbank_client::layout::{Position, Tick};
 /// Records of other worker IDs do not count: they only bind the order of IDs, and do not show which
 /// IDs the source's own worker IDs have handed out. A ticket counter without a record does not
 /// start at all, unless the fleet's coordinator has it.
-pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
+pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros) -> Position {
     if numbering.snowflake().is_none() {
         return Position(0);
     }
@@ -27,7 +26,7 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Posi
     if numbering.numbers_in_space().iter().all(|number| known.contains(number)) {
         return Position(0);
     }
-    numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
+    numbering.first_of(Tick(numbering.tick_at(wall).0.saturating_add(1)))
 }
 
 /// The first position of a source.
@@ -93,8 +92,8 @@ mod tests {
     use super::*;
     use crate::ceiling::store::{Claimant, plan};
     use crate::ceiling::{HostIdentity, Owner};
-    use crate::clock::BootMicros;
-    use snowbank_client::layout::{Layout, UnixMicros};
+    use crate::clock::{BootMicros, Now};
+    use snowbank_client::layout::Layout;
 
     const NOW: Now = Now { wall: UnixMicros(1_800_000_000_333_000), boot: BootMicros(0), jumped: false };
     const MAX_AHEAD: Duration = Duration::from_secs(40_000);
@@ -133,7 +132,7 @@ mod tests {
                 state_dir: None,
             };
             let plan = plan(&records, &[claimant], NOW.wall).unwrap();
-            let guard = guard(numbering, &records, NOW);
+            let guard = guard(numbering, &records, NOW.wall);
             let start = plan.starts[0].expect("the name binds it").max(guard);
             let first = FirstPosition::of(start, numbering, &records, &[]);
             records = plan.retired;

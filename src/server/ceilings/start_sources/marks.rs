@@ -1,12 +1,14 @@
 //! The comparison of a start with the machine's marks, which show how far any state was granted the
 //! worker IDs.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::{Found, Locked, rule_of};
 use crate::ceiling::store::Claimant;
 use crate::ceiling::{self, Mark, Marked, StateError, WorkerLocks};
 use crate::clock::Now;
+use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
@@ -48,24 +50,11 @@ impl Found {
     /// `end`, if the operator adopts it and the clock is past them.
     fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
-        let until = ceiling::instant_of(numbering, end);
-        // A counter continues above its mark at once.
-        let (shown, once) = match numbering.snowflake() {
-            Some((layout, _)) => {
-                let until = layout.rfc3339(until);
-                (until.clone(), format!(" once the clock is past {until}"))
-            }
-            None => (format!("number {}", numbering.id_bound(end)), String::new()),
-        };
         if !self.adopt {
-            let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
-            return Err(StartError::OlderState(format!(
-                "the state in {} is older than the one that served on this machine: since that copy, source {name:?} was \
-                 granted IDs until {shown}; put the newest state directory back, or, if it is lost, start with \
-                 --adopt-state{once}",
-                path.unwrap_or_default()
-            )));
+            return Err(older_copy(name, numbering, end, self.path().unwrap_or(Path::new(""))));
         }
+        let until = ceiling::instant_of(numbering, end);
+        let shown = granted_until(numbering, end);
         let wait_us = until.0.saturating_sub(now.wall.0);
         if wait_us > 0 {
             let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
@@ -79,6 +68,26 @@ impl Found {
              one must never be used again"
         )))
     }
+}
+
+/// Returns the end of what was granted, as a refusal names it.
+fn granted_until(numbering: &Numbering, end: Position) -> String {
+    match numbering.snowflake() {
+        Some((layout, _)) => layout.rfc3339(ceiling::instant_of(numbering, end)),
+        None => format!("number {}", numbering.id_bound(end)),
+    }
+}
+
+/// Returns the refusal of a state that is older than the one that was granted IDs until `end`.
+pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path: &Path) -> StartError {
+    let shown = granted_until(numbering, end);
+    // A counter continues above its mark at once.
+    let once = if numbering.is_ticket() { String::new() } else { format!(" once the clock is past {shown}") };
+    StartError::OlderState(format!(
+        "the state in {} is older than the one that served on this machine: since that copy, source {name:?} was \
+         granted IDs until {shown}; put the newest state directory back, or, if it is lost, start with --adopt-state{once}",
+        path.display()
+    ))
 }
 
 /// Returns the refusal of worker IDs that were moved away, or that can make the same IDs as others

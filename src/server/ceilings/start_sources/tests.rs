@@ -30,7 +30,7 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
 fn a_first_start_lies_above_the_current_tick() {
     let (_, numbering) = source("");
     let tick = numbering.tick_at(NOW.wall);
-    assert_eq!(guard(&numbering, &[], NOW), numbering.first_of(Tick(tick.0 + 1)));
+    assert_eq!(guard(&numbering, &[], NOW.wall), numbering.first_of(Tick(tick.0 + 1)));
 }
 
 /// Another machine may have used them in this tick, and what is stored of other worker IDs says
@@ -97,7 +97,7 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
             let now = Now { wall, ..NOW };
-            for start in [guard(&numbering, &[], now), numbering.first_of(tick)] {
+            for start in [guard(&numbering, &[], now.wall), numbering.first_of(tick)] {
                 let mut start = start;
                 for lives in 1..=3 {
                     let next = life(&source, &numbering, start, now);
