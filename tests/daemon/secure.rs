@@ -66,6 +66,13 @@ impl Authority {
         self.issue_as(name, params)
     }
 
+    /// For 127.0.0.1 and localhost, until some year begins.
+    pub(crate) fn issue_until(&self, name: &str, year: i32) -> Pair {
+        let mut params = params(&["127.0.0.1", "localhost"], name);
+        params.not_after = date_time_ymd(year, 1, 1);
+        self.issue_as(name, params)
+    }
+
     /// A certificate for servers only.
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
         let mut params = params(&["127.0.0.1"], name);

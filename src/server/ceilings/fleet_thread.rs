@@ -101,13 +101,13 @@ struct Work {
 }
 
 impl Work {
-    /// Begins to count the numbers that are left, and reads the certificate's end, if it is time.
-    /// Otherwise counts on, with at most one read.
+    /// Reads the certificate's end, because an operator may have renewed it. Begins to count the
+    /// numbers that are left if it is time, otherwise counts on, with at most one call.
     fn notice(&mut self, clocks: Clocks) {
+        self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
             self.noticed_at = Some(Instant::now());
             self.counting = Some((0, Count::default()));
-            self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         }
         let InFleet { member, pools, .. } = &mut self.in_fleet;
         let Some((at, mut count)) = self.counting.take() else { return };

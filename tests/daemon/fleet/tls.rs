@@ -131,6 +131,38 @@ fn a_client_certificate_of_another_authority_is_refused() {
     });
 }
 
+#[test]
+fn a_renewed_certificate_is_used_and_its_end_is_shown() {
+    on_one(|at| {
+        let files = Files::new();
+        files.secure_local(at);
+        let proxy = at.proxy();
+        let url = proxy.url().replace("://", "s://");
+        let own = files.authority.issue_until("own", 2040);
+        let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &own);
+        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).admin().start();
+        let await_end = |unix_s: &str| {
+            let sample = format!("snowbank_fleet_certificate_expiry_timestamp_seconds {unix_s}");
+            poll(&sample, || get(&daemon, "/metrics").body.contains(&sample).then_some(()));
+        };
+        await_end("2208988800");
+        // The next connection shows what the files have then.
+        let replace = |by: &Pair| {
+            std::fs::copy(&by.certificate, &own.certificate).expect("copied");
+            std::fs::copy(&by.key, &own.key).expect("copied");
+        };
+        replace(&files.other.issue_local("foreign"));
+        proxy.cut();
+        proxy.pass();
+        poll("a refusal", || get(&daemon, "/status").body.contains("fleet.certificate").then_some(()));
+        replace(&files.authority.issue_until("renewed", 2050));
+        await_end("2524608000");
+        assert_eq!(worker_of(&draw(&daemon)), 5);
+    });
+}
+
 /// etcd's gateway takes no user from a certificate, and it refuses those that seem to name one.
 #[test]
 fn etcds_refusal_of_a_common_name_names_the_cure() {
