@@ -5,6 +5,7 @@
 use super::finding::{Effect, Finding, seconds};
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
+use super::words::counted;
 use crate::config::Grouped;
 
 /// The share of a source's requests that are refused. A client that tries twice fails at one
@@ -429,9 +430,9 @@ fn find_numbers_end(ticket: &TicketStatus) -> Option<Finding> {
         let message = format!("the counter has ended: {another}");
         return Some(Finding::new("numbers", Effect::Refuses, message));
     }
-    let left = Grouped(ticket.left);
+    let left = counted(ticket.left, "number");
     let percent = 100.0 * ticket.left_share;
-    let message = format!("{left} numbers are left, {percent:.2} % of all: plan to {another}");
+    let message = format!("{left} left, {percent:.2} % of all: plan to {another}");
     (ticket.left_share < NUMBERS_SHARE).then(|| Finding::new("numbers", Effect::Look, message))
 }
 
