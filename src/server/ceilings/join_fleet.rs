@@ -3,17 +3,15 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, refuse_low_maximum, rule_of};
-use crate::ceiling::store::Record;
 use crate::ceiling::{Cause, Mark, beyond, draw_identity, latest_grant, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
 use crate::fleet::{
-    self, Access, Clocks, Coordinator, Member, Names, Notes, NumberRange, Pool, Ranged, Taken, Tried, Want,
+    self, Access, Clocks, Coordinator, Member, Names, Notes, Pool, Ranged, Taken, Tried, Want,
 };
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
@@ -38,14 +36,8 @@ pub(crate) struct Here<'a> {
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
     pub(crate) member: Member<Box<dyn Coordinator>>,
-    /// By source. `None`: it has no worker IDs.
-    taken: Vec<Option<Taken>>,
-    /// The keys of the records whose bounds the coordinator holds.
-    held: Vec<String>,
-    /// The first ranges of shared counters, with their sources' indices.
-    ranges: Vec<(usize, NumberRange)>,
-    /// The time for which the daemon can do without its coordinator.
-    horizon: Duration,
+    /// The coordinator's answers.
+    pub(crate) answers: FromFleet,
     /// True if the coordinator did not answer, and a source continues without it.
     is_silent: bool,
     /// The file of the daemon's certificate for the coordinator, if there is one.
@@ -86,11 +78,8 @@ impl Joined {
         let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
         let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
-        let (taken, held, ranges, notes) = Default::default();
-        let horizon = settings.fleet.horizon;
-        let is_silent = false;
-        let mut joined =
-            Joined { member, taken, held, ranges, horizon, is_silent, certificate, pools, notes };
+        let answers = FromFleet { horizon: settings.fleet.horizon, ..FromFleet::default() };
+        let mut joined = Joined { member, answers, is_silent: false, certificate, pools, notes: Vec::new() };
         let taken = match joined.take_all(settings, here) {
             Ok(taken) => taken,
             Err(error) => {
@@ -108,9 +97,9 @@ impl Joined {
             source.worker_ids.set = taken.worker_ids.clone();
             source.worker_ids.are_given = true;
         }
-        joined.taken = taken;
+        joined.answers.taken = taken;
         joined.take_ranges(settings, found)?;
-        joined.held = joined.held_records(settings, found).unwrap_or_default();
+        joined.answers.held = joined.held_records(settings, found).unwrap_or_default();
         Ok(joined)
     }
 
@@ -126,7 +115,7 @@ impl Joined {
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.member.hurry();
         // Without an answer, they are free when their bounds have passed, as after a kill.
-        let _ = self.member.give_back(&self.taken, clocks);
+        let _ = self.member.give_back(&self.answers.taken, clocks);
     }
 
     /// Returns what this try leaves to the next one.
@@ -136,14 +125,8 @@ impl Joined {
 
     /// Returns the daemon's place in the fleet, and the lines for the operator.
     pub(crate) fn into_parts(self) -> (InFleet, Vec<Note>) {
-        let Joined { member, horizon, pools, certificate, notes, .. } = self;
-        (InFleet { member, horizon, pools, certificate }, notes)
-    }
-
-    /// Returns the coordinator's answers.
-    pub(crate) fn answers(&self) -> FromFleet<'_> {
-        let Joined { taken, held, ranges, horizon, .. } = self;
-        FromFleet { taken, held, ranges, horizon: *horizon }
+        let Joined { member, answers, pools, certificate, notes, .. } = self;
+        (InFleet { member, horizon: answers.horizon, pools, certificate }, notes)
     }
 
     /// Takes a first range for each shared counter. Without an answer, the source starts without
@@ -161,7 +144,7 @@ impl Joined {
                     // A counter that is at its maximum has ended: the daemon serves its other
                     // sources.
                     refuse_low_maximum(&source.name, source.maximum, range.from)?;
-                    self.ranges.push((index, range));
+                    self.answers.ranges.push((index, range));
                 }
                 Ranged::NoAnswer(answer) if answer.is_lasting => {
                     return Err(StartError::WrongSetting(answer.reason));
@@ -187,11 +170,11 @@ impl Joined {
         for (index, source) in settings.assigned() {
             let numbering = source.numbering().ok()?;
             let earlier: Vec<_> = found.assigned_before(&source.name, &numbering).collect();
-            let stretch = |record: &&Record| (record.numbering.numbers_in_space(), record.id_bound);
-            let stretches: Vec<_> = earlier.iter().map(stretch).collect();
-            if stretches.is_empty() {
+            if earlier.is_empty() {
                 continue;
             }
+            let stretches: Vec<_> =
+                earlier.iter().map(|record| (record.numbering.numbers_in_space(), record.id_bound)).collect();
             let is_held = self.member.holds(index, &stretches).ok()?;
             held.extend(
                 earlier.iter().zip(is_held).filter(|(_, held)| *held).map(|(record, _)| record.key()),
@@ -227,16 +210,19 @@ impl Joined {
     ) -> Result<Taken, StartError> {
         let source = &settings.sources[want.index];
         let given = &source.worker_ids;
-        // Numbers of the daemon's other sources, whatever their layouts.
-        let is_used = |id| taken.iter().flatten().any(|other: &Taken| other.worker_ids.contains(id));
-        let is_moved = |id| found.moved_away().any(|moved| has(moved, &source.layout, id));
-        let allowed = |id| (!given.are_given || given.set.contains(id)) && !is_used(id) && !is_moved(id);
-        let fits = |own: &WorkerSet| own.len() == source.picks() && own.iter().all(allowed);
+        let allowed = |id| {
+            // A worker ID of another source is in use, whatever the two layouts are.
+            let is_used = taken.iter().flatten().any(|other| other.worker_ids.contains(id));
+            if is_used || given.are_given && !given.set.contains(id) {
+                return false;
+            }
+            !found.moved_away().any(|moved| has(moved, &source.layout, id))
+        };
         // A state that had worker IDs of its own, before it belonged to a fleet, asks for those
         // first.
         let own = source.own_workers().cloned().or_else(|| {
             let had = self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
-            had.filter(fits)
+            had.filter(|own| own.len() == source.picks() && own.iter().all(allowed))
         });
         let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
         let want = Want { proof, ..want };

@@ -36,8 +36,9 @@ pub(super) fn sorts_below(name: &str, record: &Record) -> Option<Note> {
 
 /// Returns a note on worker IDs that a fleet assigned and that a source has now without the fleet.
 pub(super) fn left_fleet(claimant: &Claimant<'_>, records: &[Record]) -> Option<Note> {
-    let shares = |record: &&Record| record.assigned && record.numbering.shares_ids_with(claimant.numbering);
-    let (_, worker_ids) = records.iter().find(shares)?.numbering.snowflake()?;
+    let mut assigned = records.iter().filter(|record| record.assigned);
+    let shared = assigned.find(|record| record.numbering.shares_ids_with(claimant.numbering))?;
+    let (_, worker_ids) = shared.numbering.snowflake()?;
     let name = claimant.name;
     let worker_ids = worker_ids.in_words();
     Some(Note::Warning(format!(

@@ -102,19 +102,19 @@ struct Starts {
 }
 
 /// The coordinator's answers to a start.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FromFleet<'a> {
+#[derive(Debug, Default)]
+pub(crate) struct FromFleet {
     /// By source, its worker IDs in the fleet. Empty without a fleet.
-    pub(super) taken: &'a [Option<Taken>],
+    pub(super) taken: Vec<Option<Taken>>,
     /// The keys of the records whose bounds the coordinator holds.
-    pub(super) held: &'a [String],
+    pub(super) held: Vec<String>,
     /// The first ranges of shared counters, with their sources' indices.
-    pub(super) ranges: &'a [(usize, NumberRange)],
+    pub(super) ranges: Vec<(usize, NumberRange)>,
     /// The time for which the fleet's daemons can do without their coordinator.
     pub(super) horizon: Duration,
 }
 
-impl FromFleet<'_> {
+impl FromFleet {
     fn taken(&self, index: usize) -> Option<&Taken> {
         self.taken.get(index).and_then(Option::as_ref)
     }
@@ -214,12 +214,11 @@ impl Found {
     /// Returns the worker IDs that a source of this name and ID space last had, if they were not
     /// moved away.
     pub(super) fn had_before(&self, name: &str, layout: &Layout) -> Option<WorkerSet> {
-        let is_of_source = |record: &&Record| {
-            let of_space = record.numbering.snowflake().is_some_and(|(it, _)| it.space() == layout.space());
-            of_space && record.name == name && !record.released
-        };
-        let last = self.records.iter().filter(is_of_source).max_by_key(|record| record.instant())?;
-        let (had, worker_ids) = last.numbering.snowflake()?;
+        let named = self.records.iter().filter(|record| record.name == name && !record.released);
+        let of_space = named.filter(|record| {
+            record.numbering.snowflake().is_some_and(|(had, _)| had.space() == layout.space())
+        });
+        let (had, worker_ids) = of_space.max_by_key(|record| record.instant())?.numbering.snowflake()?;
         // A worker ID is another number if a constant of the layout has changed.
         let same = had.numbers_in_space(worker_ids) == layout.numbers_in_space(worker_ids);
         same.then(|| worker_ids.clone())
@@ -236,9 +235,8 @@ impl Found {
         let is_used = |record: &&Record| {
             numberings.clone().any(|numbering| record.numbering.shares_ids_with(numbering))
         };
-        let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
+        let here = self.records.iter().filter(|it| it.boot.is_some() && it.boot == self.here.boot);
         // The last to run is the one whose ceiling is the latest.
-        let here = self.records.iter().filter(in_this_boot);
         if let Some(last) = here.clone().max_by_key(|record| record.instant()) {
             let used = here.filter(is_used).max_by_key(|record| record.instant());
             let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
@@ -252,7 +250,7 @@ impl Found {
     pub(crate) fn grant(
         self,
         sources: Vec<Locked<'_>>,
-        in_fleet: FromFleet<'_>,
+        in_fleet: &FromFleet,
         wall: &Wall,
         now: Now,
     ) -> Result<Granted, StartError> {
@@ -261,7 +259,7 @@ impl Found {
         // These keep only the order of IDs. The sources' own records hold the bound of what was
         // granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
-        let managed = self.managed(&sources, &positions, &in_fleet, now);
+        let managed = self.managed(&sources, &positions, in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             managed.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
@@ -290,7 +288,7 @@ impl Found {
         if store.is_some() {
             locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
         }
-        let ranges = in_fleet.ranges.to_vec();
+        let ranges = in_fleet.ranges.clone();
         Ok(Granted { durable: Durable { sources: managed, locks, first_ceilings, store, ranges }, notes })
     }
 
@@ -299,7 +297,7 @@ impl Found {
         &self,
         sources: &[Locked<'_>],
         positions: &[FirstPosition],
-        in_fleet: &FromFleet<'_>,
+        in_fleet: &FromFleet,
         now: Now,
     ) -> Vec<ManagedSource> {
         let mut managed = Vec::with_capacity(sources.len());
@@ -335,7 +333,7 @@ impl Found {
     }
 
     /// Decides where every source starts.
-    fn plan(&self, sources: &[Locked<'_>], fleet: FromFleet<'_>, now: Now) -> Result<Starts, StartError> {
+    fn plan(&self, sources: &[Locked<'_>], fleet: &FromFleet, now: Now) -> Result<Starts, StartError> {
         let mut claimants = Vec::with_capacity(sources.len());
         for (index, Locked { settings, numbering, .. }) in sources.iter().enumerate() {
             let in_fleet = fleet.taken(index).is_some() || settings.kind.takes_ranges();

@@ -128,10 +128,8 @@ impl Changes {
             if !logged.should_log(Level::Found(finding.effect), now, repeat_after) {
                 continue;
             }
-            let alike = |group: &&mut Vec<&Finding>| {
-                group[0].name == finding.name && group[0].effect == finding.effect
-            };
-            match changed.iter_mut().find(alike) {
+            let mut groups = changed.iter_mut();
+            match groups.find(|group| group[0].name == finding.name && group[0].effect == finding.effect) {
                 Some(group) => group.push(finding),
                 None => changed.push(vec![finding]),
             }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::metrics::Metrics;
-use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
     KindStatus, LastMinute, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus,
@@ -208,11 +207,12 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
 }
 
 fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
-    let status = |identity: &Arc<Identity>| {
+    let mut identities = Vec::new();
+    for identity in live_config.facts.access.identities().values() {
         let usage = &identity.usage;
         let ids = live_config.supplies.iter().enumerate();
         let ids = ids.map(|(index, supply)| (supply.source.name().to_owned(), usage.ids(index)));
-        IdentityStatus {
+        identities.push(IdentityStatus {
             name: identity.name.clone(),
             rate: identity.rate,
             connections: usage.connections.load(Ordering::Relaxed),
@@ -222,9 +222,9 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
             denied: usage.denied.load(Ordering::Relaxed),
             slowed: usage.slowed.load(Ordering::Relaxed),
             last_minute: LimitedMinute::default(),
-        }
-    };
-    live_config.facts.access.identities().values().map(status).collect()
+        });
+    }
+    identities
 }
 
 fn protocol_status(metrics: &Metrics, protocol: Protocol, addresses: &[String]) -> ProtocolStatus {
@@ -281,11 +281,11 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
     }
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
     let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
-    let pool = |counted: &Counted| {
-        let source = sources.get(counted.source)?.name.clone();
-        Some(PoolStatus { source, numbers: counted.numbers, held: counted.held })
-    };
-    let pools = seen.noticed.pools.iter().filter_map(pool).collect();
+    let mut pools = Vec::new();
+    for &Counted { source, numbers, held } in &seen.noticed.pools {
+        let Some(source) = sources.get(source) else { continue };
+        pools.push(PoolStatus { source: source.name.clone(), numbers, held });
+    }
     let certificate_ends_unix_s = seen.noticed.certificate_ends_unix_s;
     let raises = seen.fleet_raises;
     Some(FleetStatus { raises, left_s, silent, waits_for: None, pools, certificate_ends_unix_s })

@@ -3,10 +3,10 @@
 //! The steps that can fail come first: [`diff`] refuses settings that take a restart. Then every
 //! shard takes up the new [`LiveConfig`] between two of its turns.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
-use std::{fmt, iter};
 
 use tokio::sync::watch;
 
@@ -117,22 +117,22 @@ impl Reloader {
 
     /// Waits until all shards use the configuration of this version.
     fn wait_for_shards(&self, version: u64) -> Result<(), String> {
-        let shards = self.common.wake_ups.shard_count();
         let deadline = Instant::now() + ADOPTED_WITHIN;
-        let left = || deadline.saturating_duration_since(Instant::now());
-        let mut answers = iter::repeat_with(|| self.adopted.recv_timeout(left()));
-        // A shard that was blocked may report an earlier version first.
-        let all = answers.by_ref().filter(|answer| !matches!(answer, Ok(other) if *other < version));
-        match all.take(shards).collect::<Result<Vec<u64>, _>>() {
-            Ok(_) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => Err(String::from("the daemon is stopping")),
-            Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!(
-                    "a shard's thread is held up; it takes up the new configuration when it goes on"
-                );
-                Ok(())
+        let mut awaited = self.common.wake_ups.shard_count();
+        while awaited > 0 {
+            match self.adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                // A shard that was blocked reports an earlier version first.
+                Ok(adopted) if adopted < version => {}
+                Ok(_) => awaited -= 1,
+                Err(RecvTimeoutError::Disconnected) => return Err(String::from("the daemon is stopping")),
+                Err(RecvTimeoutError::Timeout) => {
+                    let effect = "it takes up the new configuration when it goes on";
+                    tracing::warn!("a shard's thread is held up; {effect}");
+                    break;
+                }
             }
         }
+        Ok(())
     }
 }
 

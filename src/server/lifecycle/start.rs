@@ -18,7 +18,7 @@ use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
-use crate::server::ceilings::start_sources::{Found, Granted, Locked, State};
+use crate::server::ceilings::start_sources::{Found, FromFleet, Granted, Locked, State};
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
@@ -110,7 +110,8 @@ impl Prepared {
         wall.note_seen(first);
         let now = wall.believe(reading);
         let previous_run_unclean = found.follows_a_crash();
-        let from_fleet = fleet.as_ref().map(Joined::answers).unwrap_or_default();
+        let no_fleet = FromFleet::default();
+        let from_fleet = fleet.as_ref().map_or(&no_fleet, |joined| &joined.answers);
         let Granted { durable, mut notes } = found.grant(sources, from_fleet, &wall, now)?;
         notes.extend(silent_peers);
         notes.extend((previous_run_unclean == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));

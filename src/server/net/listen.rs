@@ -138,16 +138,7 @@ pub(super) fn tune(socket: &Socket) -> io::Result<()> {
 
 fn open_unix(path: &Path) -> Result<Listener, StartError> {
     remove_stale(path)?;
-    let bind = || -> io::Result<Socket> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.bind(&SockAddr::unix(path)?)?;
-        // No client can connect before `listen`, so the mode applies to every connection.
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
-        socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
-        Ok(socket)
-    };
-    let socket = bind().map_err(|error| {
+    let socket = bind_unix(path).map_err(|error| {
         let mend = match cause_of(Attempt::Listen, &error) {
             SystemCause::Storage => "make room",
             _ => "its directory must exist and be writable",
@@ -157,6 +148,16 @@ fn open_unix(path: &Path) -> Result<Listener, StartError> {
     })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
+}
+
+fn bind_unix(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    // No client can connect before `listen`, so the mode applies to every connection.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE))?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Removes a socket file on which no process listens any more.

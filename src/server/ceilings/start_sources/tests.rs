@@ -47,7 +47,7 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
         let directory = tempfile::tempdir().unwrap();
         let locks = ceiling::lock_workers(directory.path(), &numbering).unwrap();
         let sources = [Locked { settings: &settings, numbering, locks }];
-        let starts = found(records.to_vec()).plan(&sources, FromFleet::default(), NOW).unwrap();
+        let starts = found(records.to_vec()).plan(&sources, &FromFleet::default(), NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         let after = sources[0].numbering.position_from(first.id_bound);

@@ -152,8 +152,7 @@ impl<F: FrontEnd> Exchange<F> {
         let source = request.ask.source;
         let size = request.size;
         let facts = &turn.config.facts;
-        let ahead = || self.front.demand(&bytes[size..], source, facts);
-        if let Err(not_yet) = turn.allocate(request, ahead) {
+        if let Err(not_yet) = turn.allocate(request, || self.front.demand(&bytes[size..], source, facts)) {
             return self.put_off(turn, request, not_yet).map_or(Ok(0), Err);
         }
         let alike = match self.front.alike(bytes, size, request.form, || turn.at_hand(source)) {
