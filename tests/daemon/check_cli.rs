@@ -160,9 +160,12 @@ fn a_state_that_serve_refuses_is_a_mistake() {
         std::fs::write(&file, toml).unwrap();
         machine.run(&["check", file.to_str().unwrap()])
     };
-    let assert_accepted = |toml| assert_eq!(checked(toml).0, Some(0), "{:?}", checked(toml));
+    let assert_accepted = |toml| {
+        let said = checked(toml);
+        assert_eq!(said.code, Some(0), "{said:?}");
+    };
     let assert_refused = |toml, words: &str| {
-        let (code, out, err) = checked(toml);
+        let Said { code, out, err } = checked(toml);
         assert_eq!(code, Some(1), "{out}{err}");
         assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
     };
@@ -189,9 +192,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
     assert_refused("", "another machine's");
     machine.restore(&newest);
-    assert!(
-        machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]).status.success()
-    );
+    machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]).printed();
     assert_refused("", "`snowbank state export` moved");
     machine.restore(b"not a state");
     assert_refused("", "is corrupt");

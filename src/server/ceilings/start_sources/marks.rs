@@ -82,7 +82,10 @@ fn granted_until(numbering: &Numbering, end: Position) -> String {
 pub(super) fn older_copy(name: &str, numbering: &Numbering, end: Position, path: &Path) -> StartError {
     let shown = granted_until(numbering, end);
     // A counter continues above its mark at once.
-    let once = if numbering.is_ticket() { String::new() } else { format!(" once the clock is past {shown}") };
+    let once = match numbering.snowflake() {
+        Some(_) => format!(" once the clock is past {shown}"),
+        None => String::new(),
+    };
     StartError::OlderState(format!(
         "the state in {} is older than the one that served on this machine: since that copy, source {name:?} was \
          granted IDs until {shown}; put the newest state directory back, or, if it is lost, start with --adopt-state{once}",

@@ -37,8 +37,8 @@ pub fn check_records(
     }
     let mut claimants = Vec::with_capacity(numberings.len());
     for (source, numbering) in settings.sources.iter().zip(&numberings) {
-        let has_worker_ids_there = settings.fleet.coordinator.is_some() && !source.is_ticket();
-        let in_fleet = has_worker_ids_there || source.is_shared_counter();
+        let has_worker_ids_there = settings.fleet.coordinator.is_some() && source.kind.follows_the_clock();
+        let in_fleet = has_worker_ids_there || source.kind.takes_ranges();
         claimants.push(Claimant { in_fleet, state_dir: Some(path), ..claimant(source, numbering) });
     }
     let Plan { starts, .. } = store::plan(records, &claimants, wall)?;
