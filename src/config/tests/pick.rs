@@ -38,20 +38,10 @@ fn a_coordinator_picks_from_all_numbers_of_the_open_fields() {
 }
 
 #[test]
-fn worker_ids_of_an_origin_count_as_assigned() {
-    settings("listen = \"0.0.0.0:7660\"\nworker_id_from = \"ipv4\"");
-    assert!(mistake("listen = \"0.0.0.0:7660\"").contains("worker_ids"));
-}
-
-#[test]
 fn only_a_coordinator_picks_several_numbers() {
     let fleet = "[fleet]\ncoordinator = \"etcd\"";
     assert_eq!(settings(&format!("worker_id_from = \"coordinator:4\"\n{fleet}")).sources[0].picks(), 4);
     assert_eq!(settings(&format!("worker_id_from = \"coordinator\"\n{fleet}")).sources[0].picks(), 1);
-    for text in ["coordinator:0", "coordinator:101", "coordinator:", "hostname:2"] {
-        let found = mistake(&format!("worker_id_from = {text:?}\n{fleet}"));
-        assert!(found.contains("\"coordinator:COUNT\""), "{found}");
-    }
 }
 
 #[test]
