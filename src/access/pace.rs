@@ -186,17 +186,6 @@ mod tests {
     }
 
     #[test]
-    fn another_rate_keeps_the_time_that_was_drawn_ahead() {
-        let pace = Arc::new(Pace::new(1_000));
-        pace.reserve(ms(START), ms(START), 500, false).expect("within the burst");
-        pace.set(10_000, ms(START));
-        assert!(pace.reserve(ms(START), ms(START), 5_001, false).is_err());
-        assert!(pace.reserve(ms(START), ms(START), 5_000, false).is_ok());
-        pace.set(1_000, ms(START + 1_000));
-        pace.reserve(ms(START + 1_000), ms(START + 1_000), 1_000, false).expect("the whole burst");
-    }
-
-    #[test]
     fn what_was_drawn_at_one_rate_is_never_less_at_the_next() {
         for (old, new) in [(3, 2), (402, 68), (7, 500)] {
             let pace = Arc::new(Pace::new(old));

@@ -10,7 +10,7 @@ use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::numbering::Numbering;
 use crate::shard::{Lane, Order, Ring, Rings, Shard, Taken};
-use crate::source::wait_queue::{Finished, Signals, WaitId, WaitRequest};
+use crate::source::wait_queue::{Finished, WaitId, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, Tick, UnixMicros, WorkerSet};
 
@@ -44,13 +44,6 @@ pub fn shards(data: &[u8]) {
         }
         daemon.step(&mut choices);
     }
-}
-
-struct Deaf;
-
-impl Signals for Deaf {
-    fn finished(&self, _shard: usize) {}
-    fn ceiling_reached(&self) {}
 }
 
 /// One client, which sends its next request when it has its answer.
@@ -201,7 +194,7 @@ impl Daemon {
     }
 
     fn advance(&mut self) {
-        self.source.advance(self.now, &mut self.rng, &Deaf);
+        self.source.advance(self.now, &mut self.rng, &());
         for shard in 0..self.shards.len() {
             for finished in self.source.collect(shard) {
                 self.finish(shard, &finished);

@@ -195,53 +195,32 @@ mod tests {
         tick: Duration::from_millis(1),
     };
 
-    fn ahead_ms(rule: CeilingRule, id_ahead_ms: i64, uptime: Duration) -> i64 {
-        let id_time = UnixMicros(NOW.wall.0 + id_ahead_ms * 1_000);
-        (rule.reach(NOW, id_time, uptime).0 - NOW.wall.0) / 1_000
-    }
-
+    /// At `max_ahead` and above, a source that runs has a reserve of what is left of the tick and
+    /// up to half the horizon, and a start has none.
     #[test]
-    fn a_ceiling_reaches_the_horizon_ahead_of_the_wall_clock() {
-        assert_eq!(ahead_ms(RULE, 0, Duration::ZERO), 3_000);
-        assert_eq!(ahead_ms(RULE, 0, Duration::from_secs(3_600)), 3_000);
-    }
-
-    #[test]
-    fn while_riding_it_gains_a_quarter_of_the_uptime() {
-        assert_eq!(ahead_ms(RULE, 5_000, Duration::ZERO), 5_010, "at least 10 ms");
-        assert_eq!(ahead_ms(RULE, 5_000, Duration::from_millis(400)), 5_100);
-        assert_eq!(ahead_ms(RULE, 5_000, Duration::from_secs(60)), 8_000, "at most the horizon");
-        assert_eq!(ahead_ms(RULE, 9_999, Duration::ZERO), 10_000, "at most max_ahead");
-    }
-
-    #[test]
-    fn above_max_ahead_a_ceiling_keeps_a_reserve_that_a_start_does_not_have() {
-        let end_of_tick = 1;
-        let reserve = |uptime| ahead_ms(RULE, 10_000, uptime) + end_of_tick - 10_000;
-        assert_eq!(reserve(Duration::ZERO), end_of_tick);
-        assert_eq!(reserve(Duration::from_secs(2)), 500);
-        assert_eq!(reserve(Duration::from_secs(60)), 1_500, "at most half the horizon");
-        let standing_ms = 3_600_000;
-        assert_eq!(ahead_ms(RULE, standing_ms, Duration::ZERO) + end_of_tick, standing_ms);
+    fn a_ceiling_is_as_far_ahead_as_horizon_lead_and_uptime_allow() {
+        let seconds = CeilingRule { tick: Duration::from_secs(5), ..RULE };
+        let farther = CeilingRule { max_ahead: Duration::from_secs(20), ..seconds };
         let hours = CeilingRule { tick: Duration::from_secs(3_600), ..RULE };
-        let two_ticks_ms = 7_200_000;
-        assert_eq!(
-            ahead_ms(hours, two_ticks_ms, Duration::from_secs(60)),
-            two_ticks_ms,
-            "no tick for nothing"
-        );
-    }
-
-    #[test]
-    fn long_ticks_get_two_of_them() {
-        let rule = CeilingRule { tick: Duration::from_secs(5), ..RULE };
-        assert_eq!(ahead_ms(rule, 0, Duration::ZERO), 10_000);
-        let rule = CeilingRule { max_ahead: Duration::from_secs(20), ..rule };
-        assert_eq!(
-            ahead_ms(rule, 15_000, Duration::ZERO),
-            15_010,
-            "no more, or each crash would take as many"
-        );
+        for (rule, lead_ms, uptime_ms, expected_ms, why) in [
+            (RULE, 0, 0, 3_000, "the horizon"),
+            (RULE, 0, 3_600_000, 3_000, "the horizon"),
+            (RULE, 5_000, 0, 5_010, "at least 10 ms"),
+            (RULE, 5_000, 400, 5_100, "a quarter of the uptime"),
+            (RULE, 5_000, 60_000, 8_000, "at most the horizon"),
+            (RULE, 9_999, 0, 10_000, "at most max_ahead"),
+            (RULE, 10_000, 0, 10_000, "a start has no reserve"),
+            (RULE, 10_000, 2_000, 10_499, "a reserve of a quarter of the uptime"),
+            (RULE, 10_000, 60_000, 11_499, "at most half the horizon"),
+            (RULE, 3_600_000, 0, 3_599_999, "a clock that stands gains nothing"),
+            (hours, 7_200_000, 60_000, 7_200_000, "no tick for nothing"),
+            (seconds, 0, 0, 10_000, "two long ticks"),
+            (farther, 15_000, 0, 15_010, "no more, or each crash would take as many"),
+        ] {
+            let id_time = UnixMicros(NOW.wall.0 + lead_ms * 1_000);
+            let reach = rule.reach(NOW, id_time, Duration::from_millis(uptime_ms));
+            assert_eq!((reach.0 - NOW.wall.0) / 1_000, expected_ms, "{why}");
+        }
     }
 
     #[test]

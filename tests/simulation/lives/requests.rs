@@ -4,19 +4,12 @@ use std::time::Duration;
 
 use snowbank::clock::{BootMicros, Now};
 use snowbank::shard::Order;
-use snowbank::source::wait_queue::{Finished, Signals, WaitRequest};
+use snowbank::source::wait_queue::{Finished, WaitRequest};
 
 use super::SHARDS;
 use super::checks::count_of;
 use super::daemon::Waiting;
 use super::world::World;
-
-struct Deaf;
-
-impl Signals for Deaf {
-    fn finished(&self, _shard: usize) {}
-    fn ceiling_reached(&self) {}
-}
 
 impl World {
     /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the
@@ -174,7 +167,7 @@ impl World {
         for waiting in daemon.waiting.iter_mut().flatten() {
             waiting.earliest_us = waiting.earliest_us.min(now.wall.0);
         }
-        daemon.source.advance(now, &mut self.rng, &Deaf);
+        daemon.source.advance(now, &mut self.rng, &());
         for index in 0..SHARDS {
             let finished = self.daemon.as_ref().map_or_else(Vec::new, |daemon| daemon.source.collect(index));
             for each in finished {

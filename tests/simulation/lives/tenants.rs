@@ -14,7 +14,7 @@ use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
-use snowbank::source::wait_queue::{Finished, Signals, WaitId, WaitRequest};
+use snowbank::source::wait_queue::{Finished, WaitId, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
@@ -104,13 +104,6 @@ struct House {
     now: Now,
     end: BootMicros,
     handed_out: Vec<(u64, u64)>,
-}
-
-struct Deaf;
-
-impl Signals for Deaf {
-    fn finished(&self, _shard: usize) {}
-    fn ceiling_reached(&self) {}
 }
 
 impl House {
@@ -254,7 +247,7 @@ impl House {
 
     /// Runs a tick's wake-up, late by a random time. Returns the time until the next.
     fn advance(&mut self) -> Option<Duration> {
-        let next = self.source.advance(self.now, &mut self.rng, &Deaf);
+        let next = self.source.advance(self.now, &mut self.rng, &());
         let is_large = |tenant: &Tenant| tenant.appetite == Appetite::Large && tenant.waiting.is_some();
         let some_promised = self.tenants.iter().any(is_large);
         for waiting in self.tenants.iter_mut().filter_map(|tenant| tenant.waiting.as_mut()) {

@@ -185,19 +185,6 @@ fn the_ride_stands_at_max_ahead() {
     assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
 }
 
-/// The catch-up is lowered to `max_ahead`. From there on the ID clock runs at half speed, so its
-/// lead shrinks.
-#[test]
-fn a_ride_that_a_step_back_has_left_too_far_ahead_is_lowered() {
-    let catch_up = catch_up();
-    let back_us = -15 * SECOND_US;
-    catch_up.bound(now(0, back_us), MAX_AHEAD);
-    for (after, ahead) in [(0, 10), (2, 9), (10, 5), (20, 0)] {
-        let now = now(after * SECOND_US, back_us);
-        assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0 - now.wall.0, ahead * SECOND_US, "after {after} s");
-    }
-}
-
 #[test]
 fn a_lower_base_does_not_lower_the_ride() {
     let catch_up = catch_up();

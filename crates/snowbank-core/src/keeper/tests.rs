@@ -5,7 +5,7 @@ mod tickets;
 use super::*;
 use crate::clock::{Remembered, StepRule};
 use crate::grant::{CeilingRule, Grant};
-use crate::source::{Bound, OnStepBack, Rules, SequenceStart};
+use crate::source::{OnStepBack, Rules, SequenceStart};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -77,36 +77,6 @@ impl World {
     fn claim(&self, reading: Reading, count: u64) -> Option<Position> {
         let window = self.source.window(self.wall.believe(reading));
         self.source.claim(&window, count, &mut fastrand::Rng::with_seed(1))
-    }
-}
-
-/// The keeper's thread and a storage that takes this long for a write.
-struct Thread {
-    takes_us: i64,
-    in_flight: Option<(i64, Write)>,
-    looks_at_us: i64,
-}
-
-impl Thread {
-    fn new(takes_ms: i64) -> Thread {
-        Thread { takes_us: takes_ms * 1_000, in_flight: None, looks_at_us: 0 }
-    }
-
-    /// Looks if it is time to, a write has ended, or a request wants it.
-    fn run(&mut self, world: &mut World, reading: Reading) {
-        let ended = self.in_flight.take_if(|(ends_us, _)| *ends_us <= reading.boot.0);
-        if let Some((_, write)) = &ended {
-            world.end(write, Ok(()), reading).expect("it is in flight");
-        }
-        let is_wanted = world.wall.has_jumped(reading) || world.source.grant().is_wanted();
-        if ended.is_none() && !is_wanted && reading.boot.0 < self.looks_at_us {
-            return;
-        }
-        let looked = world.look(reading);
-        self.looks_at_us = reading.boot.after(looked.next_in).0;
-        if let Some(write) = looked.writes.into_iter().next() {
-            self.in_flight = Some((reading.boot.0 + self.takes_us, write));
-        }
     }
 }
 

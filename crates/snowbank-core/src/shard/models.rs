@@ -11,7 +11,7 @@ use loom::thread;
 use super::*;
 use crate::clock::BootMicros;
 use crate::grant::Grant;
-use crate::source::wait_queue::{Signals, WaitRequest};
+use crate::source::wait_queue::WaitRequest;
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use crate::sync::check_model;
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
@@ -180,13 +180,6 @@ fn a_ring_and_its_siblings_share_each_block_once() {
     });
 }
 
-struct Deaf;
-
-impl Signals for Deaf {
-    fn finished(&self, _shard: usize) {}
-    fn ceiling_reached(&self) {}
-}
-
 #[test]
 fn whoever_advances_the_queue_serves_each_request_once() {
     check_model(|| {
@@ -196,15 +189,15 @@ fn whoever_advances_the_queue_serves_each_request_once() {
             let source = Arc::clone(&source);
             thread::spawn(move || {
                 let id = source.admit(&source.window(NOW), request(1)).expect("there is time");
-                source.advance(NOW, &mut rng(), &Deaf);
+                source.advance(NOW, &mut rng(), &());
                 id
             })
         };
         let mine = source.admit(&source.window(NOW), request(0)).expect("there is time");
-        source.advance(NOW, &mut rng(), &Deaf);
+        source.advance(NOW, &mut rng(), &());
         let theirs = other.join().expect("no panic");
         let later = NOW.after(Duration::from_millis(5));
-        source.advance(later, &mut rng(), &Deaf);
+        source.advance(later, &mut rng(), &());
         let mut positions = Vec::new();
         for (shard, id) in [(0, mine), (1, theirs)] {
             let finished = source.collect(shard);
@@ -249,7 +242,7 @@ fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() 
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())
         };
-        source.advance(NOW, &mut rng(), &Deaf);
+        source.advance(NOW, &mut rng(), &());
         other.join().expect("no panic");
         let generation = source.grant().generation();
         for finished in source.collect(0) {

@@ -4,9 +4,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::BootMicros;
 use crate::grant::Grant;
-use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
+use crate::source::tests::{BEFORE, RULES, SECOND_US, START, TWITTER};
+use crate::source::{Source, Span};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -14,16 +14,6 @@ mod bursts;
 mod siblings;
 mod waits;
 
-const SECOND_US: i64 = 1_000_000;
-const START: Now =
-    Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
-const RULES: Rules = Rules {
-    burst_window: Duration::from_millis(10),
-    max_ahead: Duration::from_secs(10),
-    on_step_back: OnStepBack::Ride,
-    sequence_start: SequenceStart::Zero,
-};
-const TWITTER: &str = "twitter";
 const SCARCE: &str = "time:41,sequence:=10,worker:5";
 /// The time after which [`warm_up`] ends.
 const WARM_US: u64 = 4_000;
@@ -33,13 +23,7 @@ fn source(layout: &str, workers: &str) -> Arc<Source> {
     let workers: WorkerSet = workers.parse().expect("worker IDs");
     let numbering = Numbering::new(layout, workers).expect("they exist");
     let grant = Grant::new(numbering.end());
-    // It starts a minute before, so that it has its whole reserve at `START`.
-    let before = Now {
-        wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
-        boot: BootMicros(START.boot.0 - 60 * SECOND_US),
-        jumped: false,
-    };
-    Arc::new(Source::new(String::from("test"), numbering, RULES, grant, Position(0), before))
+    Arc::new(Source::new(String::from("test"), numbering, RULES, grant, Position(0), BEFORE))
 }
 
 fn shards(source: &Arc<Source>, count: usize, order: Order) -> Vec<Shard> {
@@ -145,18 +129,18 @@ fn blocks_older_than_the_burst_window_are_dropped() {
     assert!(position(&source, &runs) >= source.window(later).floor);
 }
 
-/// Also if nobody looked while the grant was away.
+/// Also if nobody looked while the grant was away, and if a sibling asks.
 #[test]
 fn a_lost_grant_takes_all_blocks_with_it() {
-    for is_tried in [true, false] {
-        let (source, mut shards, now) = busy_shards(1);
+    for (index, is_tried) in [(0, true), (0, false), (1, true)] {
+        let (source, mut shards, now) = busy_shards(2);
         let cursor = source.cursor().expect("not sealed");
         source.grant().revoke();
         if is_tried {
-            assert_eq!(take(&mut shards[0], now, 1), Err(1));
+            assert_eq!(take(&mut shards[index], now, 1), Err(1));
         }
         source.grant().raise(source.numbering().end());
-        let runs = take(&mut shards[0], now, 1).expect("granted again");
+        let runs = take(&mut shards[index], now, 1).expect("granted again");
         assert!(position(&source, &runs) >= cursor, "claimed again");
     }
 }

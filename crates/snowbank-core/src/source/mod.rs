@@ -308,4 +308,4 @@ fn tick_of(numbering: &Numbering) -> Duration {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

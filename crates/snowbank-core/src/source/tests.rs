@@ -10,20 +10,20 @@ use crate::clock::BootMicros;
 use snowbank_id::layout::{Layout, Tick, WorkerSet};
 use snowbank_id::numbering::TicketCounter;
 
-const SECOND_US: i64 = 1_000_000;
+pub(crate) const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, a start of a millisecond.
-pub(super) const START: Now =
+pub(crate) const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
 /// A minute before: a source that starts then has its whole reserve at `START`.
-pub(super) const BEFORE: Now = Now {
+pub(crate) const BEFORE: Now = Now {
     wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
     boot: BootMicros(START.boot.0 - 60 * SECOND_US),
     jumped: false,
 };
-pub(super) const TWITTER: &str = "twitter";
+pub(crate) const TWITTER: &str = "twitter";
 /// Ten IDs in a millisecond.
 const SCARCE: &str = "time:41,worker:5,sequence:=10";
-pub(super) const RULES: Rules = Rules {
+pub(crate) const RULES: Rules = Rules {
     burst_window: Duration::from_millis(10),
     max_ahead: Duration::from_secs(10),
     on_step_back: OnStepBack::Ride,
@@ -176,7 +176,7 @@ fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
             let source = source.begins_with_the_clock();
             for later in (0..400).step_by(20) {
                 let now = after_ms(life * 400 + later);
-                source.advance(now, &mut rng(), &Heard::default());
+                source.advance(now, &mut rng(), &());
                 if let Some(position) = source.claim(&source.window(now), 1, &mut rng()) {
                     assert!(seen.insert(position), "life {life}: {position:?} again");
                     assert!(source.numbering().start_of(source.numbering().tick_of(position)) <= now.wall);

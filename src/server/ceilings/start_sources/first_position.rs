@@ -90,13 +90,8 @@ impl FirstPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceiling::store::{Claimant, plan};
     use crate::ceiling::{HostIdentity, Owner};
-    use crate::clock::{BootMicros, Now};
     use snowbank_client::layout::Layout;
-
-    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_333_000), boot: BootMicros(0), jumped: false };
-    const MAX_AHEAD: Duration = Duration::from_secs(40_000);
 
     fn numbering(workers: &str) -> Numbering {
         let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
@@ -110,35 +105,6 @@ mod tests {
 
     fn first(workers: &str, position: Position, records: &[Record]) -> FirstPosition {
         FirstPosition::of(position, &numbering(workers), records, &[])
-    }
-
-    #[test]
-    fn worker_ids_that_change_in_turn_stay_within_the_next_tick() {
-        let hour = numbering("5");
-        let tick = hour.tick_at(NOW.wall);
-        let later = numbering("0").id_bound(numbering("0").first_of(Tick(tick.0 + 2)));
-        let mut records = vec![record("orders", "5", hour.first_of(tick), true)];
-        for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
-            let numbering = numbering(workers);
-            let name = "orders";
-            let numbering = &numbering;
-            let catch_up = MAX_AHEAD;
-            let claimant = Claimant {
-                name,
-                numbering,
-                max_ahead: MAX_AHEAD,
-                catch_up,
-                in_fleet: false,
-                state_dir: None,
-            };
-            let plan = plan(&records, &[claimant], NOW.wall).unwrap();
-            let guard = guard(numbering, &records, NOW.wall);
-            let start = plan.starts[0].expect("the name binds it").max(guard);
-            let first = FirstPosition::of(start, numbering, &records, &[]);
-            records = plan.retired;
-            records.push(record("orders", workers, start, true).below(first.id_bound));
-            assert!(records.iter().all(|record| record.id_bound < later), "{workers}: {records:?}");
-        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::fleet::{
 };
 use crate::keeper::{Keeper, ManagedSource, Outcome, PERIOD, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
-use crate::source::wait_queue::{Refusal, Signals, WaitRequest};
+use crate::source::wait_queue::{Refusal, WaitRequest};
 use crate::source::{Bound, Rules, Source};
 use snowbank_client::layout::{Position, UnixMicros};
 
@@ -121,14 +121,6 @@ impl Coordinator for Store {
     }
 }
 
-struct Deaf;
-
-impl Signals for Deaf {
-    fn finished(&self, _: usize) {}
-
-    fn ceiling_reached(&self) {}
-}
-
 /// A range that was asked for, with the answer of the coordinator.
 type Answer = (WantedRange, Option<NumberRange>);
 
@@ -214,7 +206,7 @@ impl Daemon {
         let from = claimed.or_else(|| {
             let request = WaitRequest { count, due: now.boot, partial: false, shard: 0 };
             self.source.admit(&window, request).ok()?;
-            self.source.advance(now, &mut rng, &Deaf);
+            self.source.advance(now, &mut rng, &());
             let finished = self.source.collect(0).pop()?;
             assert!(finished.spans.len() <= 1, "consecutive");
             finished.spans.first().map(|span| span.from)

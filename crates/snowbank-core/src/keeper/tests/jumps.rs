@@ -46,46 +46,6 @@ fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
     assert_eq!(world.granted(), durable);
 }
 
-/// Half a minute back: IDs stop, and flow again when the wall clock is `max_ahead` behind them.
-#[test]
-fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anybody() {
-    const BACK_US: i64 = -30 * SECOND_US;
-    for (takes_ms, is_idle) in [(0, false), (6, false), (6, true), (1_400, false), (1_400, true)] {
-        let mut world = World::new(1);
-        let mut thread = Thread::new(takes_ms);
-        let mut rng = fastrand::Rng::with_seed(1);
-        let mut flows_since = None;
-        let mut raises = 0;
-        for ms in 0..75_000 {
-            let is_back = ms >= 15_000;
-            let reading = later(ms * 1_000, if is_back { BACK_US } else { 0 });
-            thread.run(&mut world, reading);
-            let now = world.wall.believe(reading);
-            let is_asked = !is_back || !is_idle || ms > 35_000;
-            let window = world.source.window(now);
-            let left = world.source.left(&window);
-            if is_asked && left > 0 {
-                world.source.claim(&window, left, &mut rng).expect("nobody else claims");
-            }
-            if !is_back || !is_asked || matches!(window.bound, Bound::Standing(_)) {
-                assert_eq!(flows_since, None, "{takes_ms} ms a write: refused at {ms}");
-                continue;
-            }
-            // A jump takes the grant away until a ceiling is written. The clock stands for longer
-            // than that.
-            assert_eq!(window.bound, Bound::Clock, "{takes_ms} ms a write: IDs wait for a ceiling at {ms}");
-            let &mut (since_ms, before) = flows_since.get_or_insert((ms, world.handed_out.len()));
-            raises = world.handed_out.len() - before;
-            let lead_ms = (window.id_time.0 - now.wall.0) / 1_000;
-            let expected_ms = (10_000 - (ms - since_ms) / 2).max(0);
-            assert!((lead_ms - expected_ms).abs() <= 2, "{takes_ms} ms a write: {lead_ms} ms ahead at {ms}");
-        }
-        let (since_ms, _) = flows_since.expect("IDs flow again");
-        assert!((34_990..35_010).contains(&since_ms), "IDs flow from {since_ms} on");
-        assert!((15..=45).contains(&raises), "{takes_ms} ms a write: {raises} raises in 40 s");
-    }
-}
-
 /// After kill -9 another worker ID starts above what is stored of the ID clock. The source starts
 /// at the clock, or above it as after a crash. Then the wall clock goes back, and is slewed until
 /// it is right again.

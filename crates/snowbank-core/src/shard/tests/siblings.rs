@@ -12,17 +12,6 @@ fn a_siblings_block_below_what_was_handed_out_is_dropped() {
     assert!(next[0].first > high[high.len() - 1].last());
 }
 
-#[test]
-fn a_lost_grants_blocks_are_out_of_siblings_reach() {
-    let (source, mut shards, now) = busy_shards(2);
-    source.grant().revoke();
-    assert_eq!(take(&mut shards[1], now, 1), Err(1));
-    let cursor = source.cursor().expect("not sealed");
-    source.grant().raise(source.numbering().end());
-    let runs = take(&mut shards[1], now, 1).expect("granted again");
-    assert!(position(&source, &runs) >= cursor, "not what the lost grant had claimed");
-}
-
 /// Two shards. The first has blocks, and the cursor has nothing left to claim.
 fn at_the_edge() -> (Vec<Shard>, Now) {
     let (source, shards, now) = busy_shards(2);

@@ -2,14 +2,7 @@
 
 use super::*;
 use crate::grant::Grant;
-use crate::source::wait_queue::{Finished, Signals, WaitRequest};
-
-struct Deaf;
-
-impl Signals for Deaf {
-    fn finished(&self, _shard: usize) {}
-    fn ceiling_reached(&self) {}
-}
+use crate::source::wait_queue::{Finished, WaitRequest};
 
 /// A shard that has taken some IDs for a request, and the outcome of the wait for the others.
 /// `lose` is called in between.
@@ -27,7 +20,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
     source.admit(&window, request).expect("available with the next tick");
     let taken = lane.keep(runs);
     lose(&source);
-    source.advance(after_us(1_000), &mut rng, &Deaf);
+    source.advance(after_us(1_000), &mut rng, &());
     let finished = source.collect(0).remove(0);
     (source, shard, taken, finished)
 }

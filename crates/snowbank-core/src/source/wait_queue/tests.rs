@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::grant::Grant;
-use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
+use crate::source::tests::{RULES, START, TWITTER, drain, numbering, rng, source};
 
 fn after_ms(ms: u64) -> Now {
     START.after(Duration::from_millis(ms))
@@ -68,7 +68,7 @@ impl Client {
                 self.waits = Some(id);
                 // At once, as the daemon's ticker does: at the next tick the oldest one is out of
                 // reach.
-                source.advance(now, &mut rng(), &Heard::default());
+                source.advance(now, &mut rng(), &());
             }
             Err(_) => self.answer(None, ms),
         }
@@ -92,7 +92,7 @@ impl Client {
 /// is kept.
 fn run(source: &Source, clients: &mut [Client], to_ms: u64) {
     for ms in 0..to_ms {
-        source.advance(after_ms(ms), &mut rng(), &Heard::default());
+        source.advance(after_ms(ms), &mut rng(), &());
         let mut finished: HashMap<WaitId, Finished> =
             source.collect(0).into_iter().map(|finished| (finished.id, finished)).collect();
         // No client is always the first to ask.
@@ -151,20 +151,6 @@ fn large_and_middling_requests_leave_single_ids_to_others() {
     assert!(share > 0.9, "{share} of the full rate reached clients, and requests of a million are in flight");
 }
 
-#[test]
-fn equal_clients_get_equal_shares() {
-    let source = source(TWITTER, RULES);
-    drain(&source, START);
-    let mut clients: Vec<Client> = (0..7).map(|_| Client::new(3_000, 1_000)).collect();
-    run(&source, &mut clients, 7_000);
-    let share = ids_of_ticks(7_000) / 7;
-    for client in &clients {
-        assert!(client.ids.abs_diff(share) <= 2 * 3_000 + 4_096, "{} of {share}", client.ids);
-    }
-    let total = total_ids(&clients);
-    assert!(total + 7 * 3_000 >= ids_of_ticks(6_990), "{total} of {}", ids_of_ticks(7_000));
-}
-
 /// Refused requests must not close the bypass to requests that wait.
 #[test]
 fn requests_that_are_refused_keep_nobody_from_passing() {
@@ -177,7 +163,7 @@ fn requests_that_are_refused_keep_nobody_from_passing() {
         assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
     }
     assert_eq!(source.wait_queue.admitted_ids(), 4_096 * 8);
-    source.advance(after_ms(1), &mut rng(), &Heard::default());
+    source.advance(after_ms(1), &mut rng(), &());
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
 }
 
@@ -209,7 +195,7 @@ fn passing_before_a_ticks_wake_up_breaks_no_promise() {
         let now = after_ms(ms);
         let window = source.window(now);
         while source.claim(&window, 1, &mut rng()).is_some() {}
-        source.advance(now, &mut rng(), &Heard::default());
+        source.advance(now, &mut rng(), &());
     }
     let finished = source.collect(0);
     assert_eq!((finished.len(), finished[0].refusal), (1, None));
@@ -223,7 +209,7 @@ fn a_request_larger_than_a_share_does_not_pass() {
         source.admit(&source.window(START), request(1_000, START, 10_000, true)).expect("some are welcome");
     }
     let now = after_ms(1);
-    source.advance(now, &mut rng(), &Heard::default());
+    source.advance(now, &mut rng(), &());
     let window = source.window(now);
     assert_eq!(source.claim(&window, 41, &mut rng()), None, "a share of a tick is 40");
     for _ in 0..6 {
@@ -268,7 +254,7 @@ proptest! {
             })
             .collect();
         run(&source, &mut clients, 400);
-        source.advance(after_ms(1_000), &mut rng(), &Heard::default());
+        source.advance(after_ms(1_000), &mut rng(), &());
         prop_assert_eq!(source.wait_queue.admitted_ids(), 0);
     }
 }

@@ -98,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::grant::Grant;
-    use crate::source::tests::{Heard, START};
+    use crate::source::tests::START;
     use crate::source::wait_queue::Finished;
     use crate::source::{Range, Rules, Span};
     use snowbank_id::layout::Position;
@@ -116,7 +116,7 @@ mod tests {
 
     /// Advances the queue after this long, and returns the finished requests.
     fn after(source: &Source, elapsed: Duration) -> Vec<Finished> {
-        source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1), &Heard::default());
+        source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1), &());
         source.collect(0)
     }
 
@@ -225,7 +225,7 @@ mod tests {
                         open += 1;
                     }
                 }
-                source.advance(now, &mut rng, &Heard::default());
+                source.advance(now, &mut rng, &());
                 for finished in source.collect(0) {
                     open -= 1;
                     prop_assert!(finished.spans.len() <= 1, "consecutive");
