@@ -228,14 +228,6 @@ fn a_run_beyond_64_bits_is_refused() {
 }
 
 #[test]
-fn an_id_twice_is_refused() {
-    let asked = Next { count: 2, source: 0, wait: Wait::DEFAULT, explicit: false, partial: true };
-    let mut wire = Vec::new();
-    reply::encode_list_frame(&mut wire, 1, [5, 5], false).expect("the encoder does not look at the order");
-    assert_eq!(collect(asked, &wire), Err(BadReply::Order { previous: 5, next: 5 }));
-}
-
-#[test]
 fn an_endless_info_is_cut_off() {
     let part = Reply::Info { json: &[b' '; 65_532], more: true };
     let mut collector = InfoCollector::default();

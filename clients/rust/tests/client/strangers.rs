@@ -8,7 +8,7 @@ use snowbank_client::{Client, Error};
 use tokio::time::sleep;
 
 use crate::fake_daemon::FakeDaemon;
-use crate::{client, ms, nobody, patient};
+use crate::{ms, nobody, patient};
 
 /// Starts a server that runs `answer` for each connection. Returns its address.
 fn server(answer: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> String {
@@ -72,16 +72,6 @@ async fn an_endpoint_that_is_down_may_come_back_unlike_a_foreign_server() {
     for part in ["within 6s", &format!("{redis} does not speak"), &format!("cannot reach {down}: Conn")] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
-}
-
-#[tokio::test]
-async fn a_daemon_that_stops_answering_is_named_at_the_deadline() {
-    let daemon = FakeDaemon::start(|_, peer| {
-        peer.greet();
-        peer.wait_for_close();
-    });
-    let error = client(&[&daemon]).batch(1).timeout(ms(6_000)).await.expect_err("no answer").to_string();
-    assert_eq!(error, format!("no answer from {} within 6s", daemon.name()));
 }
 
 #[tokio::test]

@@ -1,5 +1,4 @@
 //! A blocking daemon that follows a script, also a wrong one, with one thread for each connection.
-#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,7 +26,6 @@ pub(crate) enum Asked {
 pub(crate) struct FakeDaemon {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    requests: Arc<AtomicUsize>,
 }
 
 impl FakeDaemon {
@@ -42,9 +40,8 @@ impl FakeDaemon {
         script: impl Fn(usize, &mut Peer) + Send + Sync + 'static,
     ) -> Self {
         let address = listener.local_addr().expect("an address");
-        let daemon = Self { address, connections: Arc::default(), requests: Arc::default() };
+        let daemon = Self { address, connections: Arc::default() };
         let connections = Arc::clone(&daemon.connections);
-        let requests = Arc::clone(&daemon.requests);
         let script = Arc::new(script);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -53,7 +50,7 @@ impl FakeDaemon {
                 stream.set_nodelay(true).expect("no delay");
                 let number = connections.fetch_add(1, Ordering::SeqCst);
                 let script = Arc::clone(&script);
-                let mut peer = Peer { number, stream, input: Vec::new(), requests: Arc::clone(&requests) };
+                let mut peer = Peer { stream, input: Vec::new() };
                 std::thread::spawn(move || script(number, &mut peer));
             }
         });
@@ -77,11 +74,6 @@ impl FakeDaemon {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Returns the number of requests for IDs.
-    pub(crate) fn requests(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
-    }
-
     pub(crate) fn name(&self) -> String {
         self.address.to_string()
     }
@@ -89,11 +81,8 @@ impl FakeDaemon {
 
 /// One client's connection, seen from the daemon.
 pub(crate) struct Peer {
-    /// The number of the connection, from 0.
-    pub(crate) number: usize,
     stream: TcpStream,
     input: Vec<u8>,
-    requests: Arc<AtomicUsize>,
 }
 
 impl Peer {
@@ -113,10 +102,7 @@ impl Peer {
         loop {
             if let Parsed::Frame { content, tag, consumed } = request::parse(&self.input) {
                 let asked = match content.expect("the client sends sound requests") {
-                    Request::Next(next) => {
-                        self.requests.fetch_add(1, Ordering::SeqCst);
-                        Asked::Next(next)
-                    }
+                    Request::Next(next) => Asked::Next(next),
                     Request::Info => Asked::Info,
                     Request::Ping(body) => Asked::Ping(body.to_vec()),
                     Request::Auth(token) => Asked::Auth(token.to_vec()),
