@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, stdin};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::daemon::endpoint::free_port;
 use crate::report;
 
 /// The number of daemons. Their worker IDs count from 1.
@@ -39,7 +40,7 @@ struct Daemon {
 
 impl Daemon {
     async fn start(program: &Path, directory: &Path, worker_id: usize) -> Result<Self, String> {
-        let address = free_address()?;
+        let address = free_port()?;
         let config = directory.join(format!("daemon-{worker_id}.toml"));
         let [state, locks] = ["state", "locks"].map(|name| directory.join(format!("{name}-{worker_id}")));
         let text = format!(
@@ -104,16 +105,6 @@ fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
     command.arg("serve").arg("--config").arg(config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map_err(|error| format!("{}: {error}", program.display()))
-}
-
-/// Returns an address of a port that outgoing connections do not take while a daemon is away.
-fn free_address() -> Result<SocketAddr, String> {
-    let candidates =
-        std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], fastrand::u16(20_000..32_000))));
-    candidates
-        .take(200)
-        .find(|address| std::net::TcpListener::bind(address).is_ok())
-        .ok_or_else(|| "no port of the loopback address is free".to_owned())
 }
 
 /// The options of the subcommand.

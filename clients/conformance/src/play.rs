@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::time::timeout;
 
-use crate::case::{Case, DaemonScript};
+use crate::case::Case;
 use crate::certificates::Certificates;
 use crate::daemon::Daemon;
 use crate::report::{self, Report};
@@ -24,7 +24,7 @@ pub(crate) async fn play(case: Case) -> Result<(), String> {
     let Case { name, about, needs, options, daemons: scripts, steps } = case;
     let mut daemons = Vec::new();
     for (index, script) in scripts.into_iter().enumerate() {
-        daemons.push(start(index, script, &certificates, &report).await?);
+        daemons.push(Daemon::start(index, script, &certificates, Arc::clone(&report)).await?);
     }
     let endpoints: Vec<String> = daemons.iter().map(Daemon::address).collect();
     report::print(&json!({
@@ -41,15 +41,6 @@ pub(crate) async fn play(case: Case) -> Result<(), String> {
         .map_err(|_| format!("standard input was not closed within {LONGEST:?}"))??;
     daemons.iter().for_each(Daemon::end);
     report.first().map_or(Ok(()), Err)
-}
-
-async fn start(
-    index: usize,
-    script: DaemonScript,
-    certificates: &Certificates,
-    report: &Arc<Report>,
-) -> Result<Daemon, String> {
-    Daemon::start(index, script, certificates, Arc::clone(report)).await
 }
 
 /// Follows the test's words: `life N` and `release N`, where N is a daemon's index.

@@ -110,7 +110,8 @@ impl Listener {
     }
 }
 
-fn free_port() -> Result<SocketAddr, String> {
+/// Returns an address of a port that outgoing connections do not take while nobody listens there.
+pub(crate) fn free_port() -> Result<SocketAddr, String> {
     for _ in 0..TRIES {
         let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(PORTS)));
         if std::net::TcpListener::bind(address).is_ok() {

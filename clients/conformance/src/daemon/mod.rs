@@ -6,7 +6,7 @@
 //! ```
 
 mod connection;
-mod endpoint;
+pub(crate) mod endpoint;
 mod frames;
 mod life;
 mod stranger;
