@@ -47,7 +47,7 @@ fn a_socket_of_the_front_ends_name_is_inherited() {
     let at = socket.local_addr().expect("bound");
     let daemon = Setup::configured(TWO_SOURCES).listeners(2).inheriting(socket, "resp").start();
     assert_eq!(daemon.addresses[1].tcp(), at);
-    let mut client = Client::to(at);
+    let mut client = Client::connect(at);
     client.send(array(&["INCR", "fast"]));
     client.integer();
     daemon.stop();

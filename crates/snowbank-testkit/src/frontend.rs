@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use super::{DEADLINE, Daemon};
 
 /// A connection whose replies are compared byte by byte.
-pub struct FrontEndClient(pub(crate) BufReader<TcpStream>);
+pub struct FrontEndClient(pub(super) BufReader<TcpStream>);
 
 impl FrontEndClient {
     /// Connects to a daemon's second listener.

@@ -1,36 +1,16 @@
 //! A client of bytes for Redis' protocol.
 
 use std::io::Read;
-use std::net::SocketAddr;
 
-use super::Daemon;
-use super::frontend::FrontEndClient;
-
-/// A connection of bytes.
-pub struct Client(FrontEndClient);
+pub use super::frontend::FrontEndClient as Client;
 
 impl Client {
-    /// Connects to a daemon's second listener.
-    pub fn of(daemon: &Daemon) -> Client {
-        Client(FrontEndClient::of(daemon))
-    }
-
-    /// Connects to a front end.
-    pub fn to(address: SocketAddr) -> Client {
-        Client(FrontEndClient::connect(address))
-    }
-
-    /// Sends bytes.
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.send(bytes);
-    }
-
     /// Reads as many bytes as are expected, and compares them.
     pub fn expect(&mut self, expected: &str) {
         let mut found = vec![0; expected.len()];
         let mut at = 0;
         while at < found.len() {
-            match self.0.0.read(&mut found[at..]) {
+            match self.0.read(&mut found[at..]) {
                 Ok(0) => break,
                 Ok(size) => at += size,
                 Err(error) => {
@@ -48,11 +28,6 @@ impl Client {
     pub fn asks(&mut self, request: &str, reply: &str) {
         self.send(request);
         self.expect(reply);
-    }
-
-    /// Reads a line.
-    pub fn line(&mut self) -> String {
-        self.0.line()
     }
 
     /// Reads an integer reply.
@@ -84,7 +59,7 @@ impl Client {
     pub fn text(&mut self) -> String {
         let line = self.line();
         let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");
-        String::from_utf8(self.0.read(size + 2)).expect("UTF-8")
+        String::from_utf8(self.read(size + 2)).expect("UTF-8")
     }
 
     /// Reads lines until one is found.
@@ -98,14 +73,14 @@ impl Client {
 
     /// Reads to the end, and finds this text.
     pub fn is_closed_after(&mut self, text: &str) {
-        let rest = self.0.rest();
+        let rest = self.rest();
         let rest = String::from_utf8_lossy(&rest);
         assert!(rest.contains(text), "{rest:?}");
     }
 
     /// Reads to the end.
     pub fn is_closed(&mut self) {
-        assert_eq!(String::from_utf8_lossy(&self.0.rest()), "");
+        assert_eq!(String::from_utf8_lossy(&self.rest()), "");
     }
 }
 

@@ -24,7 +24,7 @@ fn config(identities: &str) -> String {
 }
 
 fn resp(daemon: &Daemon, token: &str) -> Client {
-    let mut client = Client::to(daemon.addresses[1].tcp());
+    let mut client = Client::connect(daemon.addresses[1].tcp());
     client.asks(&format!("AUTH {token}\r\n"), "+OK\r\n");
     client
 }
