@@ -67,29 +67,40 @@
 //!
 //! # Where to look
 //!
-//! | question | file |
-//! |---|---|
-//! | Where does Redis' INCR become IDs? | `frontends/resp/ids.rs`, `incr`, decodes it, `server/shard_thread/allocate.rs` has the IDs |
-//! | What does one more protocol need? | the top of `frontends/mod.rs` lists it |
-//! | Why is no ID handed out twice? | `crates/snowbank-core/src/source/mod.rs`: a claim moves the cursor by compare-and-swap |
-//! | What happens when the wall clock goes back? | `source/window.rs` of the core: `window_behind`, by the rule in `clock/mod.rs` |
-//! | What happens when the wall clock jumps forward? | `clock/mod.rs` of the core: `Wall` |
-//! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `crates/snowbank-state/src/store/file.rs` |
-//! | Which locks and marks does the daemon trust? | `crates/snowbank-state/src/writers.rs`: those of root, this user, and a directory's group |
-//! | Who raises ceilings, and when? | `keeper.rs` of the core decides, `server/ceilings/keeper_thread.rs` runs it |
-//! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
-//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
-//! | Who is closed when connections run out? | `server/net/pending.rs`: of those without a token or a handshake, the one that the daemon has waited for longest |
-//! | Who keeps a flood from delaying others? | `server/shard_thread/scheduler.rs` |
-//! | How is a full disk survived? | `keeper.rs` keeps what is granted; `server/ceilings/storage_thread.rs` tries the write again |
-//! | What happens when the coordinator is gone? | `rules.rs` of the fleet; calls are made in `server/ceilings/fleet_thread.rs` |
-//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in the tables of `config/`, and the files of tokens and certificates |
-//! | When does the daemon stop? | `cli/stop.rs` |
-//! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
-//! | What does a daemon find wrong with itself, and when? | `admin/findings.rs`, with all thresholds |
-//! | Who logs that requests are refused? | `server/health/observer.rs` |
-//! | What happens after a start that failed? | the exit code decides (`server/shared/start_error.rs`), and the unit's `Restart=` |
-//! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
+//! - Where does Redis' INCR become IDs? `frontends/resp/ids.rs`, `incr`, decodes it,
+//!   `server/shard_thread/allocate.rs` has the IDs.
+//! - What does one more protocol need? The top of `frontends/mod.rs` lists it.
+//! - Why is no ID handed out twice? `crates/snowbank-core/src/source/mod.rs`: a claim moves the
+//!   cursor by compare-and-swap.
+//! - What happens when the wall clock goes back? `source/window.rs` of the core: `window_behind`,
+//!   by the rule in `clock/mod.rs`.
+//! - What happens when the wall clock jumps forward? `clock/mod.rs` of the core: `Wall`.
+//! - What is written before an ID may be used? A higher ceiling, in both copies of the state file:
+//!   `crates/snowbank-state/src/store/file.rs`.
+//! - Which locks and marks does the daemon trust? `crates/snowbank-state/src/writers.rs`: those of
+//!   root, this user, and a directory's group.
+//! - Who raises ceilings, and when? `keeper.rs` of the core decides,
+//!   `server/ceilings/keeper_thread.rs` runs it.
+//! - Where does a source start after a crash? `server/ceilings/start_sources.rs`.
+//! - Who closes a slow reader's connection? `server/shard_thread/connection/write.rs`: `flush`,
+//!   after `stall_timeout`.
+//! - Who is closed when connections run out? `server/net/pending.rs`: of those without a token or a
+//!   handshake, the one that the daemon has waited for longest.
+//! - Who keeps a flood from delaying others? `server/shard_thread/scheduler.rs`.
+//! - How is a full disk survived? `keeper.rs` keeps what is granted;
+//!   `server/ceilings/storage_thread.rs` tries the write again.
+//! - What happens when the coordinator is gone? `rules.rs` of the fleet; calls are made in
+//!   `server/ceilings/fleet_thread.rs`.
+//! - What may a reload change? `config/diff.rs`: settings marked `Reload` in the tables of
+//!   `config/`, and the files of tokens and certificates.
+//! - When does the daemon stop? `cli/stop.rs`.
+//! - What happens at a stop? `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each
+//!   shard.
+//! - What does a daemon find wrong with itself, and when? `admin/findings.rs`, with all thresholds.
+//! - Who logs that requests are refused? `server/health/observer.rs`.
+//! - What happens after a start that failed? The exit code decides
+//!   (`server/shared/start_error.rs`), and the unit's `Restart=`.
+//! - Who notices a thread that is stuck? `server/health/heartbeat.rs`.
 #![forbid(unsafe_code)]
 
 pub mod access;

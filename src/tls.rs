@@ -46,6 +46,12 @@ pub struct ServerFiles<'a> {
     pub client_ca: Option<&'a Path>,
 }
 
+impl ServerFiles<'_> {
+    fn fault(&self, found: String) -> FileFault {
+        FileFault::new(PemFile::Certificate, self.certificate, found)
+    }
+}
+
 /// The contents of [`ServerFiles`], read and checked against each other.
 #[derive(Clone, Debug)]
 pub struct ServerCertificate {
@@ -65,15 +71,14 @@ impl ServerCertificate {
     /// Returns the first fault, in one line.
     pub fn read(files: ServerFiles<'_>, stall_timeout: Duration, now: Timestamp) -> Result<Self, FileFault> {
         let chain = files::read_chain(files.certificate)?;
-        let fault = |found: String| FileFault::new(PemFile::Certificate, files.certificate, found);
         let validity = chain
             .first()
             .and_then(files::validity)
-            .ok_or_else(|| fault("cannot be used: it is no X.509 certificate".into()))?;
+            .ok_or_else(|| files.fault("cannot be used: it is no X.509 certificate".into()))?;
         let is_authority = chain.first().is_some_and(files::is_authority);
         let key = files::read_key(files.key)?;
         if validity.not_after < now {
-            return Err(fault(format!(
+            return Err(files.fault(format!(
                 "found one that expired {}, allowed: one that clients believe; renew it (now is {})",
                 seconds(validity.not_after),
                 seconds(now)
@@ -83,7 +88,7 @@ impl ServerCertificate {
         let digest = digest(&chain, &key, roots.as_deref());
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&version::TLS13])
-            .map_err(|error| fault(error.to_string()))?;
+            .map_err(|error| files.fault(error.to_string()))?;
         let authorities = match files.client_ca.zip(roots) {
             None => None,
             Some((path, roots)) => Some(Authorities::new(path, roots)?),

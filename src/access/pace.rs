@@ -136,7 +136,8 @@ impl Permit {
         if state.per_second == self.per_second {
             state.cursor = state.cursor.saturating_sub(self.end.saturating_sub(from));
         }
-        (self.count, self.end) = (self.count - unused, self.end - unused);
+        self.count -= unused;
+        self.end -= unused;
     }
 }
 

@@ -91,7 +91,8 @@ impl Session {
 
     /// Makes it need no token, because its protocol has no place for one.
     pub fn without_token(mut self, rules: &Rules) -> Self {
-        (self.needs_no_token, self.is_authorized) = (true, true);
+        self.needs_no_token = true;
+        self.is_authorized = true;
         if !self.has_named_certificate {
             self.become_identity(rules.anonymous());
         }

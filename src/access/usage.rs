@@ -26,8 +26,9 @@ pub struct Usage {
 
 impl Usage {
     pub(super) fn new(shards: usize) -> Self {
-        let of_shard = || CachePadded::new(std::array::from_fn(|_| Counter::default()));
-        Usage { ids: std::iter::repeat_with(of_shard).take(shards).collect(), ..Usage::default() }
+        let mut ids = Vec::new();
+        ids.resize_with(shards, || CachePadded::new(std::array::from_fn(|_| Counter::default())));
+        Usage { ids: ids.into(), ..Usage::default() }
     }
 
     /// Counts IDs that a shard hands out. Only that shard's thread may.

@@ -51,13 +51,12 @@ impl History {
         if self.points.len() == POINTS_MAX {
             self.points.pop_front();
         }
-        let per_second = |count: u64| (count as f64 / since.at_s) as f32;
         self.every_s = POINT_S;
         self.points.push_back(Point {
             uptime_s: status.uptime_s,
-            ids: since.ids.iter().map(|&ids| per_second(ids)).collect(),
-            requests: per_second(since.sources.iter().map(|source| source.requests).sum()),
-            refused: per_second(since.sources.iter().map(|source| source.refused).sum()),
+            ids: since.ids.iter().map(|&ids| since.per_second(ids)).collect(),
+            requests: since.per_second(since.sources.iter().map(|source| source.requests).sum()),
+            refused: since.per_second(since.sources.iter().map(|source| source.refused).sum()),
             latency_s: [0.5, 0.99, 0.999]
                 .map(|share| since.latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
         });

@@ -84,6 +84,10 @@ impl Sample {
             ..self
         }
     }
+
+    pub(super) fn per_second(&self, count: u64) -> f32 {
+        (count as f64 / self.at_s) as f32
+    }
 }
 
 impl Recent {

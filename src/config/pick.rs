@@ -59,7 +59,8 @@ impl Settings {
             lines.push(format!("source {:?} has {}, from {place}", source.name, set.in_words()));
             let worker_ids = &mut self.sources[index].worker_ids;
             worker_ids.set = set;
-            (worker_ids.are_given, worker_ids.are_picked) = (true, true);
+            worker_ids.are_given = true;
+            worker_ids.are_picked = true;
         }
         self.check_picked().map_or(Ok(lines), |mistakes| Err(Unpicked::Mistakes(mistakes)))
     }

@@ -4,7 +4,6 @@
 use super::daemon::rows_of;
 use super::fields::KindSettings;
 use super::fleet::FleetSettings;
-use super::setting::Row;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
@@ -99,11 +98,10 @@ impl Settings {
     /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no
     /// secrets: tokens and keys are in files of their own.
     pub fn to_text(&self) -> String {
-        let of_others = |row: &Row, index: usize| {
-            KindSettings::of_others(self.sources[index].kind).keys.contains(&row.key)
-        };
-        let shown = rows_of(self.sources.len())
-            .filter(|(row, source)| !source.is_some_and(|index| of_others(row, index)));
+        let shown = rows_of(self.sources.len()).filter(|(row, source)| {
+            let kind = source.map(|index| self.sources[index].kind);
+            kind.is_none_or(|kind| !KindSettings::of_others(kind).keys.contains(&row.key))
+        });
         let of_identities = (0..self.identities.len())
             .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| (row, Some(index))));
         let mut text = String::new();

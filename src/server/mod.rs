@@ -4,9 +4,9 @@
 //!  main thread                    shard threads (one per core)
 //!  ┌──────────┐  hands over  ┌──────────────────────────────────────┐
 //!  │ acceptor ├─────────────▶│ connection tasks ─▶ Shard            │ ◀─ direct claims ─▶ Source
-//!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │                     (cursor, queue)
-//!  └──────────┘              └──────────────────────────────────────┘                        ▲
-//!                             keeper thread: raises ceilings, watches the wall clock ────────┘
+//!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │              (cursor, queue)
+//!  └──────────┘              └──────────────────────────────────────┘                     ▲
+//!                             keeper thread: raises ceilings, watches the wall clock ─────┘
 //! ```
 //!
 //! - `lifecycle`: starts, runs, reloads and stops the daemon.

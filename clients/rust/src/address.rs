@@ -97,8 +97,11 @@ impl fmt::Display for Address {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Tcp { host, port } | Address::Tls { host, port } => {
                 let scheme = if self.is_tls() { "tls:" } else { "" };
-                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
-                write!(f, "{scheme}{open}{host}{close}:{port}")
+                if host.contains(':') {
+                    write!(f, "{scheme}[{host}]:{port}")
+                } else {
+                    write!(f, "{scheme}{host}:{port}")
+                }
             }
         }
     }

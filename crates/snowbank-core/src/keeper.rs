@@ -9,7 +9,8 @@
 //!
 //! ```text
 //!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write in flight
-//!  written(outcome) ◀──────────────────────────┘   all durable: mark the worker IDs' locks, then raise the grant
+//!  written(outcome) ◀──────────────────────────┘
+//!      all durable: mark the worker IDs' locks, then raise the grant
 //! ```
 //!
 //! Two rules keep a late outcome from granting too much:

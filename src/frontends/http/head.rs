@@ -54,10 +54,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         Err(Error::TooManyHeaders) => return Parsed::TooLong,
         Err(_) => return Parsed::Bad,
     };
-    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
-        return Parsed::Bad;
-    };
-    let is_current = minor == 1;
+    let Some(method) = request.method else { return Parsed::Bad };
+    let Some(target) = request.path else { return Parsed::Bad };
+    let is_current = request.version == Some(1);
     let mut head = Head { method, takes_chunks: is_current, keeps_connection: is_current, ..Head::default() };
     for header in request.headers.iter() {
         head.read(header);
@@ -84,7 +83,8 @@ impl<'a> Head<'a> {
         } else if header.name.eq_ignore_ascii_case("connection") {
             for option in header.value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
                 if option.eq_ignore_ascii_case(b"close") {
-                    (self.keeps_connection, self.says_close) = (false, true);
+                    self.keeps_connection = false;
+                    self.says_close = true;
                 } else if option.eq_ignore_ascii_case(b"keep-alive") && !self.takes_chunks && !self.says_close
                 {
                     self.keeps_connection = true;

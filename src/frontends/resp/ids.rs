@@ -69,12 +69,14 @@ fn next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
         && !is_count(name)
         && (!is_option(name) || is_source(name, facts))
     {
-        (ask.source, operands) = (source_of(name, facts)?, rest);
+        ask.source = source_of(name, facts)?;
+        operands = rest;
     }
     if let [count, rest @ ..] = operands
         && is_count(count)
     {
-        (ask.count, operands) = (count_of(count, facts)?, rest);
+        ask.count = count_of(count, facts)?;
+        operands = rest;
     }
     while let [option, rest @ ..] = operands {
         operands = match rest {

@@ -73,7 +73,8 @@ impl Executing {
         let request = self.at..self.at + *size as usize;
         *times -= 1;
         if *times == 0 {
-            (self.at, self.index) = (request.end, self.index + 1);
+            self.at = request.end;
+            self.index += 1;
         }
         Some(&self.transaction.bytes[request])
     }

@@ -167,9 +167,12 @@ impl Fleet {
     }
 }
 
+fn lost(reason: String) -> Done {
+    Done::Lost(TakenOver(format!("the fleet: {reason}")))
+}
+
 fn run(work: &mut Work, job: Job) -> Done {
     let member = &mut work.in_fleet.member;
-    let lost = |reason| Done::Lost(TakenOver(format!("the fleet: {reason}")));
     match job {
         Job::Range(wanted) => match member.take_range(wanted.source, wanted.count, wanted.generation) {
             Ranged::Taken(range) => Done::Ranged(wanted, Ok(range)),

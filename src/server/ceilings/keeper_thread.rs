@@ -195,7 +195,8 @@ impl Ceilings {
             let look_in = self.fleet_period.saturating_sub(waited);
             if look_in.is_zero() {
                 // Its end wakes this thread.
-                (self.fleet_looked_at, self.fleet_is_looking) = (Some(reading.boot), true);
+                self.fleet_looked_at = Some(reading.boot);
+                self.fleet_is_looking = true;
                 fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
             } else {
                 looked.next_in = looked.next_in.min(look_in);

@@ -131,7 +131,8 @@ impl LastSeen {
             // A look right after another cannot show whether the clock stands.
             return;
         }
-        (self.compared_at, self.offset_us) = (reading.boot, reading.offset_us());
+        self.compared_at = reading.boot;
+        self.offset_us = reading.offset_us();
         let stepped = if is_step { change_us.signum() } else { 0 };
         if stepped != self.stepped {
             self.steps_back += u64::from(stepped < 0);

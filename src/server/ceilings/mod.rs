@@ -1,9 +1,9 @@
 //! Ceilings of a running daemon: where sources start, and how their ceilings are raised.
 //!
 //! ```text
-//!  shard threads ──a claim meets a ceiling──▶ keeper thread ──writes──▶ storage thread ──▶ state directory
+//!  shard threads ──a claim meets a ceiling──▶ keeper thread ──writes──▶ storage thread ──▶ state
 //!                ◀──────grants rise──────────               ◀─outcomes─
-//!                                            ──writes──▶ fleet thread ──▶ coordinator
+//!                                                           ──writes──▶ fleet thread ──▶ coordinator
 //! ```
 //!
 //! - `start_sources`: where sources start above the stored bounds.

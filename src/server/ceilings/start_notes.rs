@@ -56,19 +56,18 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
     let name = source.name();
     let wait = source.stands_for(now);
+    let is_yet_to_begin = source.is_yet_to_begin(now);
+    if wait.is_zero() || is_yet_to_begin && wait <= SHORT_WAIT {
+        return None;
+    }
     let (layout, _) = source.numbering().snowflake()?;
     let until = layout.rfc3339(now.after(wait).wall);
-    let remedy = match source.is_yet_to_begin(now) {
-        true if wait <= SHORT_WAIT => return None,
-        true => {
-            "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
-        }
-        false => {
-            "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
-             if it is right, give the source a worker ID that was never used; if no such IDs were handed out, lower the \
-             ceilings with `snowbank state lower`"
-        }
+    let remedy = if is_yet_to_begin {
+        "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
+    } else {
+        "IDs were granted further ahead of this clock than max_ahead and on_step_back allow; set the clock right, or, \
+         if it is right, give the source a worker ID that was never used; if no such IDs were handed out, lower the \
+         ceilings with `snowbank state lower`"
     };
-    let line = format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}");
-    (!wait.is_zero()).then_some(Note::Warning(line))
+    Some(Note::Warning(format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}")))
 }

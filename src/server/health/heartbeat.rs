@@ -2,8 +2,8 @@
 //! it.
 //!
 //! ```text
-//!  feeder (main thread) ──asks──▶ shard-0, shard-1, …   each has a task that answers between its other tasks
-//!          │   ▲                  keeper                answers with its next look, for which it is woken
+//!  feeder (main thread) ──asks──▶ shard-0, shard-1, …  a task answers between its other tasks
+//!          │   ▲                  keeper               answers with its next look; it is woken for it
 //!          │   └──────answers──────┘
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```

@@ -10,7 +10,6 @@ use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 
 /// Returns the JSON of INFO.
 pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).ok();
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
@@ -31,6 +30,10 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
             .collect(),
     };
     check_size(info.to_json())
+}
+
+fn millis(duration: Duration) -> Option<u64> {
+    u64::try_from(duration.as_millis()).ok()
 }
 
 fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> info::Source {

@@ -123,7 +123,8 @@ impl RecordCount {
             self.of_header += 1;
             bytes = behind;
             if self.of_header == HEADER_BYTES {
-                (self.of_header, self.rest) = (0, u16::from_be_bytes(self.length).into());
+                self.of_header = 0;
+                self.rest = u16::from_be_bytes(self.length).into();
                 self.read.records += 1;
             }
         }

@@ -176,7 +176,8 @@ impl Scheduler {
             if !is_permitted.get() {
                 return Poll::Pending;
             }
-            (account.is_permitted, account.reserved) = (None, reserved);
+            account.is_permitted = None;
+            account.reserved = reserved;
             return Poll::Ready(());
         }
         if self.filled_at.get() != POLLS.get() && self.queue.borrow().is_empty() {

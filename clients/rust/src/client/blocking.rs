@@ -45,7 +45,7 @@ impl Client {
     /// Returns [`Error::BadOption`] if an option is out of range, or if the system gives no thread.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         let (runtime, stop) =
-            start().map_err(|error| Error::BadOption(format!("no thread for a client: {error}").into()))?;
+            start().map_err(|error| Error::bad_option(format!("no thread for a client: {error}")))?;
         let client = {
             let _entered = runtime.enter();
             super::Client::new(options)?

@@ -143,7 +143,7 @@ impl fmt::Debug for Error {
 
 impl From<BadEndpoint> for Error {
     fn from(bad: BadEndpoint) -> Self {
-        Self::BadOption(bad.to_string().into())
+        Self::bad_option(bad)
     }
 }
 
@@ -161,6 +161,10 @@ impl Refusal {
 }
 
 impl Error {
+    pub(super) fn bad_option(reason: impl fmt::Display) -> Self {
+        Self::BadOption(reason.to_string().into())
+    }
+
     /// Returns the code of a refusal, if version 1 of the protocol defines it.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {

@@ -171,50 +171,55 @@ impl ClientOptions {
         check_time("timeout", self.timeout)?;
         check_time("connect_timeout", self.connect_timeout)?;
         check_time("answer_timeout", self.answer_timeout)?;
-        let bad = |text: String| Err(Error::BadOption(text.into()));
         if self.endpoints.is_empty() {
-            return bad("no endpoint is given; at least one is needed".to_owned());
+            return Err(Error::bad_option("no endpoint is given; at least one is needed"));
         }
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.has_any_port()) {
-            return bad(format!("{endpoint} has port 0, on which no daemon listens"));
+            return Err(Error::bad_option(format!("{endpoint} has port 0, on which no daemon listens")));
         }
         #[cfg(not(feature = "tls"))]
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.is_tls()) {
-            return bad(format!(
+            return Err(Error::bad_option(format!(
                 "{endpoint} asks for TLS, and this client is built without it: enable the cargo feature `tls` of \
                  snowbank-client"
-            ));
+            )));
         }
         #[cfg(feature = "tls")]
         if self.endpoints.iter().any(Endpoint::is_tls) {
             // Each connection reads the files again. Reading them here shows a mistake at once.
-            self.tls.read().map_err(|fault| Error::BadOption(fault.to_string().into()))?;
+            self.tls.read().map_err(Error::bad_option)?;
         }
         if let Some(Token(token)) = &self.token
             && !(1..=MAX_TOKEN_SIZE).contains(&token.len())
         {
-            return bad(format!("the token has {} bytes; 1 to {MAX_TOKEN_SIZE} are allowed", token.len()));
+            return Err(Error::bad_option(format!(
+                "the token has {} bytes; 1 to {MAX_TOKEN_SIZE} are allowed",
+                token.len()
+            )));
         }
         if let Some(Token(token)) = &self.token
             && let Some(at) = token.iter().position(u8::is_ascii_control)
         {
-            return bad(format!(
+            return Err(Error::bad_option(format!(
                 "the token has a control character at byte {at}, such as the line's end of the file that it was read \
                  from; leave it out"
-            ));
+            )));
         }
         if self.take_turns && self.prefer_first {
-            return bad("take_turns and prefer_first are both set; set one of them".to_owned());
+            return Err(Error::bad_option("take_turns and prefer_first are both set; set one of them"));
         }
         if !(1..=MAX_QUEUED).contains(&self.max_queued) {
-            return bad(format!("max_queued is {}; 1 to {MAX_QUEUED} are allowed", self.max_queued));
+            return Err(Error::bad_option(format!(
+                "max_queued is {}; 1 to {MAX_QUEUED} are allowed",
+                self.max_queued
+            )));
         }
         if self.min_backoff.is_zero() || self.min_backoff > self.max_backoff {
             let min = self.min_backoff;
             let max = self.max_backoff;
-            return bad(format!(
+            return Err(Error::bad_option(format!(
                 "the back-off is {min:?} to {max:?}; the first must be above 0, and not above the second"
-            ));
+            )));
         }
         Ok(())
     }
@@ -222,11 +227,7 @@ impl ClientOptions {
 
 /// Returns an error for a time of 0, within which nothing can happen.
 pub(super) fn check_time(name: &str, time: Duration) -> Result<(), Error> {
-    if time.is_zero() {
-        Err(Error::BadOption(format!("{name} is 0; it must be above 0").into()))
-    } else {
-        Ok(())
-    }
+    if time.is_zero() { Err(Error::bad_option(format!("{name} is 0; it must be above 0"))) } else { Ok(()) }
 }
 
 /// The TLS options.

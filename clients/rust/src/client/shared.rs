@@ -111,28 +111,34 @@ impl Shared {
 
     /// Returns the endpoint that serves, or else the reasons why none does.
     pub(super) fn endpoint_or_failure(&self) -> Result<Arc<str>, Option<Error>> {
-        let (stage, mut failures) = {
-            let progress = self.progress();
-            (progress.stage.clone(), progress.failures.clone())
-        };
-        let mut pending = |index: usize, reason: &str| {
-            let endpoint = Arc::clone(&self.names[index]);
-            failures[index].get_or_insert(Error::Unreachable { endpoint, reason: reason.into() });
-        };
-        match stage {
-            Stage::Serving(_, endpoint) => return Ok(endpoint),
-            Stage::Idle => {
-                (0..self.names.len()).for_each(|index| pending(index, "the client had no time to connect"))
-            }
-            Stage::Connecting(index) if self.options.endpoints[index].is_tls() => {
-                pending(index, "it has not finished the TLS handshake, or not accepted the connection");
-            }
-            Stage::Connecting(index) => pending(index, "it has not accepted the connection"),
-            Stage::Greeting(index) => {
-                pending(index, &format!("it accepted the connection and has sent no greeting{IS_IT_OURS}"));
-            }
+        let progress = self.progress();
+        if let Stage::Serving(_, endpoint) = &progress.stage {
+            return Ok(Arc::clone(endpoint));
         }
-        Err(Error::join(failures.into_iter().flatten().collect()))
+        let mut failures = Vec::new();
+        for (index, failure) in progress.failures.iter().enumerate() {
+            let error = failure.clone().or_else(|| {
+                let reason = self.unfinished(&progress.stage, index)?;
+                Some(Error::Unreachable { endpoint: Arc::clone(&self.names[index]), reason })
+            });
+            failures.extend(error);
+        }
+        Err(Error::join(failures))
+    }
+
+    /// Returns what an endpoint has not done yet.
+    fn unfinished(&self, stage: &Stage, index: usize) -> Option<Arc<str>> {
+        match stage {
+            Stage::Idle => Some("the client had no time to connect".into()),
+            Stage::Connecting(at) if *at == index && self.options.endpoints[index].is_tls() => {
+                Some("it has not finished the TLS handshake, or not accepted the connection".into())
+            }
+            Stage::Connecting(at) if *at == index => Some("it has not accepted the connection".into()),
+            Stage::Greeting(at) if *at == index => {
+                Some(format!("it accepted the connection and has sent no greeting{IS_IT_OURS}").into())
+            }
+            _ => None,
+        }
     }
 
     /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`,

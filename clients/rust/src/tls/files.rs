@@ -138,8 +138,8 @@ impl Sections {
     fn key(&self) -> Result<PrivateKeyDer<'static>, FileFault> {
         let sections = self.all()?;
         let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
-        let contains = |needle: &[u8]| self.bytes.windows(needle.len()).any(|window| window == needle);
-        if contains(b"BEGIN ENCRYPTED PRIVATE KEY") || contains(b"Proc-Type: 4,ENCRYPTED") {
+        let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+        if marks.iter().any(|mark| self.bytes.windows(mark.len()).any(|window| window == *mark)) {
             return Err(self.fault(
                 "found an encrypted key, allowed: one without a passphrase, in a file that only its user can read; \
                  `openssl pkey -in FILE` prints it decrypted",

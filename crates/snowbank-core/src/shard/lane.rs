@@ -230,9 +230,13 @@ impl Lane {
         if missing == 0 {
             return Ok(());
         }
-        let mut claim = |count| Some(Span { from: self.source.claim(window, count, rng)?, count });
-        let span = claim(missing.saturating_add(ahead())).or_else(|| claim(missing)).ok_or(missing)?;
-        self.hand_out_span(span, missing, runs);
+        let wanted = missing.saturating_add(ahead());
+        if let Some(from) = self.source.claim(window, wanted, rng) {
+            self.hand_out_span(Span { from, count: wanted }, missing, runs);
+            return Ok(());
+        }
+        let from = self.source.claim(window, missing, rng).ok_or(missing)?;
+        self.hand_out_span(Span { from, count: missing }, missing, runs);
         Ok(())
     }
 

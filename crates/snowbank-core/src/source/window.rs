@@ -45,6 +45,10 @@ pub struct Window {
 }
 
 impl Window {
+    fn empty(bound: Bound, now: Now) -> Self {
+        Window { floor: Position(0), limit: Position(0), bound, id_time: now.wall, now }
+    }
+
     /// The moment for which this window was computed.
     pub fn now(&self) -> Now {
         self.now
@@ -132,40 +136,40 @@ impl Source {
     /// clock that goes back.
     #[cold]
     fn window_behind(&self, now: Now) -> Window {
-        let nothing =
-            |bound| Window { floor: Position(0), limit: Position(0), bound, id_time: now.wall, now };
         // Acquire: also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
         if cursor.0 == SEALED {
-            return nothing(Bound::Sealed);
+            return Window::empty(Bound::Sealed, now);
         }
-        let nothing_left = || {
-            let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
-            let window = self.window_at(now, id_time, self.limit_at(id_time));
-            Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
-        };
         if let Some(begins_in) = self.begins_in(cursor, now) {
-            return Window { bound: Bound::YetToBegin(begins_in), ..nothing_left() };
+            return Window { bound: Bound::YetToBegin(begins_in), ..self.window_below(cursor, now) };
         }
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
             // The thread was delayed; the clock did not go back. The thread's next reading will
             // show that.
-            return nothing_left();
+            return self.window_below(cursor, now);
         }
         let highest_used = self.begun(cursor);
         let ready_in = self.stands_below(highest_used, cursor, now);
         if ready_in >= READING_SKEW {
-            return nothing(Bound::Standing(ready_in));
+            return Window::empty(Bound::Standing(ready_in), now);
         }
         if self.may_ride(cursor) {
             self.catch_up.raise_to(highest_used, now.boot);
         }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         if id_time < highest_used {
-            return nothing_left();
+            return self.window_below(cursor, now);
         }
         self.note_reading(now);
         self.window_at(now, id_time, self.limit_at(id_time))
+    }
+
+    /// Returns the window of the ID clock without the positions from the cursor on.
+    fn window_below(&self, cursor: Position, now: Now) -> Window {
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        let window = self.window_at(now, id_time, self.limit_at(id_time));
+        Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
     }
 
     /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor

@@ -362,7 +362,8 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
 fn measure_columns(columns: &mut [Column], row_weight: u64) {
     let width = columns.len();
     for index in 0..width {
-        let (next, row) = if index + 1 < width { (index + 1, 0) } else { (0, row_weight) };
+        let next = (index + 1) % width;
+        let row = if next == 0 { row_weight } else { 0 };
         columns[index].stride = row + columns[next].offset - columns[index].offset;
     }
     if columns.iter().all(|column| column.stride == columns[0].stride) {

@@ -4,8 +4,9 @@
 //! An ID is `tick × W + part`, with W the weight of the time field and the part below it:
 //!
 //! ```text
-//!   part = fixed + Σ ranging fields        fixed:   node fields and constants, one number for each worker ID
-//!                                          ranging: sequence and random fields, every value in every tick
+//!   part = fixed + Σ ranging fields
+//!   fixed:   node fields and constants, one number for each worker ID
+//!   ranging: sequence and random fields, every value in every tick
 //! ```
 //!
 //! An ID contains neither the epoch nor the length of a tick. They only decide when it is made. So

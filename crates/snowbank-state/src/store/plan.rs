@@ -36,12 +36,13 @@ impl Claimant<'_> {
 
     /// Returns the command that stores the counter where a start looks for it.
     fn set_command(&self) -> String {
-        let (increment, offset) = self.numbering.ticket().map_or((1, 1), |it| (it.increment(), it.offset()));
         let mut command = format!("`snowbank ticket set {} VALUE", self.name);
         // If a daemon of this machine counts the same name with another offset, the command needs
         // both.
-        if (increment, offset) != (1, 1) {
-            command += &format!(" --increment {increment} --offset {offset}");
+        if let Some(counter) = self.numbering.ticket()
+            && (counter.increment() != 1 || counter.offset() != 1)
+        {
+            command += &format!(" --increment {} --offset {}", counter.increment(), counter.offset());
         }
         if let Some(path) = self.state_dir {
             command += &format!(" --state-dir {}", path.display());
@@ -234,10 +235,8 @@ fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> Uni
 fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, StateError> {
     let numbering = claimant.numbering;
     let start = numbering.position_from(record.id_bound);
-    let (Some((stored, _)), Some((configured, _))) = (record.numbering.snowflake(), numbering.snowflake())
-    else {
-        return Ok(start);
-    };
+    let Some((stored, _)) = record.numbering.snowflake() else { return Ok(start) };
+    let Some((configured, _)) = numbering.snowflake() else { return Ok(start) };
     let works_from = works_from(numbering, start, claimant.max_ahead);
     let is_changed = stored.space() != configured.space();
     let has_ended = start >= numbering.end();

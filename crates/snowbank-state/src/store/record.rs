@@ -256,9 +256,8 @@ impl Record {
     /// clocks show it. After a kill that is below the ceiling. Only the order of IDs may depend on
     /// it, because a clock that stepped forward and back right before the kill leaves no trace.
     pub fn order_ceiling(&self, at: Moment<'_>) -> Position {
-        let (Some((boot, now)), Some(id_minus_boot_us)) = (at.boot, self.id_minus_boot_us) else {
-            return self.ceiling;
-        };
+        let Some((boot, now)) = at.boot else { return self.ceiling };
+        let Some(id_minus_boot_us) = self.id_minus_boot_us else { return self.ceiling };
         if self.boot.as_deref() != Some(boot) {
             return self.ceiling;
         }

@@ -116,21 +116,19 @@ pub(super) fn too_far(
 ) -> String {
     let Claimant { name, numbering, .. } = *claimant;
     let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
-    let shown = |instant: UnixMicros| instant.rfc3339(decimals);
+    let until = ceiling::instant_of(numbering, end).rfc3339(decimals);
     if locks.is_of_kin(locks.furthest()) {
         return format!(
             "source {name:?}: the mark in {} is of a worker ID of another layout, which was granted IDs that this layout makes \
-             until {}; use other worker IDs, or a layout whose epoch is at least a year apart",
+             until {until}; use other worker IDs, or a layout whose epoch is at least a year apart",
             locks.furthest().display(),
-            shown(ceiling::instant_of(numbering, end)),
         );
     }
     format!(
-        "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
+        "source {name:?}: the mark in {} is of IDs until {until}, and by this clock none can have been granted after {}; set the \
          clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
          find out who wrote the mark, and remove the file",
         locks.furthest().display(),
-        shown(ceiling::instant_of(numbering, end)),
-        shown(latest),
+        latest.rfc3339(decimals),
     )
 }

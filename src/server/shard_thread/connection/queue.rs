@@ -108,10 +108,8 @@ impl<F: FrontEnd> Connection<F> {
     pub(super) async fn await_share(&self) -> io::Result<()> {
         let thread = &self.member.thread;
         loop {
-            let (kept_max, stall_timeout) = {
-                let limits = &thread.live_config.borrow().limits;
-                (kept_max(thread, limits), limits.stall_timeout)
-            };
+            let kept_max = kept_max(thread, &thread.live_config.borrow().limits);
+            let stall_timeout = thread.live_config.borrow().limits.stall_timeout;
             if self.exchange.unread.len() <= kept_max {
                 return Ok(());
             }

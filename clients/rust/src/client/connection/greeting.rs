@@ -92,11 +92,10 @@ impl Connection {
 
     /// Returns the client's first requests.
     fn hello(&self) -> Result<Vec<u8>, Error> {
-        let bad_option = |error: request::TooLong| Error::BadOption(error.to_string().into());
         let mut hello = Vec::new();
-        request::encode_ping(&mut hello, GREETING_TAG, PROBE).map_err(bad_option)?;
+        request::encode_ping(&mut hello, GREETING_TAG, PROBE).map_err(Error::bad_option)?;
         if let Some(token) = &self.shared.options.token {
-            request::encode_auth(&mut hello, GREETING_TAG, &token.0).map_err(bad_option)?;
+            request::encode_auth(&mut hello, GREETING_TAG, &token.0).map_err(Error::bad_option)?;
         }
         request::encode_info(&mut hello, GREETING_TAG);
         Ok(hello)

@@ -47,9 +47,10 @@ fn level(shares: &[Share], positions: u64) -> u64 {
         let mut satisfied = 0_u64;
         let mut unsatisfied = 0_u64;
         for missing in shares.iter().map(|share| share.wanted - share.given) {
-            match missing <= level {
-                true => satisfied += missing,
-                false => unsatisfied += 1,
+            if missing <= level {
+                satisfied += missing;
+            } else {
+                unsatisfied += 1;
             }
         }
         let Some(next) = positions.saturating_sub(satisfied).checked_div(unsatisfied) else { return level };

@@ -5,6 +5,8 @@
 //! looks at some hundred sums instead of each request. Sharing out a tick changes all requests, so
 //! the summary is then made again.
 
+use std::mem;
+
 use crate::clock::BootMicros;
 
 /// The most requests of a group. Behind 10,000 requests a look then takes about as many steps over
@@ -54,7 +56,7 @@ pub(super) const LEFT_OUT: u64 = super::PASSING_SHARE;
 impl Group {
     fn of(wants: Vec<Want>) -> Group {
         let mut group = Group {
-            wants,
+            wants: Vec::new(),
             wanted: 0,
             promised: 0,
             least_wanted: u64::MAX,
@@ -63,29 +65,28 @@ impl Group {
             laxity: i128::MAX,
             pressure: i128::MIN,
         };
-        group.sum_up();
+        for want in &wants {
+            group.wanted = group.wanted.saturating_add(want.wanted);
+            group.promised = group.promised.saturating_add(want.promised);
+            group.least_wanted = group.least_wanted.min(want.wanted);
+            group.most_wanted = group.most_wanted.max(want.wanted);
+            group.first_limit = group.first_limit.min(want.limit_by_due);
+            let promised = i128::from(group.promised);
+            let limit = i128::from(want.limit_by_due);
+            // A request that is promised nothing more needs nothing by its deadline.
+            if want.promised > 0 {
+                group.laxity = group.laxity.min(limit - promised);
+            }
+            let all = i128::from(LEFT_OUT);
+            let kept = i128::from(LEFT_OUT - 1);
+            group.pressure = group.pressure.max(all * promised - kept * limit);
+        }
+        group.wants = wants;
         group
     }
 
     fn sum_up(&mut self) {
-        (self.wanted, self.promised, self.least_wanted, self.most_wanted) = (0, 0, u64::MAX, 0);
-        (self.first_limit, self.laxity, self.pressure) = (u64::MAX, i128::MAX, i128::MIN);
-        for want in &self.wants {
-            self.wanted = self.wanted.saturating_add(want.wanted);
-            self.promised = self.promised.saturating_add(want.promised);
-            self.least_wanted = self.least_wanted.min(want.wanted);
-            self.most_wanted = self.most_wanted.max(want.wanted);
-            self.first_limit = self.first_limit.min(want.limit_by_due);
-            let promised = i128::from(self.promised);
-            let limit = i128::from(want.limit_by_due);
-            // A request that is promised nothing more needs nothing by its deadline.
-            if want.promised > 0 {
-                self.laxity = self.laxity.min(limit - promised);
-            }
-            let all = i128::from(LEFT_OUT);
-            let kept = i128::from(LEFT_OUT - 1);
-            self.pressure = self.pressure.max(all * promised - kept * limit);
-        }
+        *self = Group::of(mem::take(&mut self.wants));
     }
 
     /// Returns the sum of what its requests want, each taken as at most `most`.
