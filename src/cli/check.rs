@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     if let Some(directory) = place.as_ref().ok().and_then(StatePlace::path) {
         let refusal = match store::read(directory) {
             Ok(records) => check_records(&records, directory, &settings, now).err().map(|it| it.to_string()),
-            Err(error) if matches!(error.cause(), Cause::System(_)) => {
+            Err(error) if matches!(error.cause(), Cause::System { .. }) => {
                 unread = Some(error);
                 None
             }

@@ -11,7 +11,7 @@ use crate::config::{
     StateDirChoice, StatePlace,
 };
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
-use crate::system_error::Attempt;
+use crate::system_error::file_may_pass;
 use snowbank_client::layout::UnixMicros;
 
 /// The inputs of a configuration. A reload reads them as the start does: options and variables
@@ -53,7 +53,7 @@ impl From<Unread> for StartError {
         let reason = unread.first_line();
         match unread {
             Unread::File(FileError::Unreadable { error, .. }) => {
-                StartError::of_system(Attempt::UseFile, &error, reason)
+                StartError::of_system(file_may_pass(&error), reason)
             }
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
             Unread::File(_) | Unread::Mistakes(_) | Unread::Exposed(_) => StartError::WrongSetting(reason),

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::system_error::{Attempt, SystemCause, cause_of};
+use crate::system_error::file_may_pass;
 
 /// The reason why a state directory, a lock or a mark cannot be used: its cause, and a line with
 /// what was found, what is allowed, and what to do.
@@ -17,13 +17,11 @@ pub struct StateError {
 /// The cause of an error, which decides the exit code of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Another process has the state directory.
-    StateInUse,
     /// Another daemon of this machine has a worker ID or a counter, or one that can make the same
     /// IDs.
     WorkerIdHeld,
-    /// Another user's file, or something that is no file, has a lock's name.
-    LockObstructed,
+    /// Another process has the state directory, or its file has a lock's name.
+    InUse,
     /// A worker ID, or a counter, was moved away by `snowbank state export`.
     Released,
     /// The clock is before an instant that it must be past.
@@ -33,7 +31,10 @@ pub enum Cause {
     /// A file is damaged, or another release wrote it.
     Damaged,
     /// The system refuses.
-    System(SystemCause),
+    System {
+        /// Another try may work.
+        may_pass: bool,
+    },
 }
 
 impl StateError {
@@ -43,12 +44,12 @@ impl StateError {
 
     /// Returns the error of storage that may work on another try.
     pub fn storage(reason: String) -> Self {
-        StateError { cause: Cause::System(SystemCause::Storage), reason }
+        StateError { cause: Cause::System { may_pass: true }, reason }
     }
 
     /// Returns the error for a file that the system refuses.
     pub(crate) fn of_system(error: &io::Error, reason: String) -> Self {
-        StateError { cause: Cause::System(cause_of(Attempt::UseFile, error)), reason }
+        StateError { cause: Cause::System { may_pass: file_may_pass(error) }, reason }
     }
 
     /// Returns the cause.
@@ -76,7 +77,7 @@ impl StateError {
              find out who put it there and remove it, or set lock_dir to a directory that all daemons of this machine share",
             path.display()
         );
-        StateError { cause: Cause::LockObstructed, reason }
+        StateError { cause: Cause::InUse, reason }
     }
 
     /// Returns the error for a mark that cannot be read, so that it is unknown how far IDs were

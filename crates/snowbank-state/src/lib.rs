@@ -7,7 +7,7 @@
 //! - `kind`: what locks and records ask of a kind of source.
 //! - `writers`, `holder`: which files are trusted, and whose they are.
 //! - [`survey()`]: the contents of a lock directory, read without locking.
-//! - [`system_error`]: the causes behind the operating system's errors.
+//! - [`system_error`]: which of the operating system's errors may pass.
 
 #![forbid(unsafe_code)]
 

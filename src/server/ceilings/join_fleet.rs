@@ -154,7 +154,7 @@ impl Joined {
                     source.name
                 ))),
                 Ranged::Lost(reason) => return Err(StartError::WrongSetting(reason)),
-                Ranged::Unusable(reason) => return Err(StartError::KeyUnreadable(reason)),
+                Ranged::Unusable(reason) => return Err(StartError::MayPass(reason)),
             }
         }
         Ok(())

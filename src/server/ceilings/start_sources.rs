@@ -57,7 +57,7 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
 
 /// Refuses the record of another machine.
 fn refuse_foreign(record: &Record, path: &Path) -> StartError {
-    StartError::ForeignState(format!(
+    StartError::UnusableState(format!(
         "the state in {} is another machine's (source {:?}): if that machine still runs, both would hand out the same IDs; \
          start with --adopt-state once its daemon has stopped for good, or choose another --state-dir",
         path.display(),

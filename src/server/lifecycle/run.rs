@@ -37,7 +37,7 @@ impl Server {
             let (protocols, listeners): (Vec<Protocol>, _) = listeners.into_iter().unzip();
             let registered = register(listeners)
                 .and_then(|listeners| Ok((protocols.into_iter().zip(listeners).collect(), register(admin)?)));
-            registered.map_err(|error| StartError::ResourceShort(error.to_string()))
+            registered.map_err(|error| StartError::MayPass(error.to_string()))
         };
         let ((listeners, admin), ceilings) = match ceilings {
             Some(ceilings) => {

@@ -283,7 +283,7 @@ fn duplicate(server: &mut Server) -> Result<Inherited, StartError> {
     let all = clients.chain(server.admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
     let mut sockets = Vec::new();
     for (purpose, listener) in all {
-        let duplicate = listener.duplicate().map_err(|error| StartError::ResourceShort(error.to_string()))?;
+        let duplicate = listener.duplicate().map_err(|error| StartError::MayPass(error.to_string()))?;
         sockets.push((purpose, duplicate));
     }
     Ok(Inherited::of(sockets))

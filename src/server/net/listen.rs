@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
-use crate::system_error::{Attempt, SystemCause, cause_of};
+use crate::system_error::{file_may_pass, may_pass};
 
 /// The bytes that the kernel queues for a client that reads nothing, beyond those in flight. The
 /// kernel has one pool for all TCP of the machine (`net.ipv4.tcp_mem`), and drops packets of every
@@ -63,9 +63,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     let resolved: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
         .map_err(|error| {
-            StartError::AddressUnavailable(format!(
-                "cannot resolve {address}: {error}; give an address of this machine"
-            ))
+            StartError::MayPass(format!("cannot resolve {address}: {error}; give an address of this machine"))
         })?
         .collect();
     let mut listeners = Vec::new();
@@ -85,7 +83,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
         Some(reason) if listeners.is_empty() => Err(reason),
         None if listeners.is_empty() => {
             let reason = format!("cannot resolve {address}: the name has no address");
-            Err(StartError::AddressUnavailable(reason))
+            Err(StartError::MayPass(reason))
         }
         _ => Ok(listeners),
     }
@@ -106,7 +104,7 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
         _ => "choose another address",
     };
     let reason = format!("cannot listen on {at}: {error}; {mend}");
-    StartError::of_system(Attempt::Listen, error, reason)
+    StartError::of_system(may_pass(error), reason)
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
@@ -139,12 +137,12 @@ pub(super) fn tune(socket: &Socket) -> io::Result<()> {
 fn open_unix(path: &Path) -> Result<Listener, StartError> {
     remove_stale(path)?;
     let socket = bind_unix(path).map_err(|error| {
-        let mend = match cause_of(Attempt::Listen, &error) {
-            SystemCause::Storage => "make room",
+        let mend = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
             _ => "its directory must exist and be writable",
         };
         let reason = format!("cannot listen on unix:{}: {error}; {mend}", path.display());
-        StartError::of_system(Attempt::Listen, &error, reason)
+        StartError::of_system(may_pass(&error), reason)
     })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
@@ -176,17 +174,17 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
             std::fs::remove_file(path).map_err(|error| {
                 let reason =
                     format!("cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}");
-                StartError::of_system(Attempt::UseFile, &error, reason)
+                StartError::of_system(file_may_pass(&error), reason)
             })
         }
         Ok(_) => {
             let reason =
                 format!("cannot listen on unix:{shown}: another program listens there; choose another path");
-            Err(StartError::AddressUnavailable(reason))
+            Err(StartError::MayPass(reason))
         }
         Err(error) => {
             let reason = format!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
-            Err(StartError::of_system(Attempt::Listen, &error, reason))
+            Err(StartError::of_system(may_pass(&error), reason))
         }
     }
 }

@@ -5,43 +5,31 @@ use std::io;
 use crate::ceiling::{Cause, StateError};
 use crate::config::Unpicked;
 use crate::fleet::JoinError;
-use crate::system_error::{Attempt, SystemCause, cause_of};
+use crate::system_error::may_pass;
 
-/// The reason why the daemon does not start. The variant is the cause. The text is one line: what
-/// was found, and what is allowed. `docs/operations.md` lists the causes by their exit codes.
+/// The reason why the daemon does not start, in one line: what was found, and what is allowed. The
+/// variants are the causes that have an exit code or a reaction of their own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub enum StartError {
     /// A setting, an option, a path, a permission or an inherited socket is wrong.
     WrongSetting(String),
-    /// The state belongs to another machine.
-    ForeignState(String),
     /// The state is an older copy of the one that served here.
     OlderState(String),
-    /// The state or a mark is damaged, or another release wrote it.
-    DamagedState(String),
-    /// A worker ID was moved away by `snowbank state export`.
-    ReleasedWorkerId(String),
-    /// Another process has the state directory.
-    StateInUse(String),
-    /// The origin of a worker ID, such as an address of the machine, does not give one yet.
-    NoWorkerIdYet(String),
-    /// Another process has a worker ID, or keeps its lock from being used.
+    /// The state or a mark is damaged, of another machine or of another release, or a worker ID was
+    /// moved away.
+    UnusableState(String),
+    /// Another process has a worker ID.
     WorkerIdHeld(String),
-    /// An address is in use, not there yet, or its name cannot be resolved.
-    AddressUnavailable(String),
-    /// Storage is full or failing.
-    StorageFailing(String),
-    /// Files, memory or threads are short.
-    ResourceShort(String),
     /// The clock is before an instant that it must be past.
     ClockBehind(String),
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
     /// Another daemon of the fleet holds a worker ID, or took it while this one ran.
     NumberHeld(String),
-    /// A value at the coordinator cannot be read, or cannot be true.
-    KeyUnreadable(String),
+    /// Something else that may pass by itself: the state directory or an address is in use, storage
+    /// or memory is short, or a worker ID is not known yet.
+    MayPass(String),
 }
 
 /// The exit code of a refusal that stays until an operator changes something.
@@ -53,21 +41,14 @@ impl StartError {
     /// Returns the exit code of the cause.
     pub fn exit_code(&self) -> u8 {
         match self {
-            StartError::WrongSetting(_)
-            | StartError::ForeignState(_)
-            | StartError::OlderState(_)
-            | StartError::DamagedState(_)
-            | StartError::ReleasedWorkerId(_) => EXIT_CHANGE,
-            StartError::StateInUse(_)
-            | StartError::NoWorkerIdYet(_)
-            | StartError::WorkerIdHeld(_)
-            | StartError::AddressUnavailable(_)
-            | StartError::StorageFailing(_)
-            | StartError::ResourceShort(_)
+            StartError::WrongSetting(_) | StartError::OlderState(_) | StartError::UnusableState(_) => {
+                EXIT_CHANGE
+            }
+            StartError::WorkerIdHeld(_)
             | StartError::ClockBehind(_)
             | StartError::CoordinatorSilent(_)
             | StartError::NumberHeld(_)
-            | StartError::KeyUnreadable(_) => EXIT_AGAIN,
+            | StartError::MayPass(_) => EXIT_AGAIN,
         }
     }
 
@@ -77,30 +58,19 @@ impl StartError {
     }
 
     /// Returns the error for an operation that the system refused. `reason` is its line.
-    pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
-        Self::of_cause(cause_of(attempt, error), reason)
-    }
-
-    /// Returns the error for the cause of a system's refusal. `reason` is its line.
-    fn of_cause(cause: SystemCause, reason: String) -> Self {
-        match cause {
-            SystemCause::Setting => StartError::WrongSetting(reason),
-            SystemCause::Storage => StartError::StorageFailing(reason),
-            SystemCause::Resource => StartError::ResourceShort(reason),
-            SystemCause::Address => StartError::AddressUnavailable(reason),
-        }
+    pub(crate) fn of_system(may_pass: bool, reason: String) -> Self {
+        if may_pass { StartError::MayPass(reason) } else { StartError::WrongSetting(reason) }
     }
 
     /// Returns the error for a state or a lock that cannot be used. `reason` is its line.
     pub(crate) fn of_state(cause: Cause, reason: String) -> Self {
         match cause {
-            Cause::StateInUse => StartError::StateInUse(reason),
-            Cause::WorkerIdHeld | Cause::LockObstructed => StartError::WorkerIdHeld(reason),
-            Cause::Released => StartError::ReleasedWorkerId(reason),
+            Cause::InUse => StartError::MayPass(reason),
+            Cause::WorkerIdHeld => StartError::WorkerIdHeld(reason),
+            Cause::Released | Cause::Damaged => StartError::UnusableState(reason),
             Cause::ClockBehind => StartError::ClockBehind(reason),
             Cause::Setting => StartError::WrongSetting(reason),
-            Cause::Damaged => StartError::DamagedState(reason),
-            Cause::System(cause) => Self::of_cause(cause, reason),
+            Cause::System { may_pass } => Self::of_system(may_pass, reason),
         }
     }
 
@@ -109,7 +79,7 @@ impl StartError {
         let reason = format!(
             "cannot make a thread or its reactor: {error}; allow more open files and threads, or set fewer shards"
         );
-        Self::of_system(Attempt::MakeThread, error, reason)
+        Self::of_system(may_pass(error), reason)
     }
 }
 
@@ -134,7 +104,7 @@ impl From<Unpicked> for StartError {
     fn from(error: Unpicked) -> Self {
         let reason = error.to_string();
         match error {
-            Unpicked::NoNumber { may_pass: true, .. } => StartError::NoWorkerIdYet(reason),
+            Unpicked::NoNumber { may_pass: true, .. } => StartError::MayPass(reason),
             Unpicked::NoNumber { may_pass: false, .. } | Unpicked::Mistakes(_) => {
                 StartError::WrongSetting(reason)
             }
@@ -149,7 +119,7 @@ impl From<JoinError> for StartError {
             JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
             JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
             JoinError::Held(_) => StartError::NumberHeld(reason),
-            JoinError::Unreadable(_) => StartError::KeyUnreadable(reason),
+            JoinError::Unreadable(_) => StartError::MayPass(reason),
         }
     }
 }

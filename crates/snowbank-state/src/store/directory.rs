@@ -54,7 +54,7 @@ impl StateDir {
             FileLockError::Held { holder } => {
                 let advice = "stop that daemon, or use another directory (--state-dir DIR)";
                 let reason = format!("the state directory {shown} is in use{holder}; {advice}");
-                StateError::new(Cause::StateInUse, reason)
+                StateError::new(Cause::InUse, reason)
             }
             // The directory belongs to the daemon, so no other program made this file.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {

@@ -100,7 +100,7 @@ pub(super) fn moved_away(claimant: &Claimant<'_>, locks: &WorkerLocks) -> StartE
     if locks.marks_of_source().is_ok_and(|marks| marks.iter().any(Mark::is_released)) {
         return StateError::released(name, numbering).into();
     }
-    StartError::ReleasedWorkerId(format!(
+    StartError::UnusableState(format!(
         "source {name:?}: a worker ID of another layout, which can make the same IDs, was moved away by `snowbank state \
          export`; use other worker IDs, or bring that one back with `snowbank state import`"
     ))
