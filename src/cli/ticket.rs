@@ -81,7 +81,13 @@ pub(super) fn run(command: &Command, now: UnixMicros, out: &mut impl Write) -> O
 
 /// Stores the value at the coordinator.
 fn set_in_fleet(arguments: &SetArguments, config: &Path, now: UnixMicros, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, lower, .. } = arguments;
+    let SetArguments { name, value, lower, directories, .. } = arguments;
+    if directories.state.is_on_command_line() {
+        return Err(Failure::usage(
+            "found --config and --state-dir, allowed: one of them; --config stores the value at the coordinator, \
+             --state-dir in that directory",
+        ));
+    }
     let mut fleet = Fleet::open(Some(config.to_owned()), Overrides::default(), now)?;
     let (mut operator, sources) = fleet.operator();
     let source = sources.iter().find(|source| source.name == *name && source.kind.takes_ranges());

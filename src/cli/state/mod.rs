@@ -109,6 +109,12 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
 }
 
 impl Directory {
+    /// Returns true if the command line names it, and not the environment alone.
+    pub(super) fn is_on_command_line(&self) -> bool {
+        self.state_dir.is_some()
+            && self.state_dir != std::env::var_os("SNOWBANK_STATE_DIR").map(PathBuf::from)
+    }
+
     pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         let choice = StateDirChoice::from(self.state_dir.clone());
         match choice.place(environment_of_operator).map_err(Failure::usage)? {

@@ -251,6 +251,12 @@ fn a_counter_moves_to_the_coordinator_and_not_back_by_itself() {
     machine.setup(alone).end().assert_refusal(&["shared in a fleet", "ticket set orders VALUE"]);
 }
 
+#[test]
+fn a_counter_is_set_at_one_place() {
+    let (code, text) = run_configured("", &["ticket", "set", "orders", "5", "--state-dir", "elsewhere"]);
+    assert!(code == Some(2) && text.contains("found --config and --state-dir"), "{text}");
+}
+
 /// Somebody puts a value at the key by hand. Once it is right again, the daemon goes on: its state
 /// has nothing of it.
 #[test]
