@@ -160,13 +160,13 @@ pub(super) fn run(command: &Command, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// A prepared fleet, as JSON.
+/// A prepared fleet, as it is shown.
 #[derive(Serialize)]
-struct PreparedJson<'a> {
+struct PreparedFleet<'a> {
     fleet: &'a str,
     /// False if it was prepared before.
     is_new: bool,
-    spaces: &'a [String],
+    spaces: Vec<String>,
     /// The ID spaces that were added to a fleet that was there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     added: Vec<String>,
@@ -199,36 +199,38 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     };
     let preparing = Preparing { begins, is_growing: arguments.add, horizon, max_ahead, now };
     let prepared = operator.init(&layouts, preparing, draw_identity)?;
-    let spaces: Vec<String> = layouts.iter().map(|layout| layout.space().to_string()).collect();
-    let floor = prepared.floor.map(|floor| floor.rfc3339(3));
+    let Prepared { is_new, replaced, is_floor_changed, .. } = prepared;
+    let shown = PreparedFleet {
+        fleet: operator.name,
+        is_new,
+        spaces: layouts.iter().map(|layout| layout.space().to_string()).collect(),
+        added: if is_new { Vec::new() } else { prepared.added },
+        replaced,
+        above: prepared.floor.map(|floor| floor.rfc3339(3)),
+    };
     if arguments.common.json {
-        let Prepared { is_new, replaced, .. } = prepared;
-        let added = if is_new { Vec::new() } else { prepared.added };
-        let json =
-            PreparedJson { fleet: operator.name, is_new, spaces: &spaces, added, replaced, above: floor };
-        return write_json(&json, out).map_err(Failure::from);
+        return write_json(&shown, out).map_err(Failure::from);
     }
-    let name = operator.name;
-    let is_changed = !prepared.added.is_empty() || !prepared.replaced.is_empty() || prepared.is_floor_changed;
-    if prepared.is_new {
+    let PreparedFleet { fleet: name, spaces, added, replaced, above, .. } = shown;
+    if is_new {
         writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
-    } else if is_changed {
+    } else if !added.is_empty() || !replaced.is_empty() || is_floor_changed {
         writeln!(out, "fleet {name:?} changed")?;
     } else {
         writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?;
     }
-    for space in prepared.added.iter().filter(|_| !prepared.is_new) {
+    for space in added {
         writeln!(out, "added {space}")?;
     }
-    for space in prepared.replaced {
+    for space in replaced {
         writeln!(
             out,
             "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
         )?;
     }
-    if let Some(floor) = floor {
+    if let Some(floor) = above {
         writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
-        if prepared.is_new {
+        if is_new {
             writeln!(
                 out,
                 "a daemon of an earlier fleet must not go on without asking: before it starts, remove the file \"fleet\" from \
