@@ -83,7 +83,7 @@ pub struct Rules {
     /// The tokens, one of which a client must send first. `None`: no token is required.
     pub tokens: Option<Tokens>,
     /// The identities by name.
-    identities: BTreeMap<String, Arc<Identity>>,
+    pub identities: BTreeMap<String, Arc<Identity>>,
     by_certificate: BTreeMap<CertificateName, Arc<Identity>>,
     /// The authorities of clients' certificates. `None`: no certificate is required.
     pub(super) authorities: Option<Authorities>,
@@ -129,11 +129,6 @@ impl Rules {
     /// Returns the identity's name of each certificate name, in the order of the latter.
     fn names_of_certificates(&self) -> impl Iterator<Item = &str> {
         self.by_certificate.values().map(|identity| identity.name.as_str())
-    }
-
-    /// Returns the identities by name.
-    pub fn identities(&self) -> &BTreeMap<String, Arc<Identity>> {
-        &self.identities
     }
 
     /// Returns the identity of clients that have no other, if one is configured.

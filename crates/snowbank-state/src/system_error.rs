@@ -1,5 +1,5 @@
-//! The operating system's errors that may pass. One function decides them, so that one error has one
-//! exit code.
+//! The operating system's errors that may pass. One function decides them, so that one error has
+//! one exit code.
 
 use std::io::{self, ErrorKind};
 

@@ -74,7 +74,7 @@ impl Joined {
         let certificate = access.certificate.clone();
         let pools = pools(settings);
         let coordinator = fleet::open(access).map_err(|error| StartError::no_thread(&error))?;
-        let state = found.state_identity();
+        let state = &found.owner.state;
         let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
         let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
@@ -103,24 +103,11 @@ impl Joined {
         Ok(joined)
     }
 
-    /// Checks right before the daemon hands out anything that the numbers are still its own.
-    ///
-    /// # Errors
-    /// Another daemon holds one by now, or the coordinator does not answer.
-    pub(crate) fn check_taken(&mut self, clocks: Clocks) -> Result<(), StartError> {
-        Ok(self.member.check_taken(clocks)?)
-    }
-
     /// Gives back the numbers that the start took, because it goes no further.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
         self.member.hurry();
         // Without an answer, they are free when their bounds have passed, as after a kill.
         let _ = self.member.give_back(&self.answers.taken, clocks);
-    }
-
-    /// Returns what this try leaves to the next one.
-    pub(crate) fn into_tried(self) -> Tried {
-        self.member.into_tried()
     }
 
     /// Returns the daemon's place in the fleet, and the lines for the operator.

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fleet_thread::Noticed;
-use crate::clock::{BootMicros, Observed, Reading};
+use crate::clock::{BootMicros, Reading};
 use crate::keeper::{Looked, PERIOD, Reach, Written};
-use snowbank_client::layout::Position;
 
 /// The least change of wall − boot between two looks that counts as a step. A slewed clock changes
 /// it by far less.
@@ -18,7 +17,8 @@ const SLOT: Duration = Duration::from_secs(5);
 /// The last observations of the keeper's thread, and its counts.
 #[derive(Debug, Default)]
 pub(crate) struct LastSeen {
-    pub(crate) clock: Observed,
+    /// The last look.
+    pub(crate) looked: Looked,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
     /// Raises that are durable, and when the last of them was.
@@ -26,11 +26,7 @@ pub(crate) struct LastSeen {
     pub(crate) raised_at: Option<BootMicros>,
     pub(crate) raising: Duration,
     pub(crate) failures: u64,
-    /// Why the last try to raise failed.
-    pub(crate) failing: Option<String>,
-    /// Why the last try to raise the fleet's ceilings failed, and why the coordinator last did not
-    /// answer.
-    pub(crate) fleet_failing: Option<String>,
+    /// Why the coordinator last did not answer.
     pub(crate) fleet_silence: Option<String>,
     /// The fleet's durable raises, and the ranges taken.
     pub(crate) fleet_raises: u64,
@@ -38,18 +34,8 @@ pub(crate) struct LastSeen {
     pub(crate) noticed: Noticed,
     /// Why the daemon has no worker ID of its fleet, while it waits for one.
     pub(crate) waits_for: Option<String>,
-    /// By source, the fleet's ceilings. Empty without a fleet.
-    pub(crate) fleet_ceilings: Vec<Position>,
-    /// By source, how long the numbers of a shared counter last without the coordinator.
-    pub(crate) ranges_last: Vec<Option<Duration>>,
-    /// Why another process may have the worker IDs or the state.
-    pub(crate) lost: Option<String>,
     /// The lengths of the raises of the last minute.
     pub(crate) raise_lengths: RaiseLengths,
-    /// The start of the write in flight.
-    pub(crate) write_in_flight_since: Option<BootMicros>,
-    /// The time that IDs last with each raise.
-    pub(crate) horizon: Duration,
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
@@ -102,7 +88,7 @@ impl RaiseLengths {
 impl LastSeen {
     pub(crate) fn new(started: Reading) -> Self {
         LastSeen {
-            horizon: Duration::MAX,
+            looked: Looked { horizon: Duration::MAX, ..Looked::default() },
             compared_at: started.boot,
             offset_us: started.offset_us(),
             ..LastSeen::default()
@@ -112,16 +98,7 @@ impl LastSeen {
     /// Takes a look of the keeper.
     pub(crate) fn look(&mut self, reading: Reading, looked: &Looked) {
         self.count_steps(reading);
-        self.clock = looked.clock;
-        self.lost = looked.taken_over.as_ref().map(ToString::to_string);
-        // Also `None` if no client asks: an old failure must not keep the next request from a new
-        // try.
-        self.failing = looked.failure.clone();
-        self.fleet_failing = looked.fleet_failure.clone();
-        self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
-        self.ranges_last.clone_from(&looked.ranges_last);
-        self.write_in_flight_since = looked.in_flight_since;
-        self.horizon = looked.horizon;
+        self.looked = looked.clone();
     }
 
     fn count_steps(&mut self, reading: Reading) {
@@ -147,7 +124,7 @@ impl LastSeen {
             self.fleet_raises += u64::from(written.is_durable);
             return;
         }
-        self.write_in_flight_since = None;
+        self.looked.in_flight_since = None;
         if !written.is_durable {
             self.failures += 1;
             return;
@@ -169,22 +146,7 @@ mod tests {
     }
 
     fn looked(failure: Option<&str>) -> Looked {
-        Looked {
-            clock: Observed::Steady,
-            failure: failure.map(str::to_owned),
-            fleet_failure: None,
-            fleet_ceilings: Vec::new(),
-            ranges: Vec::new(),
-            ranges_last: Vec::new(),
-            taken_over: None,
-            is_renewed: false,
-            some_wait: false,
-            is_in_use: true,
-            writes: Vec::new(),
-            in_flight_since: None,
-            horizon: Duration::from_secs(3),
-            next_in: Duration::from_secs(1),
-        }
+        Looked { failure: failure.map(str::to_owned), ..Looked::default() }
     }
 
     fn written(began_ms: i64, is_durable: bool) -> Written {
@@ -239,16 +201,16 @@ mod tests {
         let mut seen = LastSeen::new(reading(0, 0));
         let in_flight = Looked { in_flight_since: Some(BootMicros(0)), ..looked(None) };
         seen.look(reading(0, 0), &in_flight);
-        assert_eq!(seen.write_in_flight_since, Some(BootMicros(0)));
+        assert_eq!(seen.looked.in_flight_since, Some(BootMicros(0)));
         seen.written(&written(0, true), BootMicros(2_000));
         assert_eq!((seen.raises, seen.raising), (1, Duration::from_millis(2)));
-        assert_eq!(seen.write_in_flight_since, None);
+        assert_eq!(seen.looked.in_flight_since, None);
         for began_ms in [3, 4] {
             seen.written(&written(began_ms, false), BootMicros(5_000));
             seen.look(reading(5, 5), &looked(Some("disk full")));
         }
-        assert_eq!((seen.failures, seen.failing.as_deref()), (2, Some("disk full")));
+        assert_eq!((seen.failures, seen.looked.failure.as_deref()), (2, Some("disk full")));
         seen.look(reading(6, 6), &looked(None));
-        assert_eq!((seen.failing, seen.raised_at), (None, Some(BootMicros(2_000))));
+        assert_eq!((seen.looked.failure, seen.raised_at), (None, Some(BootMicros(2_000))));
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Found {
     directory: Option<StateDir>,
     adopt: bool,
     records: Vec<Record>,
-    owner: Owner,
+    pub(super) owner: Owner,
     pub(super) here: HostIdentity,
     notes: Vec<Note>,
 }
@@ -156,11 +156,6 @@ impl Found {
     /// Returns this boot of the machine.
     pub(crate) fn boot(&self) -> Option<&str> {
         self.here.boot.as_deref()
-    }
-
-    /// Returns the identity of the state.
-    pub(crate) fn state_identity(&self) -> &str {
-        &self.owner.state
     }
 
     /// Returns true if the run before this one did not end its record. `None`: the state knows of

@@ -133,9 +133,9 @@ impl Common {
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();
-            return seen.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
+            return seen.looked.ranges_last.get(index).copied().flatten().map(|last| last.as_secs_f64());
         }
-        let ceiling = *self.metrics.keeper().fleet_ceilings.get(index)?;
+        let ceiling = *self.metrics.keeper().looked.fleet_ceilings.get(index)?;
         let left = rules::left(source.numbering(), ceiling, source.id_time(now));
         Some(left.as_secs_f64()).filter(|_| source.kind().follows_the_clock())
     }
@@ -208,7 +208,7 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
 
 fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
     let mut identities = Vec::new();
-    for identity in live_config.facts.access.identities().values() {
+    for identity in live_config.facts.access.identities.values() {
         let usage = &identity.usage;
         let ids = live_config.supplies.iter().enumerate();
         let ids = ids.map(|(index, supply)| (supply.source.name().to_owned(), usage.ids(index)));
@@ -240,7 +240,7 @@ fn protocol_status(metrics: &Metrics, protocol: Protocol, addresses: &[String]) 
 
 fn clock_status(metrics: &Metrics) -> ClockStatus {
     let seen = metrics.keeper();
-    let (state, by) = match seen.clock {
+    let (state, by) = match seen.looked.clock {
         Observed::Steady | Observed::Believed(_) => (ClockState::Steady, Duration::ZERO),
         Observed::Behind(by) => (ClockState::Behind, by),
         Observed::Held(by) => (ClockState::Held, by),
@@ -255,7 +255,7 @@ fn clock_status(metrics: &Metrics) -> ClockStatus {
 
 fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
     let seen = metrics.keeper();
-    let in_flight = seen.write_in_flight_since.map_or(Duration::ZERO, |since| now.boot.since(since));
+    let in_flight = seen.looked.in_flight_since.map_or(Duration::ZERO, |since| now.boot.since(since));
     CeilingsStatus {
         raises: seen.raises,
         failures: seen.failures,
@@ -263,11 +263,11 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
         slowest_raise_s: seen.raise_lengths.slowest(now.boot).max(in_flight).as_secs_f64(),
         usual_raise_s: seen.raise_lengths.usual(now.boot).as_secs_f64(),
-        slow_raise_s: seen.horizon.as_secs_f64() / 3.0,
-        horizon_s: seen.horizon.as_secs_f64(),
+        slow_raise_s: seen.looked.horizon.as_secs_f64() / 3.0,
+        horizon_s: seen.looked.horizon.as_secs_f64(),
         in_flight_s: in_flight.as_secs_f64(),
-        failing: seen.failing.clone(),
-        lost: seen.lost.clone(),
+        failing: seen.looked.failure.clone(),
+        lost: seen.looked.taken_over.as_ref().map(ToString::to_string),
     }
 }
 
@@ -280,7 +280,7 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
         return Some(FleetStatus { silent, waits_for, ..FleetStatus::default() });
     }
     let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
-    let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
+    let silent = seen.looked.fleet_failure.clone().or_else(|| seen.fleet_silence.clone());
     let mut pools = Vec::new();
     for &Counted { source, numbers, held } in &seen.noticed.pools {
         let Some(source) = sources.get(source) else { continue };

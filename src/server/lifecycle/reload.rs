@@ -118,7 +118,7 @@ impl Reloader {
     /// Waits until all shards use the configuration of this version.
     fn wait_for_shards(&self, version: u64) -> Result<(), String> {
         let deadline = Instant::now() + ADOPTED_WITHIN;
-        let mut awaited = self.common.wake_ups.shard_count();
+        let mut awaited = self.common.metrics.shards.len();
         while awaited > 0 {
             match self.adopted.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 // A shard that was blocked reports an earlier version first.

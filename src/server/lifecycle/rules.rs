@@ -16,7 +16,7 @@ pub(super) fn rules(
     let info_json = describe(settings, instance)?;
     let identities = settings.identities.iter().map(|identity| {
         let info_json = describe_to(identity, &info_json)?;
-        let before = before.identities().get(&identity.name).map(AsRef::as_ref);
+        let before = before.identities.get(&identity.name).map(AsRef::as_ref);
         let made = Identity::new(identity, &settings.sources, info_json, settings.shards.get(), before);
         Ok((made, identity.certificate_names.clone()))
     });

@@ -32,19 +32,16 @@ impl Server {
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes: _ } = self;
         let runtime = make_runtime()?;
-        let registered = {
-            let _reactor = runtime.enter();
-            let (protocols, listeners): (Vec<Protocol>, _) = listeners.into_iter().unzip();
-            let registered = register(listeners)
-                .and_then(|listeners| Ok((protocols.into_iter().zip(listeners).collect(), register(admin)?)));
-            registered.map_err(|error| StartError::MayPass(error.to_string()))
-        };
-        let ((listeners, admin), ceilings) = match ceilings {
+        let reactor = runtime.enter();
+        let listening = Listening::register(listeners, admin);
+        drop(reactor);
+        let listening = listening.map_err(|error| StartError::MayPass(error.to_string()));
+        let (listening, ceilings) = match ceilings {
             Some(ceilings) => {
-                let (registered, ceilings) = ceilings.or_trim(registered)?;
-                (registered, Some(ceilings))
+                let (listening, ceilings) = ceilings.or_trim(listening)?;
+                (listening, Some(ceilings))
             }
-            None => (registered?, None),
+            None => (listening?, None),
         };
         let keeper = KeeperThread::spawn(ceilings, &common).map_err(|error| StartError::no_thread(&error))?;
         if let Some(kernel_log) = kernel_log {
@@ -53,8 +50,8 @@ impl Server {
         let (inboxes, mut shards) =
             ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {
-            let mut admin = serve_admin(admin, &common);
-            let drained_by = accept_until(stop, listeners, inboxes, &common).await;
+            let mut admin = serve_admin(listening.admin, &common);
+            let drained_by = accept_until(stop, listening.clients, inboxes, &common).await;
             // Admin listeners serve until the shards have answered, so that the operator can watch.
             shards.stop(drained_by).await;
             admin.shutdown().await;
@@ -66,10 +63,25 @@ impl Server {
     }
 }
 
-/// Registers all listeners with the reactor that is entered. It does so before anything serves, so
-/// that a daemon that logs its listeners has them.
-fn register(listeners: Vec<Listener>) -> io::Result<Vec<Registered>> {
-    listeners.into_iter().map(Registered::new).collect()
+/// The listeners of a daemon, on the reactor of the main thread.
+struct Listening {
+    clients: Vec<(Protocol, Registered)>,
+    admin: Vec<Registered>,
+}
+
+impl Listening {
+    /// Registers all listeners with the reactor that is entered. It does so before anything serves,
+    /// so that a daemon that logs its listeners has them.
+    fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> io::Result<Listening> {
+        let mut listening = Listening { clients: Vec::new(), admin: Vec::new() };
+        for (protocol, listener) in clients {
+            listening.clients.push((protocol, Registered::new(listener)?));
+        }
+        for listener in admin {
+            listening.admin.push(Registered::new(listener)?);
+        }
+        Ok(listening)
+    }
 }
 
 /// Returns what TLS connections of a listener shake hands with; `None` if it does not speak TLS.

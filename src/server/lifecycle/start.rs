@@ -119,14 +119,15 @@ impl Prepared {
         let mut checked = Ok(());
         if let Some(mut joined) = fleet {
             let reading = clock::os::read();
-            checked = joined.check_taken(Clocks::at(wall.believe(reading).wall, reading));
+            let clocks = Clocks::at(wall.believe(reading).wall, reading);
+            checked = joined.member.check_taken(clocks).map_err(StartError::from);
             if checked.is_ok() {
                 let (parts, of_fleet) = joined.into_parts();
                 notes.extend(of_fleet);
                 in_fleet = Some(parts);
             } else {
                 // It keeps the numbers, as after a kill. The next try finds out whose they are.
-                *tried = joined.into_tried();
+                *tried = joined.member.into_tried();
             }
         }
         let ceilings = Ceilings::grant(durable, in_fleet, &wall, reading)?;
@@ -174,7 +175,7 @@ impl Server {
         let opening =
             Opening { settings: &settings, instance, supplies, wall, reading, previous_run_unclean };
         let ((server, live_config), ceilings) = ceilings.or_trim(opening.open(&secrets, inherited))?;
-        server.common.metrics.keeper().fleet_ceilings = ceilings.fleet_ceilings();
+        server.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
             Reloader::new(settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
         let ceilings = Some(ceilings);

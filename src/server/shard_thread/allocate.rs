@@ -88,8 +88,10 @@ impl Turn<'_> {
     fn allocate_limited<F: Copy>(&mut self, request: Request<F>) -> Result<(), NotYet<F>> {
         let due = request.read_at.after(self.wait_of(&request.ask));
         let permitted = limits::permit(self.conditions.session, &request.ask, request.read_at, due);
-        let (held, ask, at) = permitted.map_err(NotYet::Refused)?;
-        let request = Request { ask, ..request };
+        let permit = permitted.map_err(NotYet::Refused)?;
+        let at = permit.at;
+        let request = Request { ask: Ask { count: permit.count, ..request.ask }, ..request };
+        let held = Held(Some(permit));
         if at > request.read_at {
             return Err(NotYet::Parked(Parked::Paced(Box::new(Paced { request, at, held }))));
         }
@@ -284,9 +286,8 @@ impl<F: Copy> Queued<F> {
     /// Ends the wait. If its IDs were lost with the grant, the request begins again with what is
     /// left of its wait. Lost IDs do not count towards the client's rate.
     fn resume(&mut self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
-        let (Some((taken, held)), Some(outcome)) = (self.taken.take(), self.outcome.take()) else {
-            unreachable!("a wait ends once, after it is over");
-        };
+        let Some((taken, held)) = self.taken.take() else { unreachable!("a wait ends once") };
+        let Some(outcome) = self.outcome.take() else { unreachable!("a wait ends after it is over") };
         let ask = &self.request.ask;
         let (lane, _) = turn.state.shard.lane(ask.source);
         match lane.end_wait(taken, &outcome, &mut turn.state.runs) {

@@ -10,7 +10,7 @@ use crate::frontends::{Ask, Reason};
 /// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's
 /// rates.
 #[derive(Debug)]
-pub(super) struct Held(Option<Permit>);
+pub(super) struct Held(pub(super) Option<Permit>);
 
 impl Held {
     /// The permit of a client without limits.
@@ -32,8 +32,7 @@ impl Drop for Held {
     }
 }
 
-/// Permits a request that was read at `now` and is due by `due`. Returns the permit, the request
-/// with the number of IDs that it may draw, and the time from which it may draw them.
+/// Permits a request that was read at `now` and is due by `due`.
 ///
 /// # Errors
 /// The reason why it gets none.
@@ -43,7 +42,7 @@ pub(super) fn permit(
     ask: &Ask,
     now: BootMicros,
     due: BootMicros,
-) -> Result<(Held, Ask, BootMicros), Reason> {
+) -> Result<Permit, Reason> {
     let Some(usage) = session.identity().map(|identity| &identity.usage) else {
         // A reload has revoked its client.
         return Err(Reason::Denied);
@@ -57,8 +56,5 @@ pub(super) fn permit(
     if !permitted.as_ref().is_ok_and(|permit| permit.at == now) {
         usage.slowed.fetch_add(1, Ordering::Relaxed);
     }
-    let permit = permitted.map_err(Reason::TooFast)?;
-    let ask = Ask { count: permit.count, ..*ask };
-    let at = permit.at;
-    Ok((Held(Some(permit)), ask, at))
+    permitted.map_err(Reason::TooFast)
 }

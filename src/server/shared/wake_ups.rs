@@ -22,11 +22,6 @@ impl WakeUps {
         WakeUps { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
     }
 
-    /// Returns the number of shards.
-    pub(crate) fn shard_count(&self) -> usize {
-        self.shards.len()
-    }
-
     /// Wakes one shard's ticker. If it is awake, its next sleep ends at once.
     pub(crate) fn wake_shard(&self, shard: usize) {
         if let Some(ticker) = self.shards.get(shard) {

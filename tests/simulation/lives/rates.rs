@@ -101,6 +101,6 @@ impl Limited {
 fn rules(per_second: u32, before: &Rules) -> Rules {
     let name = String::from(ANONYMOUS);
     let settings = IdentitySettings { name, rate: Some(per_second), ..IdentitySettings::default() };
-    let before = before.identities().get(ANONYMOUS).map(AsRef::as_ref);
+    let before = before.identities.get(ANONYMOUS).map(AsRef::as_ref);
     Rules::new([(Identity::new(&settings, &[], Vec::new(), 1, before), Vec::new())], None, None)
 }

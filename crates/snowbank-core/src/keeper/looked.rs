@@ -10,11 +10,12 @@ use crate::grant::TakenOver;
 use snowbank_id::layout::Position;
 
 /// The result of a look.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Looked {
     /// The state of the wall clock.
     pub clock: Observed,
-    /// Why the last try to raise the ceilings in the state directory failed.
+    /// Why the last try to raise the ceilings in the state directory failed. Also `None` if no
+    /// client asks: an old failure must not keep the next request from a new try.
     pub failure: Option<String>,
     /// Why the last try to raise the fleet's ceilings failed.
     pub fleet_failure: Option<String>,
