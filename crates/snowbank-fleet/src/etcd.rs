@@ -39,9 +39,9 @@ const UNAUTHENTICATED: u64 = 16;
 /// A part of the refusal of a client certificate with a common name, while authentication is on.
 /// Its status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
-/// A part of the messages of a gateway that cannot connect to its own etcd: it was closed, refused,
-/// or used when it was closed. Those of etcd itself do not speak of connections.
-const GATEWAY_ALONE: &str = "connection";
+/// Parts of the messages of a gateway that cannot connect to its own etcd: the connection was
+/// closed, refused, or used when it was closed. Those of etcd itself do not speak of connections.
+const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// The message that comes with another code if users or roles were changed since the token was
 /// given.
 const OLD_TOKEN: &str = "revision of auth store is old";
@@ -250,7 +250,7 @@ fn fault_of(status: StatusCode, text: &[u8]) -> Fault {
         Some(UNAUTHENTICATED) => Fault::Token,
         _ if line.contains(OLD_TOKEN) => Fault::Token,
         Some(code) if LASTING_CODES.contains(&code) => Fault::Lasting(reason),
-        _ if line.contains(GATEWAY_ALONE) => Fault::Endpoint(format!(
+        _ if GATEWAY_ALONE.iter().any(|part| line.contains(part)) => Fault::Endpoint(format!(
             "{reason}; with --client-cert-auth, etcd's gateway connects to its own etcd with the certificate of --cert-file: \
              that one must allow the usage of clients too (extendedKeyUsage = serverAuth, clientAuth)"
         )),

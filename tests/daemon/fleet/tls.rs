@@ -188,7 +188,7 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     let files = Files::new();
     files.secure(&mut etcd, &files.authority.issue_for_servers("server"));
     let toml = files.trusting(&secured_toml(&etcd), &files.authority.issue_local("own"));
-    assert_waits_in_time(&toml, &["HTTP 503", "connection", "extendedKeyUsage", "--cert-file"]);
+    assert_waits_in_time(&toml, &["HTTP 503", "gateway connects", "extendedKeyUsage", "--cert-file"]);
 }
 
 /// Each answer of the network takes longer than the time that an endpoint has while others are
