@@ -286,5 +286,5 @@ fn duplicate(server: &mut Server) -> Result<Inherited, StartError> {
         let duplicate = listener.duplicate().map_err(|error| StartError::MayPass(error.to_string()))?;
         sockets.push((purpose, duplicate));
     }
-    Ok(Inherited::of(sockets))
+    Ok(Inherited { sockets })
 }

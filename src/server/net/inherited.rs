@@ -22,10 +22,10 @@ const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The listeners that the service manager opened.
+/// The listeners that the service manager opened, or that a daemon which waited leaves to its start.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    sockets: Vec<(Purpose, Listener)>,
+    pub(crate) sockets: Vec<(Purpose, Listener)>,
 }
 
 impl Inherited {
@@ -56,11 +56,6 @@ impl Inherited {
             sockets.push((Purpose::from_socket(protocol.unwrap_or(name)), listener));
         }
         Ok(Inherited { sockets })
-    }
-
-    /// Returns these listeners, as they are inherited by the daemon's next start.
-    pub(crate) fn of(sockets: Vec<(Purpose, Listener)>) -> Inherited {
-        Inherited { sockets }
     }
 
     /// Returns the addresses of the sockets, each with its use.
