@@ -178,6 +178,40 @@ struct PreparedFleet<'a> {
     above: Option<String>,
 }
 
+impl PreparedFleet<'_> {
+    /// Writes it in words.
+    fn write(&self, is_floor_changed: bool, out: &mut impl Write) -> Outcome {
+        let PreparedFleet { fleet: name, spaces, added, replaced, above, is_new } = self;
+        if *is_new {
+            writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
+        } else if !added.is_empty() || !replaced.is_empty() || is_floor_changed {
+            writeln!(out, "fleet {name:?} changed")?;
+        } else {
+            writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?;
+        }
+        for space in added {
+            writeln!(out, "added {space}")?;
+        }
+        for space in replaced {
+            writeln!(
+                out,
+                "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
+            )?;
+        }
+        if let Some(floor) = above {
+            writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
+            if *is_new {
+                writeln!(
+                    out,
+                    "a daemon of an earlier fleet must not go on without asking: before it starts, remove the file \"fleet\" from \
+                     its state directory"
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let mut fleet = arguments.common.open(now)?;
     let horizon = fleet.settings.fleet.horizon;
@@ -211,34 +245,7 @@ fn init(arguments: &InitArguments, now: UnixMicros, out: &mut impl Write) -> Out
     if arguments.common.json {
         return write_json(&shown, out).map_err(Failure::from);
     }
-    let PreparedFleet { fleet: name, spaces, added, replaced, above, .. } = shown;
-    if is_new {
-        writeln!(out, "fleet {name:?} prepared: {}", spaces.join(", "))?;
-    } else if !added.is_empty() || !replaced.is_empty() || is_floor_changed {
-        writeln!(out, "fleet {name:?} changed")?;
-    } else {
-        writeln!(out, "fleet {name:?} is prepared already: {}; nothing changed", spaces.join(", "))?;
-    }
-    for space in added {
-        writeln!(out, "added {space}")?;
-    }
-    for space in replaced {
-        writeln!(
-            out,
-            "replaced {space}, which could make the same IDs; daemons with that layout are now refused"
-        )?;
-    }
-    if let Some(floor) = above {
-        writeln!(out, "a daemon that takes a worker ID which it did not hold starts above {floor}")?;
-        if is_new {
-            writeln!(
-                out,
-                "a daemon of an earlier fleet must not go on without asking: before it starts, remove the file \"fleet\" from \
-                 its state directory"
-            )?;
-        }
-    }
-    Ok(())
+    shown.write(is_floor_changed, out)
 }
 
 /// Reads the bound of earlier IDs.

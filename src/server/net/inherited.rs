@@ -22,7 +22,7 @@ const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The listeners that the service manager opened, or that a daemon which waited leaves to its start.
+/// The listeners that the service manager opened, or that a daemon that waited leaves to its start.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) sockets: Vec<(Purpose, Listener)>,
