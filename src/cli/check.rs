@@ -5,18 +5,23 @@ use std::path::{Path, PathBuf};
 
 use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
-use crate::ceiling::{Cause, store};
+use crate::ceiling::{Cause, StateError, store};
 use crate::clock;
-use crate::config::{self, Credentials, Machine, Mistakes, Overrides, StatePlace, Unpicked};
-use crate::server::check_records;
+use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, StatePlace, Unpicked};
+use crate::server::{StartError, check_records};
+use snowbank_client::layout::UnixMicros;
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
-Takes the same options and variables as `serve`. Also reads the state, and the files of tokens, certificates and keys \
-that the configuration names. Run as root, it lists those that the packaged service's user cannot read.
+Takes the same options and variables as `serve`. Also reads the files of tokens, certificates and keys that the \
+configuration names. Run as root, it lists those that the packaged service's user cannot read.
+
+Also compares the state, as it is now, with the configuration and the machine's marks. Only a start can see: worker IDs \
+that it gets, what a fleet's coordinator or peers answer, what another daemon holds, marks of other layouts, and a clock \
+that is too far behind. While a daemon runs, its marks are not compared. A ticket source is not missed in an empty state.
 
 Exit codes:
-  0  `serve` accepts this configuration and this state; a summary is printed
+  0  no mistake found in configuration and state; a summary is printed
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
@@ -32,6 +37,10 @@ pub(super) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
+    /// Check a start with --adopt-state: another machine's state, and an older copy, are then no
+    /// mistakes
+    #[arg(long)]
+    adopt_state: bool,
 }
 
 impl Arguments {
@@ -74,11 +83,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     };
     let place = settings.state_dir.place(|name| environment_of_service(path, name));
-    // Read as `serve` does. Nothing is written.
     let mut unread = None;
     if let Some(directory) = place.as_ref().ok().and_then(StatePlace::path) {
-        let refusal = match store::read(directory) {
-            Ok(records) => check_records(&records, directory, &settings, now).err().map(|it| it.to_string()),
+        let refusal = match refusal_of_state(directory, arguments.adopt_state, &settings, now) {
+            Ok(refusal) => refusal.map(|refusal| refusal.to_string()),
             Err(error) if matches!(error.cause(), Cause::System { .. }) => {
                 unread = Some(error);
                 None
@@ -105,6 +113,30 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         writeln!(out, "warning: {warning}")?;
     }
     Ok(())
+}
+
+/// Returns the refusal that a start with this state would end with. Nothing is locked or written.
+///
+/// A daemon may start, stop or be killed between two readings. So a state is only refused if it is
+/// still the same after the check.
+///
+/// # Errors
+/// The state cannot be read.
+fn refusal_of_state(
+    directory: &Path,
+    adopt: bool,
+    settings: &Settings,
+    now: UnixMicros,
+) -> Result<Option<StartError>, StateError> {
+    let mut records = store::read(directory)?;
+    loop {
+        let Err(refusal) = check_records(&records, directory, adopt, settings, now) else { return Ok(None) };
+        let read_again = store::read(directory)?;
+        if read_again == records {
+            return Ok(Some(refusal));
+        }
+        records = read_again;
+    }
 }
 
 fn refuse(path: &Path, mistakes: &Mistakes, out: &mut impl Write) -> Outcome {

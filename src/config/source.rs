@@ -200,7 +200,7 @@ impl SourceSettings {
     }
 
     /// Returns true if its worker IDs are known: none is picked later.
-    pub(super) fn has_worker_ids(&self) -> bool {
+    pub(crate) fn has_worker_ids(&self) -> bool {
         self.kind.follows_the_clock() && !self.is_assigned() && !self.is_unpicked()
     }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::machine::Machine;
 use crate::support::program::Said;
-use crate::support::{Ask, poll};
+use crate::support::{Ask, lock_files, poll};
 use tempfile::TempDir;
 
 /// A directory with a configuration of this text.
@@ -151,35 +151,47 @@ fn the_file_may_be_an_argument_or_an_option() {
     );
 }
 
-/// Each of these states is checked with the options of a daemon that a start with it refuses.
+/// A fleet's coordinator, which `check` does not ask.
+const FLEET: &str = "[fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://127.0.0.1:1\"]\n";
+
+/// Returns the result of `check` on this machine's state.
+fn checked(machine: &Machine, toml: &str, options: &[&str]) -> Said {
+    let file = machine.path("snowbank.toml");
+    std::fs::write(&file, toml).unwrap();
+    machine.run(&[&["check", file.to_str().unwrap()], options].concat())
+}
+
+#[track_caller]
+fn assert_accepted(machine: &Machine, toml: &str, options: &[&str]) {
+    let said = checked(machine, toml, options);
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[track_caller]
+fn assert_refused(machine: &Machine, toml: &str, words: &str) {
+    let Said { code, out, err } = checked(machine, toml, &[]);
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
+}
+
+/// Each of these states is checked with the options of a daemon that a start with it refuses, and
+/// with those of one that starts.
 #[test]
 fn a_state_that_serve_refuses_is_a_mistake() {
     let machine = Machine::new();
-    let file = machine.path("snowbank.toml");
-    let checked = |toml: &str| {
-        std::fs::write(&file, toml).unwrap();
-        machine.run(&["check", file.to_str().unwrap()])
-    };
-    let assert_accepted = |toml| {
-        let said = checked(toml);
-        assert_eq!(said.code, Some(0), "{said:?}");
-    };
-    let assert_refused = |toml, words: &str| {
-        let Said { code, out, err } = checked(toml);
-        assert_eq!(code, Some(1), "{out}{err}");
-        assert!(out.contains(words) && err.contains("`serve` refuses the state"), "{out}{err}");
-    };
+    let assert_accepted = |toml: &str, options: &[&str]| assert_accepted(&machine, toml, options);
+    let assert_refused = |toml: &str, words: &str| assert_refused(&machine, toml, words);
     let tickets = "[[sources]]\nname = \"default\"\n[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
-    assert_accepted("");
-    assert_accepted(tickets);
+    assert_accepted("", &[]);
+    assert_accepted(tickets, &[]);
     let mut daemon = machine.start("");
     let running = machine.back_up();
-    assert_accepted("");
+    assert_accepted("", &[]);
     let bound = machine.shown().bound;
     let mut wire = daemon.connect();
     poll("an ID above the earlier ceiling", || (wire.next(Ask::of(1)).ids()[0] > bound).then_some(()));
     daemon.kill();
-    assert_accepted("");
+    assert_accepted("", &[]);
     assert_refused(tickets, "nothing is stored of its counter");
     assert_refused(
         "layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch=2020-01-01T00:00:00Z\"\n",
@@ -188,12 +200,43 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     let newest = machine.back_up();
     machine.restore(&running);
     assert_refused("", "is older than the one that served");
+    assert_accepted("", &["--adopt-state"]);
+    // The coordinator says above which IDs the source goes on.
+    assert_accepted(&format!("worker_ids = 0\n{FLEET}"), &[]);
     machine.restore(&newest);
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
     assert_refused("", "another machine's");
+    assert_accepted("", &["--adopt-state"]);
     machine.restore(&newest);
+    let lock = lock_files(&machine.path("locks")).remove(0);
+    let marked = std::fs::read_to_string(&lock).unwrap();
+    std::fs::write(&lock, marked.replace("granted", "grunted")).unwrap();
+    assert_refused("", "does not say how far the IDs of its worker ID were granted");
+    std::fs::write(&lock, marked).unwrap();
     machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]).printed();
     assert_refused("", "`snowbank state export` moved");
+    // It is not known which worker IDs this source gets, but the counter is known.
+    let unknown = "[[sources]]\nname = \"default\"\nworker_id_from = \"file:/missing\"\n";
+    assert_accepted(unknown, &[]);
+    let beside = "[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
+    assert_refused(&format!("{unknown}{beside}"), "nothing is stored of its counter");
     machine.restore(b"not a state");
     assert_refused("", "is corrupt");
+}
+
+#[test]
+fn a_counter_that_serve_refuses_is_a_mistake() {
+    let orders = |kind, more| format!("[[sources]]\nname = \"orders\"\nkind = \"{kind}\"\n{more}");
+    let alone = orders("ticket", "");
+    let machine = Machine::new();
+    machine.run(&["ticket", "set", "orders", "9000"]).printed();
+    assert_accepted(&machine, &alone, &[]);
+    assert_refused(&machine, &orders("ticket", "maximum = 500\n"), "found maximum 500, allowed: from 9000");
+    let set = machine.back_up();
+    let daemon = machine.start(&alone);
+    daemon.connect().next_once_granted(Ask::of(12_000));
+    daemon.stop();
+    machine.restore(&set);
+    assert_refused(&machine, &alone, "is older than the one that served");
+    assert_accepted(&machine, &orders("fleet-ticket", FLEET), &[]);
 }

@@ -34,7 +34,7 @@ pub use errors::{Cause, StateError};
 pub use identity::{HostIdentity, Owner, draw_identity};
 pub use lock::{WorkerLocks, lock_records, lock_workers, lock_workers_at_once};
 pub use mark::{Fate, Mark, Marked, beyond, compare, instant_of, latest_grant};
-pub use survey::{Seen, survey};
+pub use survey::{Seen, readable_marks, survey};
 
 #[doc(hidden)]
 pub use snowbank_core::grant::{CeilingRule, Grant, Left, TakenOver};

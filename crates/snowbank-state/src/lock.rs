@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::kind::kind_of;
 use super::lock_names::{kin_paths, lock_paths, name_of};
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile, PAUSE};
-use super::mark::{Fate, Mark};
+use super::mark::{self, Fate, Mark};
 use super::neighbours::neighbours;
 use super::store::Record;
 use super::writers::{Untrusted, Writers, open_file};
@@ -130,17 +130,7 @@ impl WorkerLocks {
     /// # Errors
     /// As [`own_marks`](WorkerLocks::own_marks).
     pub fn marks_of_source(&self) -> Result<Vec<Mark>, StateError> {
-        let mut marks = self.own_marks()?;
-        let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
-        for (_, mark) in &self.of_kin {
-            // The counter was moved away under another increment, and has counted under this one
-            // since it returned.
-            let is_back = mark.is_released() && granted > Some(mark.id_bound);
-            if !is_back {
-                marks.push(mark.clone());
-            }
-        }
-        Ok(marks)
+        Ok(mark::of_source(self.own_marks()?, self.of_kin.iter().map(|(_, mark)| mark.clone())))
     }
 
     /// Returns the lock file with the highest mark that counts for the worker IDs.
@@ -241,7 +231,7 @@ fn free_marks(paths: Vec<PathBuf>, writers: Writers) -> Result<Vec<(PathBuf, Mar
 
 /// Reads the mark of a lock that no daemon holds. A mark that other users could have written does
 /// not count.
-fn free_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
+pub(super) fn free_mark(path: &Path, writers: Writers) -> io::Result<Option<Mark>> {
     let file = match open_file(path, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,

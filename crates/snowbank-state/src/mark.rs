@@ -100,6 +100,22 @@ pub enum Marked {
     Released,
 }
 
+/// Returns the marks of a source: in its own locks, and in those of the same counter under other
+/// increments and offsets.
+pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) -> Vec<Mark> {
+    let mut marks = own;
+    let granted = marks.iter().filter(|mark| !mark.is_released()).map(|mark| mark.id_bound).max();
+    for mark in of_kin {
+        // The counter was moved away under another increment, and has counted under this one since
+        // it returned.
+        let is_back = mark.is_released() && granted > Some(mark.id_bound);
+        if !is_back {
+            marks.push(mark);
+        }
+    }
+    marks
+}
+
 /// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record
 /// without a state's identity may belong to any state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {

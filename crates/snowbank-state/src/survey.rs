@@ -3,12 +3,13 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::lock::{read_mark, writers_of};
+use super::StateError;
+use super::lock::{free_mark, read_mark, writers_of};
 use super::lock_names::{kin_paths, lock_paths};
 use super::locked_file::LockedFile;
-use super::mark::Mark;
+use super::mark::{Mark, of_source};
 use super::writers::{Untrusted, Writers, open_file};
 use snowbank_id::numbering::Numbering;
 
@@ -54,6 +55,33 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
         });
     }
     seen
+}
+
+/// Returns the marks that a start of a source reads, as far as this user may see and believe them.
+///
+/// # Errors
+/// A mark is damaged.
+pub fn readable_marks(directory: &Path, numbering: &Numbering) -> Result<Vec<Mark>, StateError> {
+    let Ok(writers) = writers_of(directory) else { return Ok(Vec::new()) };
+    let own: Vec<PathBuf> = lock_paths(directory, numbering).into_iter().map(|(_, path)| path).collect();
+    let mut kin = kin_paths(directory, numbering).unwrap_or_default();
+    kin.retain(|path| !own.contains(path));
+    Ok(of_source(readable(&own, writers)?, readable(&kin, writers)?))
+}
+
+fn readable(paths: &[PathBuf], writers: Writers) -> Result<Vec<Mark>, StateError> {
+    let mut marks = Vec::new();
+    for path in paths {
+        // A mark that is being written at this moment can be read a moment later.
+        match free_mark(path, writers).or_else(|_| free_mark(path, writers)) {
+            Ok(mark) => marks.extend(mark),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(StateError::mark_damaged(path, &error));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(marks)
 }
 
 /// Returns the holder and the mark of a lock file. A file that is missing has neither.

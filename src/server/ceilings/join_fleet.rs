@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::fleet_thread::InFleet;
-use super::start_sources::{Found, FromFleet, refuse_low_maximum, rule_of};
+use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
 use crate::ceiling::{Cause, Mark, beyond, draw_identity, latest_grant, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
@@ -124,7 +124,7 @@ impl Joined {
     fn take_ranges(&mut self, settings: &Settings, found: &Found) -> Result<(), StartError> {
         for (index, source) in settings.shared_counters() {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;
-            let floor = found.counter_floor(&numbering);
+            let floor = counter_floor(&found.records, &numbering);
             self.member.add_counter(index, &source.name, &numbering, floor);
             match self.member.take_range(index, FIRST_RANGE, 0) {
                 Ranged::Taken(range) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
 use crate::ceiling::store::{self, Claimant, DiskStore, Moment, Plan, Record, StateDir};
-use crate::ceiling::{CeilingRule, Grant, HostIdentity, Owner, StateError, WorkerLocks};
+use crate::ceiling::{CeilingRule, Grant, HostIdentity, Mark, Owner, StateError, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, StepRule, Wall};
 use crate::config::SourceSettings;
 use crate::fleet::rules::{self, Proof};
@@ -37,7 +37,7 @@ pub struct State<'a> {
 pub(crate) struct Found {
     directory: Option<StateDir>,
     adopt: bool,
-    records: Vec<Record>,
+    pub(super) records: Vec<Record>,
     pub(super) owner: Owner,
     pub(super) here: HostIdentity,
     notes: Vec<Note>,
@@ -53,6 +53,21 @@ pub(super) fn refuse_low_maximum(name: &str, maximum: u64, bound: u64) -> Result
         "source {name:?}: found maximum {maximum}, allowed: from {highest} on, because numbers up to that may have been \
          handed out"
     )))
+}
+
+/// Checks that a counter's maximum is not below numbers that may have been handed out: records and
+/// marks would forget them.
+fn check_maximum(claimant: &Claimant<'_>, records: &[Record], marks: &[Mark]) -> Result<(), StartError> {
+    let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
+    let marked = marks.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
+    let bound = counter_floor(records, claimant.numbering).max(marked);
+    refuse_low_maximum(claimant.name, counter.maximum(), bound)
+}
+
+/// Returns the number above all that the records of a state know of a counter.
+pub(super) fn counter_floor(records: &[Record], numbering: &Numbering) -> u64 {
+    let of_counter = records.iter().filter(|record| record.numbering.is_of_space(numbering));
+    of_counter.map(|record| record.id_bound).max().unwrap_or(0)
 }
 
 /// Refuses the record of another machine.
@@ -175,12 +190,6 @@ impl Found {
         self.records.iter().filter(move |Record { numbering: earlier, assigned, name: of, .. }| {
             *assigned && of == name && earlier.is_of_space(numbering) && !earlier.is_part_of(numbering)
         })
-    }
-
-    /// Returns the number above all that the state knows of a counter.
-    pub(super) fn counter_floor(&self, numbering: &Numbering) -> u64 {
-        let of_counter = self.records.iter().filter(|record| record.numbering.is_of_space(numbering));
-        of_counter.map(|record| record.id_bound).max().unwrap_or(0)
     }
 
     /// Returns the numberings that `snowbank state export` moved away from this state for good: a
@@ -318,15 +327,6 @@ impl Found {
         Moment { wall: now.wall, boot: self.boot().map(|boot| (boot, now.boot)) }
     }
 
-    /// Checks that a counter's maximum is not below numbers that may have been handed out: records
-    /// and marks would forget them.
-    fn check_maximum(&self, claimant: &Claimant<'_>, locks: &WorkerLocks) -> Result<(), StartError> {
-        let Some(counter) = claimant.numbering.ticket() else { return Ok(()) };
-        let marked = locks.marks()?.iter().map(|mark| mark.id_bound).max().unwrap_or(0);
-        let bound = self.counter_floor(claimant.numbering).max(marked);
-        refuse_low_maximum(claimant.name, counter.maximum(), bound)
-    }
-
     /// Decides where every source starts.
     fn plan(&self, sources: &[Locked<'_>], fleet: &FromFleet, now: Now) -> Result<Starts, StartError> {
         let mut claimants = Vec::with_capacity(sources.len());
@@ -348,7 +348,7 @@ impl Found {
         let mut positions = Vec::with_capacity(sources.len());
         for (index, ((source, claimant), start)) in sources.iter().zip(&claimants).zip(starts).enumerate() {
             let numbering = &source.numbering;
-            self.check_maximum(claimant, &source.locks)?;
+            check_maximum(claimant, &self.records, &source.locks.marks()?)?;
             let floor = fleet.taken(index).map_or(0, |taken| taken.floor);
             let start = start.unwrap_or(Position(0)).max(guard(numbering, &self.records, now.wall));
             let start = start.max(numbering.position_from(floor));

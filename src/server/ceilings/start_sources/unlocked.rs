@@ -4,39 +4,48 @@ use std::path::Path;
 
 use super::first_position::guard;
 use super::marks::older_copy;
-use super::{claimant, refuse_foreign};
+use super::{check_maximum, claimant, refuse_foreign};
 use crate::ceiling::store::{self, Claimant, Plan, Record};
-use crate::ceiling::{HostIdentity, Mark, Marked, StateError, compare, survey};
-use crate::config::{Settings, SourceSettings};
+use crate::ceiling::{HostIdentity, Marked, StateError, compare, readable_marks};
+use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
-/// Checks that a start would accept these records of a state directory.
+/// Checks that a start with these records of a state directory, perhaps by an operator who adopts
+/// them, would not be refused.
 ///
-/// Left out are sources that get their worker IDs at the start, and the marks of a daemon that
-/// runs: it moves them while they are read.
+/// It refuses nothing that a start accepts. Left out is what only a start knows: worker IDs that it
+/// gets, what the fleet's coordinator answers, locks that others hold, and the marks of layouts that
+/// can make the same IDs. While a daemon runs, its bounds and marks move, and are left out too.
 ///
 /// # Errors
 /// The refusal.
 pub fn check_records(
     records: &[Record],
     path: &Path,
+    adopt: bool,
     settings: &Settings,
     wall: UnixMicros,
 ) -> Result<(), StartError> {
-    if let Some(record) = store::foreign(records, &HostIdentity::here()) {
+    if let Some(record) = store::foreign(records, &HostIdentity::here()).filter(|_| !adopt) {
         return Err(refuse_foreign(record, path));
     }
     // A configuration may be checked on a machine where no daemon has run yet.
-    if records.is_empty() || settings.sources.iter().any(SourceSettings::is_assigned) {
+    if records.is_empty() {
         return Ok(());
     }
-    let mut numberings = Vec::with_capacity(settings.sources.len());
+    let mut with_layout = settings.sources.iter().filter(|source| source.kind.follows_the_clock());
+    let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
+    let mut numbered = Vec::with_capacity(settings.sources.len());
     for source in &settings.sources {
-        numberings.push(source.numbering().map_err(StartError::WrongSetting)?);
+        // A record may bind any source that has a layout, if it binds no other. So the check of one
+        // needs the worker IDs of all.
+        if are_worker_ids_known || !source.kind.follows_the_clock() {
+            numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
+        }
     }
-    let mut claimants = Vec::with_capacity(numberings.len());
-    for (source, numbering) in settings.sources.iter().zip(&numberings) {
+    let mut claimants = Vec::with_capacity(numbered.len());
+    for (source, numbering) in &numbered {
         let has_worker_ids_there = settings.fleet.coordinator.is_some() && source.kind.follows_the_clock();
         let in_fleet = has_worker_ids_there || source.kind.takes_ranges();
         claimants.push(Claimant { in_fleet, state_dir: Some(path), ..claimant(source, numbering) });
@@ -45,14 +54,16 @@ pub fn check_records(
     if store::holder(path).is_some() {
         return Ok(());
     }
-    for (Claimant { name, numbering, .. }, start) in claimants.iter().zip(starts) {
-        let seen = survey(&settings.lock_dir, numbering);
-        let marks: Vec<Mark> = seen.into_iter().filter_map(|seen| seen.mark.ok().flatten()).collect();
+    for (claimant, start) in claimants.iter().zip(starts) {
+        let Claimant { name, numbering, in_fleet, .. } = *claimant;
+        // The coordinator may raise the start above the marks, and a shared counter has none.
+        let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
+        check_maximum(claimant, records, &marks)?;
         let start = start.unwrap_or(Position(0)).max(guard(numbering, records, wall));
         match compare(&marks, numbering, start, records) {
             Marked::Released => return Err(StateError::released(name, numbering).into()),
-            Marked::SinceThisCopy(end) => return Err(older_copy(name, numbering, end, path)),
-            Marked::Below | Marked::ByAnother(_) => {}
+            Marked::SinceThisCopy(end) if !adopt => return Err(older_copy(name, numbering, end, path)),
+            Marked::Below | Marked::ByAnother(_) | Marked::SinceThisCopy(_) => {}
         }
     }
     Ok(())
