@@ -18,7 +18,7 @@ configuration names. Run as root, it lists those that the packaged service's use
 
 Also compares the state, as it is now, with the configuration and the machine's marks. Only a start can see: worker IDs \
 that it gets, what a fleet's coordinator or peers answer, what another daemon holds, marks of other layouts, and a clock \
-that is too far behind. While a daemon runs, its marks are not compared. A ticket source is not missed in an empty state.
+that is too far behind. While a daemon runs, its marks are not compared. In an empty state no ticket counter is missed.
 
 Exit codes:
   0  no mistake found in configuration and state; a summary is printed

@@ -15,8 +15,8 @@ use snowbank_client::layout::{Position, UnixMicros};
 /// them, would not be refused.
 ///
 /// It refuses nothing that a start accepts. Left out is what only a start knows: worker IDs that it
-/// gets, what the fleet's coordinator answers, locks that others hold, and the marks of layouts that
-/// can make the same IDs. While a daemon runs, its bounds and marks move, and are left out too.
+/// gets, what the fleet's coordinator answers, locks that others hold, and the marks of layouts
+/// that can make the same IDs. While a daemon runs, its bounds and marks move, and are left out too.
 ///
 /// # Errors
 /// The refusal.
