@@ -231,3 +231,17 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     disk.works();
     assert!(one(&machine.setup(CONFIG).start()) > last);
 }
+
+/// While a daemon raises its ceiling, the state and the marks are read as of one moment.
+#[test]
+fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
+    let machine = Machine::new();
+    let daemon = machine.setup(CONFIG).start();
+    for _ in 0..100 {
+        one(&daemon);
+        let shown = show(&machine);
+        let marks = shown["marks"].as_array().expect("marks");
+        assert!(marks.iter().all(|mark| mark["next_start"] == "at_ceiling"), "{shown}");
+    }
+    daemon.stop();
+}

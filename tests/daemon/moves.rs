@@ -91,3 +91,24 @@ fn import_of_another_boot(booted_earlier_us: i64) {
 fn an_import_from_another_boot_shows_no_clock_step() {
     each_case(&[DAY_US, -DAY_US], |&booted_earlier_us| import_of_another_boot(booted_earlier_us));
 }
+
+/// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
+#[test]
+fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
+    let machine = Machine::new();
+    let twitter = "worker_ids = 1\n";
+    let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\nworker_ids = 0\n";
+    let wide = || machine.setup(wide).env("SNOWBANK_STATE_DIR", machine.path("other"));
+    let mut last = 0;
+    for setup in [machine.setup(twitter), wide()] {
+        let daemon = setup.start();
+        let id = daemon.connect().next(Ask::of(1).wait_ms(9_000)).ids()[0];
+        assert!(id > last, "{id} after {last}");
+        last = id;
+        daemon.stop();
+    }
+    let export = machine.path("export").display().to_string();
+    state(&machine, &["export", "--output", &export]);
+    wide().end().assert_refusal(&["a worker ID of another layout", "was moved away", "state import"]);
+    state(&machine, &["import", &export]);
+}

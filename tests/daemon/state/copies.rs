@@ -173,3 +173,24 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
         }
     }
 }
+
+#[test]
+fn each_source_is_marked() {
+    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
+    let sources = [source("first", 1), source("second", 2)];
+    let machine = Machine::new();
+    let mut daemon = machine.start(&sources.concat());
+    let copy = machine.back_up();
+    let shown = machine.run(&["state", "show", "--json"]).printed();
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    for (index, shown) in (0..).zip(shown["sources"].as_array().expect("two sources")) {
+        let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
+        let ask = Ask::of(1).wait_ms(9_000).source(index);
+        poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));
+    }
+    daemon.kill();
+    machine.restore(&copy);
+    for (source, name) in sources.iter().zip(["\"first\"", "\"second\""]) {
+        machine.setup(source).end().assert_refusal(&["is older than the one", name]);
+    }
+}
