@@ -184,6 +184,28 @@ fn a_wrong_password_is_refused_and_the_right_one_is_not() {
 }
 
 #[test]
+fn a_marker_that_cannot_be_read_is_refused() {
+    const MARKER: &str = "/snowbank/default/marker";
+    on_one(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
+        for (text, part) in [
+            ("garbage", "did not write"),
+            ("{\"format\":1}", "an earlier build wrote"),
+            ("{\"format\":3}", "a later release wrote"),
+        ] {
+            at.put(MARKER, text);
+            Machine::new().setup(&toml).end().assert_refusal_for_now(&[MARKER, part]);
+            for command in ["init", "list", "check"] {
+                let (code, line) = fleet(&toml, &[command]);
+                assert_eq!(code, Some(1), "{line}");
+                assert!(line.contains(MARKER) && line.contains(part) && line.lines().count() == 1, "{line}");
+            }
+        }
+    });
+}
+
+#[test]
 fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
     on_one(|at| {
         let given = toml(at, Some(0), LONG);

@@ -170,3 +170,58 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
         daemon.connect().assert_open();
     });
 }
+
+/// Tries another worker ID if the signal comes after the question to the peer has ended, or the
+/// coordinator answers late.
+#[test]
+fn a_stop_ends_a_start_that_follows_a_wait() {
+    on_one(|at| {
+        let (peer, peers) = silent_peer();
+        let mut worker = 0;
+        poll("a stop before the daemon serves, which gives its worker ID back", || {
+            worker += 1;
+            let toml = toml(at, Some(worker), SHORT);
+            init(&toml);
+            let [holder, taker] = [(); 2].map(|()| Machine::new());
+            kill_after_first_ids(&holder, &toml);
+            let mut daemon = taker.setup(&format!("{toml}{peers}")).start();
+            let _asked = poll("a question to the peer", || peer.accept().ok());
+            daemon.signal(Signal::TERM);
+            assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+            let is_given_back = fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by"));
+            (is_given_back && daemon.log().contains("gives back the worker IDs")).then_some(())
+        });
+    });
+}
+
+/// The coordinator goes away between the pause after the number was taken and the first ID, while
+/// the start waits for a peer.
+#[test]
+fn a_start_that_cannot_check_its_number_again_is_no_crash() {
+    const AFTER_A_CRASH: &str = "the run before did not end its record";
+    on_one(|at| {
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
+        let (peer, peers) = silent_peer();
+        let machine = Machine::new();
+        // The peer does not answer, so that the start takes long after the pause.
+        let daemon = thread::scope(|scope| {
+            let asked = scope.spawn(|| {
+                let asked = poll("a question to the peer", || peer.accept().ok());
+                proxy.cut();
+                asked
+            });
+            let daemon = machine.start(&format!("{toml}{peers}"));
+            drop(asked.join().expect("a question"));
+            daemon
+        });
+        proxy.pass();
+        let mut daemon = daemon.await_numbers();
+        draw(&daemon);
+        assert!(!daemon.log().contains(AFTER_A_CRASH), "{}", daemon.log());
+        daemon.kill();
+        let daemon = machine.setup(&toml).admin().start();
+        draw(&daemon);
+        daemon.assert_logs(AFTER_A_CRASH);
+        assert_eq!(sample(&scrape(&daemon), "snowbank_previous_run_unclean"), 1.0);
+    });
+}

@@ -321,3 +321,19 @@ fn a_counter_ends_at_its_maximum() {
     let lower = toml_at(&etcd, &[&etcd.url()], "maximum = 1004\n");
     Machine::new().setup(&lower).end().assert_refusal(&["found maximum 1004, allowed: from 1005 on"]);
 }
+
+/// The jump may be a restored snapshot, and another copy of the machine may have the range.
+#[test]
+fn after_a_jump_of_the_clock_numbers_come_from_another_range() {
+    let (Some(at), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
+    let toml = toml(&at);
+    set(&toml, "0");
+    let daemon = machine.start(&toml);
+    assert_eq!(draw(&daemon, 1)[0].first, 1);
+    machine.clock().step(60_000);
+    let next = poll("a number of another range", || {
+        let first = draw(&daemon, 1)[0].first;
+        (first > 1_000).then_some(first)
+    });
+    assert_eq!(next % 1_000, 1, "{next}");
+}
