@@ -238,6 +238,22 @@ fn a_lock_that_is_removed_or_replaced_stops_its_daemon() {
     }
 }
 
+/// The locks of worker IDs are checked while storage hangs, too.
+#[test]
+fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
+    let mut wire = daemon.connect();
+    disk.order("sync stall 20000");
+    disk.await_sync(|| assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1)));
+    let calls = disk.calls();
+    taken_over(&machine, daemon, &lock_files(&machine.path("locks"))[0], |path| {
+        std::fs::remove_file(path).expect("removed")
+    });
+    assert_eq!(disk.calls(), calls, "it ends while storage hangs");
+}
+
 /// Two ticks of this layout are 10 s, and so is its horizon. So a daemon serves for seconds while
 /// its storage hangs.
 const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";

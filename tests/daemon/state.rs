@@ -19,7 +19,7 @@ use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, DEADLINE, Daemon, Wire, each_case, lock_files, poll, records};
+use crate::support::{Ask, DEADLINE, Daemon, Wire, each_case, http, lock_files, poll, records};
 use rustix::process::Signal;
 
 /// Draws one ID.
@@ -114,4 +114,25 @@ fn two_daemons_do_not_share_a_directory() {
     assert!(refused.err.contains("is in use (process "), "{refused:?}");
     daemon.stop();
     machine.setup("").args(["--worker-id", "1"]).start().stop();
+}
+
+/// Anyone who can reach the admin listener may check the daemon's health, and must not cause writes
+/// by that.
+#[test]
+fn health_checks_write_nothing() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup("").admin()).start();
+    one(&mut daemon.connect());
+    let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
+    let before = syncs();
+    let began = Instant::now();
+    for _ in 0..300 {
+        // On a busy machine a thread may answer late.
+        poll("a healthy daemon", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
+    }
+    let made = syncs() - before;
+    // Two for each second's raise, and those of a claim that met the ceiling of the start.
+    let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
+    assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
 }

@@ -134,6 +134,35 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
 }
 
+#[test]
+fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
+    let daemon = with_admin("limits.max_connections = 4");
+    let mut kept = [(); 4].map(|()| daemon.connect());
+    for wire in &mut kept {
+        wire.assert_open();
+    }
+    for _ in 0..5 {
+        let (code, retry_after_ms, message) = daemon.connect().reply().error();
+        assert!(code == wire::TOO_BUSY && retry_after_ms > 0, "{code}: {message}");
+    }
+    await_found(&daemon, 200, &["connections: refuses_some"]);
+    for (name, value) in [
+        ("snowbank_connections_refused_total", 5.0),
+        ("snowbank_errors_total{code=\"too_busy\"}", 5.0),
+        ("snowbank_connections", 4.0),
+        ("snowbank_connections_max", 4.0),
+        ("snowbank_connections_accepted_total", 4.0),
+    ] {
+        poll(name, || (sample(&scrape(&daemon), name) == value).then_some(()));
+    }
+    daemon.assert_logs("turned away");
+    assert_eq!(daemon.log().matches("turned away").count(), 1, "{}", daemon.log());
+    daemon.assert_logs("finding connections: 4 of 4 connections in use");
+    drop(kept);
+    await_found(&daemon, 200, &[]);
+    daemon.assert_logs("finding connections has ended");
+}
+
 /// The disk hangs while no request comes.
 #[test]
 fn hanging_storage_warns_while_ids_last_and_then_fails() {
