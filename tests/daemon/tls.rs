@@ -9,13 +9,14 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use crate::secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
 use crate::support::program::{Said, snowbank};
-use crate::support::wire::{self, EXPLICIT, UNAUTHORIZED};
+use crate::support::wire::{self, EXPLICIT, SHUTTING_DOWN, UNAUTHORIZED};
 use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, TlsFiles};
@@ -84,6 +85,36 @@ fn a_half_closed_client_gets_its_replies_and_close_notify() {
 }
 
 #[test]
+fn a_stop_answers_arrived_requests_and_sends_close_notify() {
+    let top = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
+               layout = \"time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z\"";
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let config = format!("{}{top}", tls_section(&authority.issue_local("daemon"), ""));
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config);
+    let mut daemon = setup.start();
+    let client = authority.client(None);
+    let mut busy = secure_wire(daemon.tcp(), &client);
+    let mut idle = secure_wire(daemon.tcp(), &client);
+    // A peer that has not started its handshake does not delay the stop.
+    let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
+    idle.assert_open();
+    // The PONG shows that the request has arrived.
+    busy.send(&[wire::ping(1, b""), Ask::of(64).wait_ms(5_000).bytes()].concat());
+    assert_eq!(busy.reply(), Reply::Pong(1, vec![]));
+    daemon.signal(Signal::TERM);
+    match busy.reply() {
+        Reply::Error { code, .. } => assert_eq!(code, SHUTTING_DOWN),
+        reply => assert_eq!(reply.ids().len(), 64),
+    }
+    busy.assert_closed();
+    idle.assert_closed();
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    assert!(!daemon.log().contains("closed anyway"), "the stop waited for nothing: {}", daemon.log());
+    drop(silent);
+}
+
+#[test]
 fn inherited_sockets_speak_tls_if_their_name_does() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
@@ -105,6 +136,41 @@ fn inherited_sockets_speak_tls_if_their_name_does() {
         .inheriting(unix, "native-tls")
         .end()
         .assert_refusal(&["found a Unix socket, allowed: a TCP"]);
+}
+
+/// OpenSSL's own client gets the reply to a PING, and close_notify.
+#[test]
+fn openssl_speaks_with_the_daemon() {
+    if !crate::support::has_program("openssl", "openssl") {
+        return;
+    }
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let more = format!("client_ca = \"{}\"", authority.file.display());
+    let config = tls_section(&authority.issue_local("daemon"), &more);
+    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let own = authority.issue("client", &[]);
+    let client = |version: &str| {
+        let mut client = Command::new("openssl");
+        client.args(["s_client", version, "-quiet", "-verify_return_error", "-verify_ip", "127.0.0.1"]);
+        client.args(["-connect", &daemon.tcp().to_string(), "-CAfile", text(&authority.file)]);
+        client.args(["-cert", text(&own.certificate), "-key", text(&own.key)]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        client.spawn().expect("openssl runs")
+    };
+    let mut newest = client("-tls1_3");
+    let mut stdin = newest.stdin.take().expect("piped");
+    // The second request is malformed: it is answered, and the daemon closes the connection.
+    stdin.write_all(&wire::ping(7, b"interop")).expect("room");
+    stdin.write_all(&[0xFF; 8]).expect("room");
+    let mut answer = Vec::new();
+    newest.stdout.take().expect("piped").read_to_end(&mut answer).expect("readable");
+    assert!(answer.starts_with(b"\x0b\0\0\0\x84\0\x07\0interop"), "{answer:?}");
+    assert_eq!(answer[15 + 4], 0xFF, "an ERROR: {answer:?}");
+    assert!(newest.wait().expect("it ends").success());
+
+    assert!(!client("-tls1_2").wait().expect("it ends").success(), "1.2 is too old");
+    daemon.assert_logs("no version of TLS");
 }
 
 /// By the client that applications link.

@@ -67,6 +67,36 @@ fn clients_that_never_read_share_a_budget_until_they_close() {
     );
 }
 
+#[test]
+fn clients_over_http_that_never_read_share_the_budget_too() {
+    let limits = "worker_ids = \"0-255\"\nlimits.max_queued_bytes = 4194304\nlimits.stall_timeout = \"1h\"\n";
+    let daemon = Setup::configured(limits).front_end("http").admin().start();
+    let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
+    let front_end = daemon.addresses[1].tcp();
+    let request = |format: &str| {
+        format!("GET /v1/ids?count=100000&wait=9s{format} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
+    };
+    // The longest IDs: digits of base two, and JSON escapes both.
+    let longest = request("&format=dictionary:%22%5C");
+    let deaf: Vec<TcpStream> = (0..DEAF).map(|_| connect_deaf(front_end, &longest)).collect();
+    let mut highest = 0.0_f64;
+    poll("the budget to be used up", || {
+        highest = highest.max(queued());
+        (highest >= BUDGET / 4.0).then_some(())
+    });
+    for _ in 0..50 {
+        highest = highest.max(queued());
+    }
+    assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
+    // A client that reads gets its whole reply meanwhile.
+    let mut reads = TcpStream::connect(front_end).expect("the front end is open");
+    reads.write_all(&request("")).expect("it leaves");
+    let mut found = vec![0; 2_000_000];
+    std::io::Read::read_exact(&mut reads, &mut found).expect("100,000 IDs are longer");
+    drop((deaf, reads));
+    poll("no bytes queued", || (queued() == 0.0).then_some(()));
+}
+
 /// A client whose kernel buffers little, and that has requested much.
 fn connect_deaf(to: std::net::SocketAddr, request: &[u8]) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");

@@ -13,11 +13,14 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::support::failing_disk::FailingDisk;
+use crate::support::http::{sample, scrape};
 use crate::support::wire::EXPLICIT;
-use crate::support::{Ask, DEADLINE, Daemon, Setup};
+use crate::support::{Ask, DEADLINE, Daemon, Setup, poll};
 
 const PEERS: usize = 200;
 const ROUNDS: usize = 5;
@@ -200,4 +203,61 @@ fn others_have_their_turn_beside_a_flood() {
         let served = most_served_before(flood, count, unanswered, modest);
         assert!(served < allowed * PEERS, "{flood:?}, {modest:?}: {served} requests were served before");
     }
+}
+
+/// Each peer of the flood, and another client, has a request that waits and requests behind it.
+/// Returns how many of the flood's later requests were served before the other client's. `None` if
+/// the requests did not all wait: the machine was too busy.
+///
+/// The ceiling is not raised for six seconds. When it is, all get their IDs at the same time, the
+/// other client as the last.
+fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<usize> {
+    const FLOOD: usize = 1_024;
+    let waiting = || sample(&scrape(daemon), "snowbank_waiting_requests{source=\"default\"}");
+    let [mut probe, mut modest] = [(); 2].map(|()| Peer::connect(FrontEnd::Native, daemon));
+    let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(FrontEnd::Native, daemon)).collect();
+    // So that they are busy, and need a permit for long turns.
+    for _ in 0..2 {
+        peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
+        peers.iter_mut().for_each(|peer| _ = peer.last_answer());
+    }
+    disk.order("sync stall 6000");
+    let mut last_before = 0;
+    poll("the ceiling", || {
+        probe.ask(1, 1);
+        let is_reached = waiting() > 0.0;
+        last_before = if is_reached { last_before } else { probe.last_answer() };
+        is_reached.then_some(())
+    });
+    // Only the sync in flight is slow: from the second copy of the ceilings on, the disk is fast
+    // again.
+    disk.works();
+    peers.iter_mut().for_each(|peer| peer.ask(1, FLOOD));
+    let begun = Instant::now();
+    while waiting() < (1 + PEERS) as f64 {
+        if begun.elapsed() > DEADLINE {
+            return None;
+        }
+    }
+    modest.ask(1, 2);
+    let asked = Instant::now();
+    let all_wait = std::iter::repeat_with(waiting)
+        .take_while(|_| asked.elapsed() < Duration::from_secs(1))
+        .any(|waiting| waiting == (2 + PEERS) as f64);
+    let last = modest.last_answer();
+    let served = peers.iter_mut().flat_map(|peer| std::iter::from_fn(|| peer.next_answers()).flatten());
+    let served = served.filter(|&id| last_before < id && id < last).count();
+    println!("behind a wait: {served}, all of them waited: {all_wait}");
+    all_wait.then_some(served)
+}
+
+#[test]
+fn others_have_their_turn_beside_requests_behind_a_waiting_one() {
+    let setup = Setup::bare()
+        .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
+    let native = format!("unix:{}", setup.path("native").display());
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    let daemon = disk.under(setup.option("--listen", native).listeners(1).admin()).start();
+    let served = (0..5).find_map(|_| served_before_behind_a_wait(&daemon, &disk)).expect("all wait");
+    assert!(served < 100 * PEERS, "{served} requests were served before");
 }
