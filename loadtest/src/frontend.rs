@@ -23,7 +23,6 @@ use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::target::{Conversation, OTHER_ERROR, Token};
 pub(crate) use echo::ROW as ECHO;
-pub(crate) use http::{ROW as HTTP, get};
 pub(crate) use native::ROW as NATIVE;
 
 /// The most bytes of an incomplete reply: apart from IDs, and for each ID.

@@ -136,8 +136,11 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     sum.add("rate", Unit::IdsPerS, each_ids_per_s, "rate ÷ daemons");
     let batch = format!("rate ÷ IDs per request, {}", grouped(basis.batch.mean()));
     sum.add("requests per second", Unit::None, each_requests_per_s, &batch);
-    let step =
-        if cost_us.is_some() { "of the sweep's step below that" } else { "sweep with --metrics to know" };
+    let step = if cost_us.is_some() {
+        "of the sweep's step below that"
+    } else {
+        "sweep on the daemon's machine to know"
+    };
     sum.add("CPU per request", Unit::Us, cost_us, step);
     sum.add("cores busy", Unit::None, busy, "requests per second × CPU per request");
     sum.add("cores", Unit::None, cores, "cores busy ÷ (1 − unused share)");

@@ -72,8 +72,7 @@ pub(crate) struct Outcome {
     pub(crate) seconds: Vec<SecondFigures>,
     /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
     pub(crate) interval_log: Vec<u8>,
-    /// The target's processor time during the measurement, if its processes or their metrics can be
-    /// seen.
+    /// The target's processor time during the measurement, if its processes can be seen.
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
@@ -231,7 +230,6 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
         warm_up: scenario.warm_up.min(LONGEST_ECHO_WARM_UP),
         length: scenario.length.min(LONGEST_ECHO),
         outage: None,
-        metrics: Vec::new(),
         keeps_interval_log: false,
         ..scenario.clone()
     };

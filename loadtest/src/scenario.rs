@@ -8,7 +8,7 @@ use snowbank_client::tls::Connector;
 use crate::daemon::Ending;
 use crate::frontend::Row;
 use crate::schedule::Arrivals;
-use crate::target::{Access, Metrics, Token};
+use crate::target::{Access, Token};
 use crate::value::{Mix, Rate};
 
 /// The seed of random draws: every run has the same schedule.
@@ -24,8 +24,6 @@ pub(crate) struct Scenario {
     pub(crate) info: Vec<Endpoint>,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,
-    /// The addresses' metrics, if their processes are elsewhere.
-    pub(crate) metrics: Vec<Metrics>,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
     /// `None` is the default source.

@@ -1,7 +1,6 @@
 //! Connections to a target.
 
 mod access;
-mod metrics;
 mod stream;
 
 use std::io;
@@ -12,7 +11,6 @@ use snowbank_client::Endpoint;
 use snowbank_client::protocol::ErrorCode;
 
 pub(crate) use access::{Access, Conversation, Token};
-pub(crate) use metrics::{Metrics, Used};
 pub(crate) use stream::Stream;
 
 use crate::failure::{Blame, Failure};

@@ -15,7 +15,7 @@ use crate::frontend::{self, Row};
 use crate::judge::Latency;
 use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
-use crate::target::{Metrics, Token};
+use crate::target::Token;
 use crate::units::counted;
 use crate::value::{Mix, Time};
 
@@ -57,10 +57,6 @@ pub(super) struct Load {
     /// Time at the offered rate before the measurement; its IDs are checked, but not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     pub(super) warm_up: Time,
-    /// The daemon's metrics, as http://host:9660/metrics: for the processor time and memory of a
-    /// daemon on another machine; once for each --address
-    #[arg(long, value_name = "URL", requires = "address")]
-    metrics: Vec<Metrics>,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
     #[arg(long, value_name = "FILE", requires = "address")]
     token_file: Option<PathBuf>,
@@ -156,15 +152,21 @@ impl Load {
                  address"
             )));
         }
-        let (tls, metrics) = self.tls_and_metrics()?;
+        let info = &self.front_ends.info;
+        if !info.is_empty() && info.len() != self.address.len() {
+            return Err(Failure::usage(format!(
+                "found {} --info and {}, allowed: one --info for each --address, in their order",
+                info.len(),
+                counted(self.address.len() as u64, "--address")
+            )));
+        }
         Ok(Scenario {
             addresses: self.address.clone(),
-            metrics,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
             protocol: self.front_ends.chosen(),
-            tls,
-            info: self.front_ends.info.clone(),
+            tls: self.tls.connector(self.address.iter().chain(info))?,
+            info: info.clone(),
             drive,
             batch: self.batch.clone(),
             connections,
@@ -174,24 +176,6 @@ impl Load {
             outage: None,
             keeps_interval_log: false,
         })
-    }
-
-    /// Reads the certificates, and returns the way to the metrics of each address.
-    fn tls_and_metrics(&self) -> Result<(Option<Connector>, Vec<Metrics>), Failure> {
-        let addresses = self.address.len();
-        for (option, given) in [("--metrics", self.metrics.len()), ("--info", self.front_ends.info.len())] {
-            if given > 0 && given != addresses {
-                return Err(Failure::usage(format!(
-                    "found {given} {option} and {}, allowed: one {option} for each --address, in their order",
-                    counted(addresses as u64, "--address")
-                )));
-            }
-        }
-        let mut metrics = self.metrics.clone();
-        let endpoints = metrics.iter().map(|metrics| &metrics.access.endpoint);
-        let tls = self.tls.connector(self.address.iter().chain(&self.front_ends.info).chain(endpoints))?;
-        metrics.iter_mut().for_each(|metrics| metrics.access.tls.clone_from(&tls));
-        Ok((tls, metrics))
     }
 
     pub(super) fn arrivals(&self) -> Arrivals {
@@ -207,13 +191,13 @@ impl TlsOptions {
     ) -> Result<Option<Connector>, Failure> {
         if !addresses.any(Endpoint::is_tls) {
             let Self { ca, client_cert, server_name, .. } = self;
-            return match ca.is_some() || client_cert.is_some() || server_name.is_some() {
-                false => Ok(None),
-                true => Err(Failure::usage(
-                    "found options of TLS (--ca, --client-cert, --server-name) and no address of TLS, allowed: one, as in \
-                     tls:host:port",
-                )),
-            };
+            if ca.is_none() && client_cert.is_none() && server_name.is_none() {
+                return Ok(None);
+            }
+            return Err(Failure::usage(
+                "found options of TLS (--ca, --client-cert, --server-name) and no address of TLS, allowed: one, as in \
+                 tls:host:port",
+            ));
         }
         let mut files = self.ca.iter().fold(ClientFiles::new(), |files, ca| files.ca(ca));
         if let Some((certificate, key)) = self.client_cert.as_ref().zip(self.client_key.as_ref()) {

@@ -56,7 +56,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
 ///
 /// # Errors
 /// [`Failure`] if the answer is no HTTP, or does not come.
-pub(crate) fn get(conversation: &mut Conversation<'_>, path: &str) -> Result<(u64, Vec<u8>), Failure> {
+fn get(conversation: &mut Conversation<'_>, path: &str) -> Result<(u64, Vec<u8>), Failure> {
     let headers = headers(conversation.access);
     conversation.send(|out| out.extend([b"GET ", path.as_bytes(), &headers].concat()))?;
     conversation.next(|bytes| {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::{Latency, Objectives, Verdict, judge};
 use crate::machine::Nap;
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
+use crate::machine::waits::{LOOK_PERIOD, Look, Waits};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Fault, Refusals};
 use crate::run::Outcome;
@@ -95,6 +96,8 @@ type Spans = Vec<(u64, u64)>;
 /// A core, by the times in which it does not run the target, the generator or the sleepers.
 struct Core {
     all: Spans,
+    /// Those in which other programs have it.
+    others: Spans,
     /// Those in which the target's own threads or children have it.
     own: Spans,
 }
@@ -112,11 +115,16 @@ impl Core {
         at
     }
 
-    fn own_ns(&self, from: u64, until: u64) -> u64 {
-        let first = self.own.partition_point(|gap| gap.1 <= from);
-        let shared = self.own[first..].iter().take_while(|gap| gap.0 < until);
-        shared.map(|gap| gap.1.min(until).saturating_sub(gap.0.max(from))).sum()
+    /// Returns for how long a thread that is due waits for a program.
+    fn waited_ns(&self, from: u64, until: u64) -> u64 {
+        (shared_ns(&self.others, from, until) + shared_ns(&self.own, from, until)).min(until - from)
     }
+}
+
+fn shared_ns(spans: &Spans, from: u64, until: u64) -> u64 {
+    let first = spans.partition_point(|gap| gap.1 <= from);
+    let shared = spans[first..].iter().take_while(|gap| gap.0 < until);
+    shared.map(|gap| gap.1.min(until).saturating_sub(gap.0.max(from))).sum()
 }
 
 fn noise_on(core: u64, noise: Noise, random: &mut fastrand::Rng) -> Spans {
@@ -178,7 +186,8 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
     let burnt = burning(target, random);
     [0, 1].map(|core| {
         let own = if core == 0 && target == Target::BurnsOneCore { Spans::new() } else { burnt.clone() };
-        let mut both = [noise_on(core, noise, random), own.clone()].concat();
+        let noisy = noise_on(core, noise, random);
+        let mut both = [noisy.clone(), own.clone()].concat();
         both.sort_unstable();
         let mut all = Spans::new();
         for (from, until) in both {
@@ -187,7 +196,7 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
                 None => all.push((from, until)),
             }
         }
-        Core { all, own }
+        Core { all, others: if noise == Noise::Host { Spans::new() } else { noisy }, own }
     })
 }
 
@@ -197,24 +206,38 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     for core in cores {
         let mut nap = Nap::first(0);
         while nap.from_ns < RUN_NS {
-            nap.woke_ns = core.runs(nap.from_ns + nap.length_ns);
-            nap.own_ns = cores.iter().map(|core| core.own_ns(nap.from_ns, nap.woke_ns)).sum();
-            nap.own_here_ns = core.own_ns(nap.from_ns, nap.woke_ns);
-            nap.stall(2).into_iter().for_each(|stall| stalls.add(stall));
-            nap = nap.next(nap.woke_ns);
+            let due_ns = nap.from_ns + nap.length_ns;
+            nap.woke_ns = core.runs(due_ns);
+            nap.waited_ns = core.waited_ns(due_ns, nap.woke_ns);
+            nap.stall().into_iter().for_each(|stall| stalls.add(stall));
+            nap = nap.next();
         }
     }
     stalls
+}
+
+/// Finds the stalls in the target's waits, each with the instant of its end.
+fn look_at_waits(waited: &[(u64, u64)], cores: &[Core; 2], stalls: &Stalls) {
+    let mut waits = Waits::default();
+    let mut before_ns = 0;
+    for at_ns in (0..RUN_NS + 100 * MS).step_by(LOOK_PERIOD.as_nanos() as usize) {
+        let used_ns = cores.iter().map(|core| shared_ns(&core.own, 0, at_ns)).sum();
+        let look = Look { at_ns, target_ns: used_ns, own_ns: used_ns };
+        let until_now = waited.partition_point(|wait| wait.0 <= at_ns);
+        let waited_ns = waited[before_ns..until_now].iter().map(|wait| wait.1).sum();
+        before_ns = until_now;
+        waits.stall(look, 2, waited_ns).into_iter().for_each(|stall| stalls.add(stall));
+    }
 }
 
 /// Returns a run, as a real one would be measured.
 fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     let cores = machine(target, noise, random);
     let stalls = watched(&cores);
-    let stops = Core { all: own_stops(target, &cores, random), own: Spans::new() };
+    let stops = Core { all: own_stops(target, &cores, random), others: Spans::new(), own: Spans::new() };
+    let mut waited = Vec::new();
     let length = Duration::from_nanos(RUN_NS);
     let mut run = Outcome {
-        stalls: stalls.sum(RUN_NS),
         planned: Some(length),
         elapsed: length,
         undisturbed: length,
@@ -231,8 +254,12 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
         let by_count = if target == Target::StopsByCount && number % 1_000 == 999 { 5 * MS } else { 0 };
         let work_ns = if target == Target::Ramp { number * 300 * US / (RUN_NS / STEP_NS) } else { WORK_NS };
-        let begun = stops.runs(cores[1].runs(sent_ns.max(free)) + by_count);
+        let due = sent_ns.max(free);
+        let runs = cores[1].runs(due);
+        let begun = stops.runs(runs + by_count);
         free = cores[1].runs(begun + work_ns);
+        waited.push((runs, cores[1].waited_ns(due, runs)));
+        waited.push((free, cores[1].waited_ns(begun + work_ns, free)));
         let late_ns = if target == Target::OneSlowConnection && number % 8 == 0 { 5 * MS } else { 0 };
         // The generator's next request wakes its thread, unless the core does not run.
         let ready_ns = free + late_ns;
@@ -247,6 +274,8 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         }
         _ => {}
     }
+    look_at_waits(&waited, &cores, &stalls);
+    run.stalls = stalls.sum(RUN_NS);
     run.counts.settling.settle(u64::MAX, &stalls);
     run
 }
@@ -336,18 +365,21 @@ fn a_sound_target_never_fails() {
 #[test]
 fn stalls_are_found_in_their_length() {
     for noise in [Noise::Bursts, Noise::Host] {
-        let mut random = fastrand::Rng::with_seed(1);
-        let cores = machine(Target::Sound, noise, &mut random);
-        let found = watched(&cores).sum(RUN_NS).total.as_nanos() as u64;
-        // The union of both cores' gaps.
+        let found = run(Target::Sound, noise, &mut fastrand::Rng::with_seed(1)).stalls.total;
+        let found_ns = found.as_nanos() as u64;
+        let cores = machine(Target::Sound, noise, &mut fastrand::Rng::with_seed(1));
+        // The union of the gaps, of programs on the target's core.
+        let mut all = cores[1].all.clone();
+        if noise == Noise::Host {
+            all.extend(&cores[0].all);
+        }
+        all.sort_unstable();
         let mut true_ns = 0;
         let mut until = 0;
-        let mut all = [&cores[0].all[..], &cores[1].all[..]].concat();
-        all.sort_unstable();
         for (from, to) in all {
             true_ns += to.saturating_sub(from.max(until));
             until = to.max(until);
         }
-        assert!(found <= true_ns && found * 10 >= true_ns * 8, "{noise:?}: {found} of {true_ns}");
+        assert!(found_ns <= true_ns && found_ns * 10 >= true_ns * 8, "{noise:?}: {found_ns} of {true_ns}");
     }
 }

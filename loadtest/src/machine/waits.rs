@@ -13,7 +13,7 @@ use super::processor::RunDelay;
 use super::stalls::{MIN_STALL_NS, Stall};
 
 /// The time between two looks: short in comparison with any wait that matters.
-pub(super) const LOOK_PERIOD: Duration = Duration::from_millis(4);
+pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 
 /// The number of looks after which new threads are looked for.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
@@ -23,25 +23,25 @@ const REMEMBERED: usize = 1_024;
 
 /// The processor time used until a look, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
-    pub(super) at_ns: u64,
+pub(crate) struct Look {
+    pub(crate) at_ns: u64,
     /// By the target.
-    pub(super) target_ns: u64,
+    pub(crate) target_ns: u64,
     /// By target and generator.
-    pub(super) own_ns: u64,
+    pub(crate) own_ns: u64,
 }
 
 /// The waits of the target's threads, told from look to look.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     threads: BTreeMap<PathBuf, RunDelay>,
     looks: VecDeque<Look>,
 }
 
 impl Waits {
     /// Takes the target's processes, and finds their threads.
-    pub(super) fn find_threads(&mut self, processes: &[u32]) {
-        let found: Vec<PathBuf> = threads_of(processes.iter()).take(THREADS_MAX).collect();
+    pub(super) fn find_threads<'a>(&mut self, processes: impl Iterator<Item = &'a u32>) {
+        let found: Vec<PathBuf> = threads_of(processes).take(THREADS_MAX).collect();
         self.threads.retain(|thread, _| found.contains(thread));
         for thread in found {
             self.threads.entry(thread).or_insert_with_key(|thread| RunDelay::of_thread(thread));
@@ -58,7 +58,7 @@ impl Waits {
     /// A wait ended after the last look, so it began its own length before that at the earliest.
     /// What the target ran meanwhile is not lost: one of its threads may have waited for another.
     /// Nor is more lost than target and generator left of all cores.
-    fn stall(&mut self, now: Look, cores: u64, waited_ns: u64) -> Option<Stall> {
+    pub(crate) fn stall(&mut self, now: Look, cores: u64, waited_ns: u64) -> Option<Stall> {
         self.looks.push_back(now);
         if self.looks.len() > REMEMBERED {
             self.looks.pop_front();

@@ -32,9 +32,6 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Fail
         peers.iter().try_for_each(|other| check_distinct(&next, other))?;
         peers.push(next);
     }
-    for metrics in &scenario.metrics {
-        metrics.read(GREETING_TIMEOUT)?;
-    }
     let streams = connect_all(&peers, scenario)?;
     Ok((peers, streams))
 }

@@ -4,11 +4,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::load::Shared;
+use crate::machine::own::Used;
 use crate::measure::SecondFigures;
-use crate::target::Used;
-
-/// The time limit of metrics under load: a figure that comes later belongs to another second.
-const METRICS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The figures at one instant of the measurement.
 #[derive(Debug, Clone, Copy)]
@@ -20,21 +17,6 @@ struct Sample {
 /// The figures of a measurement, in order.
 #[derive(Debug, Default)]
 pub(super) struct Samples(Vec<Sample>);
-
-/// Returns the figures of this instant: by the daemons' metrics, or else by the processes of this
-/// machine. One that a target lacks is missing.
-fn used(shared: &Shared<'_>) -> Used {
-    if shared.scenario.metrics.is_empty() {
-        return shared.watched.target_used();
-    }
-    let all: Vec<Used> = shared
-        .scenario
-        .metrics
-        .iter()
-        .map(|metrics| metrics.read(METRICS_TIMEOUT).unwrap_or_default())
-        .collect();
-    Used { cpu: all.iter().map(|used| used.cpu).sum(), memory: all.iter().map(|used| used.memory).sum() }
-}
 
 impl Samples {
     /// Reads the figures at the start of the measurement, each second, and at its end. The channel
@@ -51,7 +33,7 @@ impl Samples {
             is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due == length;
             let now = Instant::now();
             if now >= begin {
-                samples.push(Sample { at: now - begin, used: used(shared) });
+                samples.push(Sample { at: now - begin, used: shared.watched.target_used() });
             }
             // A slow read leaves seconds out.
             number = (begin.elapsed().as_secs() + 1).max(number + 1);
@@ -59,17 +41,13 @@ impl Samples {
         Self(samples)
     }
 
-    /// Returns the processor time of a measurement of that length, if it was seen from begin to end
-    /// and no daemon elsewhere began again meanwhile.
+    /// Returns the processor time of a measurement of that length, if it was seen from begin to end.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         let first = self.0.first()?;
         let last = self.0.last()?;
-        let seen: Vec<Duration> = self.0.iter().filter_map(|sample| sample.used.cpu).collect();
-        let is_one_process = seen.is_sorted();
         let used = last.used.cpu?.checked_sub(first.used.cpu?)?;
         let length = last.at.saturating_sub(first.at);
-        (is_one_process && !length.is_zero())
-            .then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
+        (!length.is_zero()).then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
     }
 
     /// Puts the figures into the seconds of the measurement: those between the two samples around a
@@ -118,11 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_began_again_has_no_sum() {
-        assert_eq!(
-            samples(&[(0, Some(900)), (1_000, Some(5)), (2_000, Some(950))]).cpu(Duration::from_secs(2)),
-            None
-        );
+    fn a_process_that_is_not_seen_has_no_sum() {
         assert_eq!(samples(&[(0, Some(900)), (1_000, None)]).cpu(Duration::from_secs(1)), None);
         assert_eq!(samples(&[]).cpu(Duration::from_secs(1)), None);
     }

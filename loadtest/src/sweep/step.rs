@@ -95,8 +95,7 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
         return Limit::Layout;
     }
     let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
-    // The cores of a target that is known by its metrics are not these.
-    let target = outcome.target_cpu.filter(|_| report.scenario.metrics.is_empty()).map(share);
+    let target = outcome.target_cpu.map(share);
     let has_room = has_room(share(outcome.counts.cpu), target, outcome.counts.busiest_thread, cores());
     if has_room { Limit::Latency } else { Limit::Machine }
 }
