@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
+use snowbank_client::protocol::one_line;
 
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
@@ -25,7 +26,6 @@ use crate::report::terminal::{Terminal, is_stdout};
 use crate::report::{Report, csv, html, json, table};
 use crate::run::Outcome;
 use crate::scenario::{Drive, Outage, Scenario};
-use crate::units::printable;
 use crate::value::{Rate, Share, Time};
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
@@ -111,7 +111,7 @@ pub(crate) fn main() -> ExitCode {
     });
     ExitCode::from(code.unwrap_or_else(|failure| {
         // If standard error is closed, the exit code has to do.
-        let _ = writeln!(io::stderr(), "snowbank-loadtest: {}", printable(&failure.reason));
+        let _ = writeln!(io::stderr(), "snowbank-loadtest: {}", one_line(&failure.reason));
         failure.exit_code()
     }))
 }
@@ -219,7 +219,8 @@ fn wrong_use(error: clap::Error) -> Failure {
         .lines()
         .map(str::trim)
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let line =
+        lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ").replace(" tip: ", "; tip: ");
     Failure::usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }
 

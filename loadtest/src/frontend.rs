@@ -39,19 +39,15 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The protocol, for a target that speaks another one.
     pub(crate) protocol: &'static str,
-    pub(crate) token: TokenPlace,
+    /// Shows the token at the start of a connection. HTTP has it in each request, and memcached
+    /// nowhere.
+    pub(crate) authorize: Option<Authorize>,
     /// Greets a target. The name is that of the source to draw from.
     pub(crate) meet: fn(&mut Conversation<'_>, Option<&str>) -> Result<Met, Failure>,
 }
 
-/// The place where a protocol has the token.
-#[derive(Debug)]
-pub(crate) enum TokenPlace {
-    /// At the start of each connection.
-    First(fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>),
-    EachRequest,
-    Nowhere,
-}
+/// Shows a token to a target.
+type Authorize = fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>;
 
 /// The position in the replies of a connection: the request that is answered next.
 #[derive(Debug, Clone, Copy)]

@@ -180,7 +180,7 @@ impl Outcome {
         let slip = Duration::from_nanos(counts.slip.max());
         let stood = self.stalls.longest.max(counts.late_at_fault).max(slip);
         match fault {
-            Fault::TooManyInFlight { .. } => counts.late_at_fault > MAX_BEHIND,
+            Fault::TooManyInFlight => counts.late_at_fault > MAX_BEHIND,
             Fault::NotBegun { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,
             Fault::Closed { .. } => stood > SHORTEST_IDLE_TIMEOUT,
             _ => false,

@@ -41,9 +41,6 @@ use waits::{Look, Waits};
 /// cent of a core.
 const NAP_NS: u64 = 1_000_000;
 
-/// The sleep after a stall: a program that has taken a core once takes it again as soon as it may.
-const SHORT_NAP_NS: u64 = 100_000;
-
 /// The machine under watch.
 #[derive(Debug)]
 pub(crate) struct Watched {
@@ -61,7 +58,6 @@ pub(crate) struct Watched {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nap {
     pub(crate) from_ns: u64,
-    pub(crate) length_ns: u64,
     pub(crate) woke_ns: u64,
     /// The part of the lateness in which a program had the core.
     pub(crate) waited_ns: u64,
@@ -128,7 +124,9 @@ impl Watched {
                 break;
             }
             if look.is_multiple_of(waits::LOOKS_PER_SEARCH) {
-                waits.find_threads(self.lock_own().find_processes());
+                let mut own = self.lock_own();
+                own.find_processes();
+                waits.find_threads(own.processes());
             }
             let now = self.look();
             waits.look(now, self.cores()).into_iter().for_each(|stall| self.stalls.add(stall));
@@ -145,35 +143,33 @@ impl Watched {
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut run_delay = RunDelay::of_this_thread();
         let sees_waits = self.lock_own().sees_all();
-        let mut nap = Nap::first(self.now_ns());
+        let mut nap = Nap::from(self.now_ns());
         while !self.is_over.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_nanos(nap.length_ns));
+            std::thread::sleep(Duration::from_nanos(NAP_NS));
             nap.woke_ns = self.now_ns();
             let waited_ns = run_delay.since_last_ns();
             nap.waited_ns = if sees_waits { waited_ns } else { 0 };
             nap.stall().into_iter().for_each(|stall| self.stalls.add(stall));
-            nap = nap.next();
+            // No time between two naps goes unwatched.
+            nap = Nap::from(nap.woke_ns);
         }
     }
 }
 
 impl Nap {
-    /// Returns a sleeper's first sleep.
-    pub(crate) fn first(from_ns: u64) -> Self {
-        Self { from_ns, length_ns: NAP_NS, woke_ns: 0, waited_ns: 0 }
+    /// Returns a nap that begins now.
+    pub(crate) fn from(from_ns: u64) -> Self {
+        Self { from_ns, woke_ns: 0, waited_ns: 0 }
     }
 
-    /// Returns the sleep after this one. No time between the two goes unwatched.
-    pub(crate) fn next(self) -> Self {
-        let was_late = self.woke_ns >= self.from_ns + self.length_ns + MIN_STALL_NS;
-        Self { length_ns: if was_late { SHORT_NAP_NS } else { NAP_NS }, ..Self::first(self.woke_ns) }
+    pub(crate) fn due_ns(self) -> u64 {
+        self.from_ns + NAP_NS
     }
 
     /// Returns the stall that made the sleeper late.
     pub(crate) fn stall(self) -> Option<Stall> {
-        let due_ns = self.from_ns + self.length_ns;
-        let lost_ns = self.woke_ns.saturating_sub(due_ns).saturating_sub(self.waited_ns);
-        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: due_ns, until_ns: self.woke_ns, lost_ns })
+        let lost_ns = self.woke_ns.saturating_sub(self.due_ns()).saturating_sub(self.waited_ns);
+        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: self.due_ns(), until_ns: self.woke_ns, lost_ns })
     }
 }
 
@@ -185,15 +181,14 @@ mod tests {
 
     #[test]
     fn a_stall_is_as_wide_as_the_lateness() {
-        let nap = Nap { from_ns: 5 * MS, length_ns: MS, woke_ns: 16 * MS, waited_ns: 0 };
+        let nap = Nap { from_ns: 5 * MS, woke_ns: 16 * MS, waited_ns: 0 };
         assert_eq!(nap.stall(), Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns: 10 * MS }));
         assert_eq!(Nap { woke_ns: 6 * MS + MIN_STALL_NS - 1, ..nap }.stall(), None);
-        assert_eq!((nap.next().from_ns, nap.next().length_ns), (16 * MS, SHORT_NAP_NS));
     }
 
     #[test]
     fn a_core_that_a_program_had_is_no_stall_of_the_host() {
-        let nap = Nap { from_ns: 0, length_ns: MS, woke_ns: 11 * MS, waited_ns: 10 * MS };
+        let nap = Nap { from_ns: 0, woke_ns: 11 * MS, waited_ns: 10 * MS };
         assert_eq!(nap.stall(), None);
         assert_eq!(Nap { waited_ns: 4 * MS, ..nap }.stall().map(|stall| stall.lost_ns), Some(6 * MS));
     }

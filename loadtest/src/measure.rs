@@ -77,25 +77,24 @@ impl SecondFigures {
     /// Returns the figures of the second of that number.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
         let response = &second.response;
-        let at = |quantile| (!response.is_empty()).then(|| micros(response.value_at_quantile(quantile)));
         Self {
             second: number,
             ids: second.ids,
             answered: response.len(),
             refused: second.refused,
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            max_us: at(1.0),
+            p50_us: response.known_at(0.5).map(micros),
+            p90_us: response.known_at(0.9).map(micros),
+            p99_us: response.known_at(0.99).map(micros),
+            p999_us: response.known_at(0.999).map(micros),
+            max_us: response.known_at(1.0).map(micros),
             ..Self::default()
         }
     }
 }
 
-/// Nanoseconds as microseconds.
-pub(crate) fn micros(ns: u64) -> f64 {
-    ns as f64 / 1e3
+/// Returns a time in microseconds.
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
 }
 
 /// A fault of the target after it has answered INFO.
@@ -107,12 +106,13 @@ pub(crate) enum Fault {
     Closed { unanswered: usize, reason: Option<String> },
     /// Bytes that are no reply, or a reply to nothing.
     Unreadable(String),
-    /// A request had no answer for this long.
-    Silent { waited: Duration, unanswered: usize },
-    /// More requests in flight than the documented bound.
-    TooManyInFlight { bound: usize },
-    /// After an outage connections were not back within that time.
-    NotRecovered { waited: Duration },
+    /// A request had no answer for [`ANSWER_TIMEOUT`](crate::load::ANSWER_TIMEOUT).
+    Silent { unanswered: usize },
+    /// More requests in flight than [`MAX_IN_FLIGHT`](crate::load::MAX_IN_FLIGHT).
+    TooManyInFlight,
+    /// After an outage connections were not back within
+    /// [`RECOVERY_TIMEOUT`](crate::load::RECOVERY_TIMEOUT).
+    NotRecovered,
     /// A further run, or a thread of one, could not begin. `is_ours` if this machine has no more
     /// files or ports.
     NotBegun { reason: String, is_ours: bool },
@@ -143,8 +143,6 @@ pub(crate) struct Counts {
     /// The outage, from its start until every connection was back and one answered; the longest of
     /// all threads.
     pub(crate) outage: Duration,
-    /// The longest time between two answers of the measurement, as one thread saw it.
-    pub(crate) longest_gap: Duration,
     /// From the intended instant to the receipt.
     pub(crate) response: TimeHistogram,
     /// The target's own part: from the sending until the answer could be read.
@@ -177,7 +175,6 @@ impl Counts {
         self.unanswered += other.unanswered;
         self.lost += other.lost;
         self.outage = self.outage.max(other.outage);
-        self.longest_gap = self.longest_gap.max(other.longest_gap);
         merge_refusals(&mut self.refused, other.refused);
         self.warm_up_requests += other.warm_up_requests;
         merge_refusals(&mut self.warm_up_refused, other.warm_up_refused);

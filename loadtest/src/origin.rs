@@ -5,18 +5,15 @@ use std::fs;
 use crate::report::ORIGIN;
 use crate::report::figure::{Figures, Unit};
 
-/// Describes this process, on this machine, now. Call it before the load, which shows in the load
-/// average. The machine made the load; with a daemon of its own, it is the daemon's too. No option
-/// contains a secret.
+/// Describes this process, on this machine, now. The machine made the load; with a daemon of its
+/// own, it is the daemon's too. No option contains a secret.
 pub(crate) fn of_this_process() -> Figures {
     let mut figures = Figures::default();
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
     let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let name = rustix::system::uname();
-    let cpu = value_of(&read("/proc/cpuinfo"), "model name");
+    let cpu = value_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default(), "model name");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = value_of(&read("/proc/meminfo"), "MemTotal").and_then(|value| kibibytes(&value));
-    let load: Option<f64> = read("/proc/loadavg").split(' ').next().and_then(|first| first.parse().ok());
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     figures.add(ORIGIN, "command", Unit::None, words.join(" "));
     figures.add(ORIGIN, "started", Unit::None, now.to_string());
@@ -25,27 +22,16 @@ pub(crate) fn of_this_process() -> Figures {
     figures.add(ORIGIN, "machine", Unit::None, name.nodename().to_string_lossy().into_owned());
     figures.add(ORIGIN, "processor", Unit::None, cpu);
     figures.add(ORIGIN, "cores", Unit::None, cores);
-    figures.add(ORIGIN, "memory", Unit::Bytes, memory);
     let system = name.sysname().to_string_lossy();
     let release = name.release().to_string_lossy();
     figures.add(ORIGIN, "system", Unit::None, format!("{system} {release}"));
-    figures.add(ORIGIN, "load average before", Unit::None, load);
     figures
-}
-
-/// Returns the text of a file, empty if it cannot be read.
-fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
 }
 
 /// Returns the first line `key : value` of a file of /proc.
 fn value_of(file: &str, key: &str) -> Option<String> {
     let mut pairs = file.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
-}
-
-fn kibibytes(text: &str) -> Option<u64> {
-    text.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1_024)
 }
 
 /// Quotes a word for a shell.
@@ -76,9 +62,8 @@ mod tests {
 
     #[test]
     fn files_of_proc_are_read() {
-        let file = "processor\t: 0\nmodel name\t: A Processor: 3 GHz\nMemTotal:  24 kB\n";
+        let file = "processor\t: 0\nmodel name\t: A Processor: 3 GHz\n";
         assert_eq!(value_of(file, "model name").as_deref(), Some("A Processor: 3 GHz"));
-        assert_eq!(value_of(file, "MemTotal").and_then(|value| kibibytes(&value)), Some(24_576));
         assert_eq!(value_of("", "model name"), None);
     }
 }

@@ -195,7 +195,7 @@ impl<'a> Basis<'a> {
         let mut limits = vec![Limit {
             name: "CPU",
             ids_per_s: self.sweep.saturation.unwrap_or_default(),
-            formula: "the saturation point".to_owned(),
+            formula: if self.sweep.at_least { "at least: " } else { "" }.to_owned() + "the saturation point",
         }];
         if let Some(numbering) = &self.numbering {
             let each = ids_per_s(numbering.layout().ids_per_second() as f64);
@@ -248,7 +248,7 @@ impl<'a> Basis<'a> {
 
     /// Returns what the sweep did not measure.
     fn assumptions(&self, all_daemons: u64, each_ids_per_s: f64) -> Vec<String> {
-        let Self { sweep, run, .. } = self;
+        let run = self.run;
         let mut all = Vec::new();
         if run.figures.words(ORIGIN, "build") == Some("debug") {
             all.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
@@ -261,12 +261,8 @@ impl<'a> Basis<'a> {
                 run.figures.text(ORIGIN, "cores")
             ),
         });
-        if sweep.at_least {
-            all.push("The saturation point is at least the figure used here.".to_owned());
-        }
         if all_daemons > 1 {
-            let evenly = "The requests spread evenly over the daemons. A client that stays with one gives it its whole rate.";
-            all.push(evenly.to_owned());
+            all.push("The requests spread evenly over the daemons.".to_owned());
         }
         let full_rate = self.numbering.as_ref().map_or(f64::MAX, |numbering| self.full_rate(numbering));
         if each_ids_per_s > full_rate / 2.0 {

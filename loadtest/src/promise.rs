@@ -3,10 +3,10 @@
 use snowbank_client::layout::{self, Layout, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
+use snowbank_client::protocol::one_line;
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
 use crate::failure::Failure;
-use crate::units::printable;
 
 /// The most that an ID's tick may lie behind the daemon's clock if INFO has no value.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
@@ -65,7 +65,7 @@ impl Promise {
             Failure::of_target(format!("the target's INFO describes source {name:?} wrongly: {reason}"))
         })?;
         Ok(Self {
-            source_name: printable(&found.name),
+            source_name: one_line(&found.name),
             max_count: info.max_count,
             strict: info.order == Some(Order::Strict),
             per_second: found.per_second,
@@ -79,7 +79,7 @@ impl Promise {
 
     /// Returns the guarantees of IDs of which nothing is known.
     pub(crate) fn unknown(source: Option<&str>) -> Self {
-        let source_name = printable(source.unwrap_or("its own choice"));
+        let source_name = one_line(source.unwrap_or("its own choice"));
         Self { source_name, max_count: u32::MAX, ..Self::default() }
     }
 

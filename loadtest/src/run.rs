@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
 
-use crate::check::distinct::{Distinct, Gaps};
+use crate::check::distinct::Distinct;
 use crate::daemon::{Addresses, Daemon};
 use crate::failure::Failure;
 use crate::frontend;
@@ -24,7 +24,7 @@ use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::Promise;
 use crate::report::terminal::Terminal;
 use crate::scenario::{Drive, SEED, Scenario};
-use crate::schedule::{Schedule, Share};
+use crate::schedule::Schedule;
 use samples::Samples;
 
 /// From the spawning of the threads to the start of the run: all of them are waiting by then.
@@ -78,9 +78,9 @@ pub(crate) struct Outcome {
     pub(crate) interrupted: bool,
     /// True if the positions of the IDs were too scattered to keep.
     pub(crate) too_scattered: bool,
-    /// The gaps of counters. `None` for IDs with a layout, which have gaps whenever no request
-    /// comes.
-    pub(crate) gaps: Option<Gaps>,
+    /// The numbers that counters left out, between the first and the last received. `None` for IDs
+    /// with a layout, which have gaps whenever no request comes.
+    pub(crate) left_out: Option<u64>,
     /// A bare echo under the same load, or the reason why there is none.
     pub(crate) echo: Option<Result<Box<Outcome>, String>>,
 }
@@ -209,6 +209,11 @@ impl Outcome {
         length.max(self.counts.last_receipt)
     }
 
+    /// Returns a time as a share of the measurement.
+    pub(crate) fn share(&self, time: Duration) -> f64 {
+        time.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
     /// Returns the rate outside the outage; neither its IDs nor its time count.
     pub(crate) fn ids_per_s(&self) -> f64 {
         self.counts.ids as f64 / self.undisturbed.as_secs_f64().max(1e-9)
@@ -237,7 +242,7 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
     let outcome = loaded.run(&scenario).map_err(|failure| failure.reason)?;
     match outcome.faults.first() {
         Some(fault) => Err(words::describe(fault, &outcome.promise)),
-        None if outcome.interrupted => Err("the run was interrupted".to_owned()),
+        None if outcome.interrupted => Err("interrupted".to_owned()),
         None => Ok(outcome),
     }
 }
@@ -248,7 +253,7 @@ fn lanes(scenario: &Scenario) -> Lanes {
     let schedules = (0..threads).filter_map(|thread| match scenario.drive {
         Drive::Open { rate, arrivals } => {
             let requests_per_s = rate.per_s() / scenario.batch.mean();
-            Some(Schedule::new(requests_per_s, arrivals, Share { thread, threads }, SEED))
+            Some(Schedule::new(requests_per_s, arrivals, thread, threads, SEED))
         }
         Drive::Closed { .. } => None,
     });

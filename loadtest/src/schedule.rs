@@ -14,15 +14,6 @@ pub(crate) enum Arrivals {
     Poisson,
 }
 
-/// One thread's part of the load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// From 0.
-    pub(crate) thread: usize,
-    /// At least 1.
-    pub(crate) threads: usize,
-}
-
 /// The instants at which one thread's requests are due, in nanoseconds from the start of the run,
 /// ascending without end.
 #[derive(Debug)]
@@ -36,13 +27,11 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the schedule of one thread of a run of `rate_per_s` requests per second, above 0,
-    /// over all threads.
-    pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, share: Share, seed: u64) -> Self {
-        let random =
-            fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut schedule =
-            Self { rate_per_s, arrivals, step: share.threads as f64, next: share.thread as f64, random };
+    /// Returns the schedule of a thread, counted from 0, of a run of `rate_per_s` requests per
+    /// second, above 0, over `threads` threads.
+    pub(crate) fn new(rate_per_s: f64, arrivals: Arrivals, thread: usize, threads: usize, seed: u64) -> Self {
+        let random = fastrand::Rng::with_seed(seed ^ (thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut schedule = Self { rate_per_s, arrivals, step: threads as f64, next: thread as f64, random };
         if arrivals == Arrivals::Poisson {
             schedule.next = schedule.draw_step();
         }
@@ -72,8 +61,6 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    const ALONE: Share = Share { thread: 0, threads: 1 };
-
     fn dues_ns(schedule: &mut Schedule, count: usize) -> Vec<u64> {
         let mut due = || {
             let due_ns = schedule.due_ns();
@@ -94,7 +81,7 @@ mod tests {
     #[test]
     fn poisson_requests_have_the_mean_and_the_spread_of_a_poisson_process() {
         for seed in 0..5 {
-            let mut schedule = Schedule::new(10_000.0, Arrivals::Poisson, ALONE, seed);
+            let mut schedule = Schedule::new(10_000.0, Arrivals::Poisson, 0, 1, seed);
             let (mean, deviation) = spread(&dues_ns(&mut schedule, 200_000));
             // Both have a standard error of some 0.3 %.
             assert!((mean / 100_000.0 - 1.0).abs() < 0.02, "{mean}");
@@ -108,7 +95,7 @@ mod tests {
         let due_in = |arrivals, until_ns| {
             let mut dues = Vec::new();
             for thread in 0..threads {
-                let mut schedule = Schedule::new(1_000.0, arrivals, Share { thread, threads }, 7);
+                let mut schedule = Schedule::new(1_000.0, arrivals, thread, threads, 7);
                 while schedule.due_ns() < until_ns {
                     dues.push(schedule.due_ns());
                     schedule.advance();

@@ -1,4 +1,4 @@
-//! Numbers and a target's words as text for people.
+//! Numbers as text for people.
 
 use std::time::Duration;
 
@@ -77,12 +77,6 @@ pub(crate) fn lowercase(variant: impl std::fmt::Debug) -> String {
     format!("{variant:?}").to_lowercase()
 }
 
-/// Makes text of a target safe for a terminal: escapes line breaks and other control characters.
-pub(crate) fn printable(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,10 +103,5 @@ mod tests {
         };
         assert_eq!([of(360, 10_001), of(12, 1_500)], ["0.36 s of 10 s", "0.01 s of 1.5 s"]);
         assert_eq!(of(360, 3_600_000), "360 ms of 1 h");
-    }
-
-    #[test]
-    fn words_of_a_target_cannot_steer_a_terminal() {
-        assert_eq!(printable("né\u{1b}[31m\r\nfail: \u{9b}"), "né\\u{1b}[31m\\r\\nfail: \\u{9b}");
     }
 }

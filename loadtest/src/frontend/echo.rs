@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, native};
+use super::{At, FrontEnd, Met, Part, Read, Row, native};
 use crate::failure::Failure;
 use crate::target::Conversation;
 
-pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", token: TokenPlace::Nowhere, meet };
+pub(crate) static ROW: Row = Row { name: "echo", protocol: "a bare echo", authorize: None, meet };
 
 /// The size of a request in Snowbank's own protocol, and of its echo.
 const SIZE: usize = 16;

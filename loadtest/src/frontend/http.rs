@@ -7,14 +7,14 @@ use httparse::Status;
 use snowbank_client::Endpoint;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
+use snowbank_client::protocol::one_line;
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, code_of, number, push, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, unreadable};
 use crate::failure::Failure;
 use crate::promise::source_of;
 use crate::target::{Access, Conversation, OTHER_ERROR};
-use crate::units::printable;
 
-pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", token: TokenPlace::EachRequest, meet };
+pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", authorize: None, meet };
 
 /// The longest head of a reply.
 const MAX_HEAD_SIZE: usize = 16 * 1024;
@@ -131,7 +131,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         Ok(Status::Partial) => return Err("a head without an end".to_owned()),
         Err(_) => {
             let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-            return Err(format!("a reply that begins with {:?}", printable(&String::from_utf8_lossy(first))));
+            return Err(format!("a reply that begins with {:?}", one_line(&String::from_utf8_lossy(first))));
         }
     };
     let status = head.code.unwrap_or_default().into();

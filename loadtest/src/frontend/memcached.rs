@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use snowbank_client::layout::Run;
+use snowbank_client::protocol::one_line;
 
 use super::{
-    At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, line, next_line, number, push, refusal_in,
-    unreadable,
+    At, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, unreadable,
 };
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::target::Conversation;
-use crate::units::printable;
 
 pub(super) static ROW: Row =
-    Row { name: "memcached", protocol: "memcached's text protocol", token: TokenPlace::Nowhere, meet };
+    Row { name: "memcached", protocol: "memcached's text protocol", authorize: None, meet };
 
 /// The largest `get` of Snowbank.
 const MAX_GET_SIZE: usize = 64 * 1024;
@@ -43,7 +42,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
         next_line(conversation)?;
     }
     let version = ask(conversation, "version")?;
-    let version = version.strip_prefix(b"VERSION ").map(|name| printable(&String::from_utf8_lossy(name)));
+    let version = version.strip_prefix(b"VERSION ").map(|name| one_line(&String::from_utf8_lossy(name)));
     Ok(Met { front_end: Arc::new(Memcached { key }), info: None, version })
 }
 

@@ -7,21 +7,16 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::request::{self, Next, Wait};
-use snowbank_client::protocol::{Info, Parsed};
+use snowbank_client::protocol::{Info, Parsed, one_line};
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, TokenPlace, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::promise::source_of;
 use crate::target::{Conversation, Token, code_name};
-use crate::units::printable;
 
-pub(crate) static ROW: Row = Row {
-    name: "snowbank",
-    protocol: "snowbank's protocol, version 1",
-    token: TokenPlace::First(authorize),
-    meet,
-};
+pub(crate) static ROW: Row =
+    Row { name: "snowbank", protocol: "snowbank's protocol, version 1", authorize: Some(authorize), meet };
 
 /// Requests to a source, by its index.
 #[derive(Debug)]
@@ -48,9 +43,7 @@ fn info(conversation: &mut Conversation<'_>) -> Result<Info, Failure> {
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
     while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
-    let mut info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
-    info.version = info.version.map(|version| printable(&version));
-    Ok(info)
+    collector.finish().map_err(|bad| conversation.other(&bad.to_string()))
 }
 
 /// Waits for the next reply; an error reply is an error.
@@ -128,7 +121,7 @@ impl FrontEnd for Native {
         match frame(bytes)? {
             None => Ok(()),
             Some((Reply::Error(error), ..)) => {
-                let message = printable(&String::from_utf8_lossy(error.message));
+                let message = one_line(&String::from_utf8_lossy(error.message));
                 let reason = Some(format!("{}: {message}", code_name(error.code)));
                 Err(Fault::Closed { unanswered, reason })
             }

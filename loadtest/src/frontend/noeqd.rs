@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use snowbank_client::layout::Run;
 
-use super::{At, FrontEnd, Met, Part, Read, Row, TokenPlace, push};
+use super::{At, FrontEnd, Met, Part, Read, Row, push};
 use crate::failure::Failure;
 use crate::target::{Conversation, Token};
 
 pub(super) static ROW: Row =
-    Row { name: "noeqd", protocol: "noeqd's protocol", token: TokenPlace::First(authorize), meet };
+    Row { name: "noeqd", protocol: "noeqd's protocol", authorize: Some(authorize), meet };
 
 /// The size of an ID.
 const ID_SIZE: usize = 8;

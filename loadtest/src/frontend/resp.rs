@@ -1,24 +1,18 @@
 //! RESP, the protocol of Redis.
 
 use snowbank_client::layout::Run;
+use snowbank_client::protocol::one_line;
 
-use super::{
-    At, FrontEnd, Met, Part, Read, Row, TokenPlace, line, next_line, number, push, refusal_in, unreadable,
-};
+use super::{At, FrontEnd, Met, Part, Read, Row, line, next_line, number, push, refusal_in, unreadable};
 use crate::check::Violation;
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::target::{Conversation, Token};
-use crate::units::printable;
 
 use std::sync::{Arc, LazyLock};
 
-pub(super) static ROW: Row = Row {
-    name: "resp",
-    protocol: "the RESP of Snowbank or Redis",
-    token: TokenPlace::First(authorize),
-    meet,
-};
+pub(super) static ROW: Row =
+    Row { name: "resp", protocol: "the RESP of Snowbank or Redis", authorize: Some(authorize), meet };
 
 /// The key of a Redis that this process counts with, in all its runs. No other client uses it.
 static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
@@ -50,8 +44,8 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     let snowbank = value_of("snowbank_version:", &text);
     let redis = value_of("redis_version:", &text);
     let (front_end, version) = match (snowbank, redis) {
-        (Some(version), _) => (Resp::Source(source.map(str::to_owned)), printable(version)),
-        (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", printable(version))),
+        (Some(version), _) => (Resp::Source(source.map(str::to_owned)), one_line(version)),
+        (None, Some(version)) => (make_counter(conversation)?, format!("Redis {}, INCR", one_line(version))),
         (None, None) => return Err(conversation.answered(text.as_bytes())),
     };
     Ok(Met { front_end: Arc::new(front_end), info: None, version: Some(version) })

@@ -204,13 +204,12 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
 fn watched(cores: &[Core; 2]) -> Stalls {
     let stalls = Stalls::of_measurement(0);
     for core in cores {
-        let mut nap = Nap::first(0);
+        let mut nap = Nap::from(0);
         while nap.from_ns < RUN_NS {
-            let due_ns = nap.from_ns + nap.length_ns;
-            nap.woke_ns = core.runs(due_ns);
-            nap.waited_ns = core.waited_ns(due_ns, nap.woke_ns);
+            nap.woke_ns = core.runs(nap.due_ns());
+            nap.waited_ns = core.waited_ns(nap.due_ns(), nap.woke_ns);
             nap.stall().into_iter().for_each(|stall| stalls.add(stall));
-            nap = nap.next();
+            nap = Nap::from(nap.woke_ns);
         }
     }
     stalls
@@ -270,7 +269,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     match target {
         Target::Closes => run.faults.push(Fault::Closed { unanswered: 1, reason: None }),
         Target::FallsSilent => {
-            run.faults.push(Fault::Silent { waited: Duration::from_secs(5), unanswered: 9 });
+            run.faults.push(Fault::Silent { unanswered: 9 });
         }
         _ => {}
     }

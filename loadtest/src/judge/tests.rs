@@ -129,7 +129,7 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
 
 #[test]
 fn requests_that_left_in_a_bunch_are_the_generators() {
-    let many = [Fault::TooManyInFlight { bound: 9 }];
+    let many = [Fault::TooManyInFlight];
     let behind =
         |late_ms| Counts { unanswered: 9, late_at_fault: Duration::from_millis(late_ms), ..counts(100, 100) };
     assert_eq!(verdict(behind(0), &many).exit_code(), 1);

@@ -1,6 +1,7 @@
 //! Verdicts in words.
 
 use super::{Latency, MIN_RATE_SHARE, Objectives};
+use crate::load::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, RECOVERY_TIMEOUT};
 use crate::measure::{Counts, Fault, RefusalsByCode, count_of};
 use crate::promise::Promise;
 use crate::run::Outcome;
@@ -114,17 +115,17 @@ pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
             format!("the target closed a connection{reason}, with {unanswered} on it unanswered")
         }
         Fault::Unreadable(reason) => format!("the target broke the protocol: {reason}"),
-        Fault::Silent { waited, unanswered } => {
+        Fault::Silent { unanswered } => {
             let unanswered = counted(*unanswered as u64, "request");
-            format!("the target stalled: no answer within {waited:?}, {unanswered} waiting on one connection")
+            format!(
+                "the target stalled: no answer within {ANSWER_TIMEOUT:?}, {unanswered} waiting on one connection"
+            )
         }
-        Fault::TooManyInFlight { bound } => {
-            let bound = counted(*bound as u64, "request");
-            format!("the target fell behind: {bound} in flight on one connection, which is the limit")
-        }
-        Fault::NotRecovered { waited } => {
-            format!("the target did not recover within {waited:?}")
-        }
+        Fault::TooManyInFlight => format!(
+            "the target fell behind: {} in flight on one connection, which is the limit",
+            counted(MAX_IN_FLIGHT as u64, "request")
+        ),
+        Fault::NotRecovered => format!("the target did not recover within {RECOVERY_TIMEOUT:?}"),
         Fault::NotBegun { reason, is_ours: true } => reason.clone(),
         Fault::NotBegun { reason, is_ours: false } => format!("the target took no new connection: {reason}"),
     }

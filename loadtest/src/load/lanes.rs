@@ -78,15 +78,15 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::{Arrivals, Share};
+    use crate::schedule::Arrivals;
 
     /// Requests every 100 us from 0 on, of `threads` threads in turn.
     fn lanes(threads: usize) -> Lanes {
-        Lanes::new((0..threads).map(|thread| schedule(Share { thread, threads })))
+        Lanes::new((0..threads).map(|thread| schedule(thread, threads)))
     }
 
-    fn schedule(share: Share) -> Schedule {
-        Schedule::new(1e4, Arrivals::Even, share, 1)
+    fn schedule(thread: usize, threads: usize) -> Schedule {
+        Schedule::new(1e4, Arrivals::Even, thread, threads, 1)
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let mut due: Vec<u64> = [(0, now_ns - GRACE_NS), (1, now_ns), (2, now_ns)]
             .into_iter()
             .flat_map(|(thread, until_ns)| {
-                let mut schedule = schedule(Share { thread, threads: 3 });
+                let mut schedule = schedule(thread, 3);
                 let dues = std::iter::repeat_with(move || {
                     let due_ns = schedule.due_ns();
                     schedule.advance();

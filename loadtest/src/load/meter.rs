@@ -3,13 +3,14 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use snowbank_client::protocol::one_line;
+
 use crate::frontend::Refusal;
 use crate::machine::processor::{RunDelay, ran};
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Second};
 use crate::scenario::Scenario;
-use crate::units::printable;
 
 use super::connection::InFlight;
 use super::{Message, Now};
@@ -34,7 +35,6 @@ pub(super) struct Meter {
     second: Second,
     second_number: u64,
     outage: Outage,
-    last_answer_ns: Option<u64>,
     /// `None` in the warm-up.
     began: Option<Began>,
     /// The instant since which the thread has been busy, or should have been: answers may have been
@@ -79,13 +79,12 @@ impl Outage {
 
 impl Meter {
     pub(super) fn new(thread: usize, scenario: &Scenario) -> Self {
-        let ns = |time: Duration| time.as_nanos() as u64;
         Self {
             thread,
             is_open_loop: scenario.is_open_loop(),
-            warm_ns: ns(scenario.warm_up),
-            end_ns: ns(scenario.ends_at()),
-            outage: Outage { from_ns: scenario.outage_at().map(ns), back_ns: None },
+            warm_ns: scenario.warm_up.as_nanos() as u64,
+            end_ns: scenario.ends_at().as_nanos() as u64,
+            outage: Outage { from_ns: scenario.outage_at().map(|at| at.as_nanos() as u64), back_ns: None },
             ..Self::default()
         }
     }
@@ -142,10 +141,6 @@ impl Meter {
 
     pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
         self.counts.checked_ids += u64::from(request.asked.count);
-        if now.ns >= self.warm_ns {
-            let last_ns = self.last_answer_ns.replace(now.ns).unwrap_or(now.ns);
-            self.counts.longest_gap = self.counts.longest_gap.max(Duration::from_nanos(now.ns - last_ns));
-        }
         if !self.counts_at(request.intended_ns) {
             return;
         }
@@ -164,7 +159,7 @@ impl Meter {
         let refused = if in_warm_up { &mut self.counts.warm_up_refused } else { &mut self.counts.refused };
         let known = refused.entry(refusal.code).or_default();
         if known.count == 0 {
-            known.first_message = printable(&String::from_utf8_lossy(&refusal.words));
+            known.first_message = one_line(&String::from_utf8_lossy(&refusal.words));
         }
         known.count += 1;
         if in_warm_up {

@@ -56,7 +56,7 @@ impl Worker<'_> {
     pub(super) fn recover(&mut self, now: Now) -> Result<(), Fault> {
         let Some(lasting) = self.meter.outage_lasting(now) else { return Ok(()) };
         if lasting > RECOVERY_TIMEOUT {
-            return Err(Fault::NotRecovered { waited: RECOVERY_TIMEOUT });
+            return Err(Fault::NotRecovered);
         }
         if now.ns < self.retry_ns {
             return Ok(());

@@ -120,7 +120,7 @@ impl<'a> Worker<'a> {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         let now = self.shared.now();
-        if fault.is_some() && self.is_open_loop() {
+        if fault.is_some() && self.shared.scenario.is_open_loop() {
             let due_ns = self.shared.lanes.first_due_ns();
             self.meter.counts.late_at_fault = Duration::from_nanos(now.ns.saturating_sub(due_ns));
         }
@@ -172,10 +172,6 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    pub(super) fn is_open_loop(&self) -> bool {
-        self.shared.scenario.is_open_loop()
-    }
-
     /// Prepares the requests that are due. Returns false if no more will follow.
     fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
         match self.shared.scenario.drive {
@@ -196,7 +192,7 @@ impl<'a> Worker<'a> {
                 continue;
             };
             if self.connections[index].in_flight.len() >= MAX_IN_FLIGHT {
-                self.excuse(index, Fault::TooManyInFlight { bound: MAX_IN_FLIGHT })?;
+                self.excuse(index, Fault::TooManyInFlight)?;
                 self.meter.lost_unsent();
                 continue;
             }
@@ -257,7 +253,7 @@ impl<'a> Worker<'a> {
     fn until_due_ns(&self, now: Now, more: bool) -> u64 {
         let is_down = self.meter.outage_lasting(now).is_some();
         let longest_ns = if is_down { RETRY_NS } else { MAX_SLEEP_NS };
-        if !(more && self.is_open_loop()) {
+        if !(more && self.shared.scenario.is_open_loop()) {
             return longest_ns;
         }
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
@@ -291,7 +287,7 @@ impl<'a> Worker<'a> {
             let waits_long = connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns);
             if waits_long {
                 let unanswered = connection.in_flight.len();
-                self.excuse(index, Fault::Silent { waited: ANSWER_TIMEOUT, unanswered })?;
+                self.excuse(index, Fault::Silent { unanswered })?;
             }
         }
         Ok(())

@@ -74,8 +74,13 @@ impl OwnTime {
         self.target_ns
     }
 
+    /// Returns the target's processes that were found last.
+    pub(super) fn processes(&self) -> impl Iterator<Item = &u32> {
+        self.processes.keys()
+    }
+
     /// Finds the target's processes. One that was not there before has used its time since.
-    pub(super) fn find_processes(&mut self) -> impl Iterator<Item = &u32> {
+    pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
         while at < found.len().min(PROCESSES_MAX) {
@@ -88,7 +93,6 @@ impl OwnTime {
         for process in found {
             self.processes.entry(process).or_insert(0);
         }
-        self.processes.keys()
     }
 }
 

@@ -18,6 +18,11 @@ impl TimeHistogram {
         Duration::from_nanos(self.0.value_at_quantile(quantile))
     }
 
+    /// Returns the time at a quantile, if there is any.
+    pub(crate) fn known_at(&self, quantile: f64) -> Option<Duration> {
+        (!self.0.is_empty()).then(|| self.at(quantile))
+    }
+
     /// Adds the times of another one.
     pub(crate) fn merge(&mut self, other: &Self) {
         // Fails only for a histogram of a larger range, and all have the same.

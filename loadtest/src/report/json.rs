@@ -4,16 +4,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::figure::{Figures, UNKNOWN, Unit};
 use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, Report, TARGET, headline};
-use crate::check::distinct::Gaps;
-use crate::judge::quantile_name;
-use crate::measure::{RefusalsByCode, SecondFigures, TimeHistogram, micros};
+use crate::judge::{Latency, quantile_name};
+use crate::measure::{SecondFigures, TimeHistogram, micros};
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
@@ -113,17 +111,18 @@ impl Run {
         run
     }
 
-    fn add_times(&mut self, row: &str, times: &Histogram<u64>) {
+    fn add_times(&mut self, row: &str, times: &TimeHistogram) {
         if times.is_empty() {
             return;
         }
         for quantile in QUANTILES {
-            let us = micros(times.value_at_quantile(quantile));
-            self.figures.add(row, &quantile_name(quantile), Unit::Us, us);
+            self.figures.add(row, &quantile_name(quantile), Unit::Us, micros(times.at(quantile)));
         }
-        let steps = times.iter_quantiles(CURVE_TICKS_PER_HALF);
-        let points =
-            steps.map(|step| (step.quantile_iterated_to(), micros(step.value_iterated_to()))).collect();
+        let mut points = Vec::new();
+        for step in times.iter_quantiles(CURVE_TICKS_PER_HALF) {
+            let value = Duration::from_nanos(step.value_iterated_to());
+            points.push((step.quantile_iterated_to(), micros(value)));
+        }
         self.curves.push(Curve { row: row.to_owned(), points });
     }
 
@@ -138,24 +137,17 @@ impl Run {
 
 fn add_ids(figures: &mut Figures, report: &Report<'_>) {
     let counts = &report.outcome.counts;
-    let gaps = report.outcome.gaps;
-    let mut add = |name: &str, value: u64| figures.add(IDS, name, Unit::None, value);
-    add("requests", counts.requests);
-    add("answered", counts.answered);
-    add("refused", counts.refused_count());
-    add("unanswered", counts.unanswered);
-    add("IDs checked", counts.checked_ids);
-    let mut add_codes = |refused: &RefusalsByCode, when: &str| {
+    figures.add(IDS, "requests", Unit::None, counts.requests);
+    figures.add(IDS, "answered", Unit::None, counts.answered);
+    figures.add(IDS, "refused", Unit::None, counts.refused_count());
+    figures.add(IDS, "unanswered", Unit::None, counts.unanswered);
+    figures.add(IDS, "IDs checked", Unit::None, counts.checked_ids);
+    for (refused, when) in [(&counts.refused, ""), (&counts.warm_up_refused, " in the warm-up")] {
         for (&code, refusals) in refused {
-            add(&format!("{}{when}", code_name(code)), refusals.count);
+            figures.add(IDS, &format!("{}{when}", code_name(code)), Unit::None, refusals.count);
         }
-    };
-    add_codes(&counts.refused, "");
-    add_codes(&counts.warm_up_refused, " in the warm-up");
-    if let Some(Gaps { count, numbers }) = gaps {
-        add("gaps", count);
-        add("numbers left out", numbers);
     }
+    figures.add_if(IDS, "numbers left out", Unit::None, report.outcome.left_out);
     figures.add(IDS, "rate", Unit::IdsPerS, report.outcome.ids_per_s());
     let response = &counts.response;
     let few = |quantile: &f64| {
@@ -170,19 +162,17 @@ fn add_ids(figures: &mut Figures, report: &Report<'_>) {
 
 fn add_processor(figures: &mut Figures, report: &Report<'_>) {
     let outcome = report.outcome;
-    let elapsed = report.outcome.elapsed;
-    let share = |time: Duration| time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
     let cpu = outcome.target_cpu;
     let answered = outcome.counts.answered;
     let each_us = cpu.filter(|_| answered > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / answered as f64);
     let mut memory = outcome.seconds.iter().filter_map(|second| second.target_memory_bytes);
     let first = memory.next();
     let most = memory.max();
-    figures.add(PROCESSOR, "target's CPU", Unit::Share, cpu.map(share));
+    figures.add(PROCESSOR, "target's CPU", Unit::Share, cpu.map(|cpu| outcome.share(cpu)));
     figures.add(PROCESSOR, "target's CPU per request", Unit::Us, each_us);
     figures.add(PROCESSOR, "target's memory", Unit::Bytes, first);
     figures.add_if(PROCESSOR, "at most", Unit::Bytes, most.filter(|&most| Some(most) > first));
-    figures.add(PROCESSOR, "generator's CPU", Unit::Share, share(outcome.counts.cpu));
+    figures.add(PROCESSOR, "generator's CPU", Unit::Share, outcome.share(outcome.counts.cpu));
 }
 
 /// Adds the effects of the machine, and of what happened during the run.
@@ -191,17 +181,15 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
     let scenario = report.scenario;
     let counts = &outcome.counts;
     let stalls = outcome.stalls;
-    let us = |time: Duration| time.as_secs_f64() * 1e6;
-    figures.add(MACHINE, "stood still", Unit::Us, us(stalls.total));
+    figures.add(MACHINE, "stood still", Unit::Us, micros(stalls.total));
     figures.add(MACHINE, "stalls", Unit::None, stalls.count);
-    figures.add(MACHINE, "longest stall", Unit::Us, us(stalls.longest));
+    figures.add(MACHINE, "longest stall", Unit::Us, micros(stalls.longest));
     figures.add(MACHINE, "measured for", Unit::S, outcome.elapsed.as_secs_f64());
     if let Some(outage) = scenario.outage {
         figures.add("outage", "cause", Unit::None, lowercase(outage.ending));
         figures.add("outage", "at", Unit::S, outage.at.as_secs_f64());
-        let back = (!counts.outage.is_zero()).then(|| us(counts.outage));
+        let back = (!counts.outage.is_zero()).then(|| micros(counts.outage));
         figures.add("outage", "until all was back", Unit::Us, back);
-        figures.add("outage", "longest gap between answers", Unit::Us, us(counts.longest_gap));
         figures.add("outage", "requests lost", Unit::None, counts.lost);
     }
     let apart_us = (!outcome.same_clock).then_some(counts.clock_offset_us as f64);
@@ -253,19 +241,18 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
 impl Report<'_> {
     fn objectives(&self) -> Vec<Objective> {
         let counts = &self.outcome.counts;
-        let us = |time: Duration| time.as_secs_f64() * 1e6;
-        let found = |latency: &crate::judge::Latency| {
-            let at = |times: &TimeHistogram| (!times.is_empty()).then(|| times.at(latency.quantile));
-            let found = at(&counts.response);
-            Objective {
-                quantile: latency.name(),
-                limit_us: us(latency.limit),
-                found_us: found.map(us),
-                certain_us: at(&counts.settling.certain).map(us),
-                met: found.is_some_and(|found| found <= latency.limit),
-            }
-        };
-        self.objectives.latencies.iter().map(found).collect()
+        let mut objectives = Vec::new();
+        for &Latency { quantile, limit } in &self.objectives.latencies {
+            let found = counts.response.known_at(quantile);
+            objectives.push(Objective {
+                quantile: quantile_name(quantile),
+                limit_us: micros(limit),
+                found_us: found.map(micros),
+                certain_us: counts.settling.certain.known_at(quantile).map(micros),
+                met: found.is_some_and(|found| found <= limit),
+            });
+        }
+        objectives
     }
 }
 

@@ -10,7 +10,7 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use super::{Loaded, Outcome};
 use crate::check::Violation;
-use crate::check::distinct::{Distinct, Gaps, NotAdded};
+use crate::check::distinct::{Distinct, NotAdded};
 use crate::load::{Message, Peer, Shared};
 use crate::machine::owner::Owner;
 use crate::measure::{Fault, Second, SecondFigures};
@@ -144,22 +144,16 @@ impl<'a, 'i> Collector<'a, 'i> {
     fn finish(mut self) -> Outcome {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
-        self.outcome.gaps = self.gaps();
+        self.outcome.left_out = self.left_out();
         self.outcome.interval_log = self.log.map(|log| log.0).unwrap_or_default();
         self.outcome
     }
 
-    /// Returns the gaps of all targets, if all are counters and every position was kept.
-    fn gaps(&self) -> Option<Gaps> {
-        if self.outcome.too_scattered {
-            return None;
-        }
-        let mut gaps = Gaps::default();
-        for (distinct, peer) in self.loaded.seen.iter().zip(&self.shared.peers) {
-            peer.promise.increment()?;
-            distinct.add_gaps(&mut gaps);
-        }
-        Some(gaps)
+    /// Returns the numbers left out by all targets, if all are counters and every position was kept.
+    fn left_out(&self) -> Option<u64> {
+        let are_counters = self.shared.peers.iter().all(|peer| peer.promise.increment().is_some());
+        let is_known = are_counters && !self.outcome.too_scattered;
+        is_known.then(|| self.loaded.seen.iter().map(Distinct::left_out).sum())
     }
 
     fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {

@@ -1,7 +1,6 @@
 //! A run at one rate, and its answer to the search.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use snowbank_client::protocol::ErrorCode;
@@ -85,7 +84,7 @@ fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Opti
 
 fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     let outcome = report.outcome;
-    let only_fell_behind = outcome.faults.iter().all(|fault| matches!(fault, Fault::TooManyInFlight { .. }));
+    let only_fell_behind = outcome.faults.iter().all(|fault| *fault == Fault::TooManyInFlight);
     let refused = refused(&outcome.counts);
     if !only_fell_behind || refused.iter().any(|&code| code != ErrorCode::Exhausted.to_u16()) {
         return Limit::Target;
@@ -94,10 +93,13 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     if at_full_rate || !refused.is_empty() {
         return Limit::Layout;
     }
-    let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
-    let target = outcome.target_cpu.map(share);
-    let has_room = has_room(share(outcome.counts.cpu), target, outcome.counts.busiest_thread, cores());
-    if has_room { Limit::Latency } else { Limit::Machine }
+    let generator = outcome.share(outcome.counts.cpu);
+    let target = outcome.target_cpu.map(|used| outcome.share(used));
+    if has_room(generator, target, outcome.counts.busiest_thread, cores()) {
+        Limit::Latency
+    } else {
+        Limit::Machine
+    }
 }
 
 /// Returns the codes of all refusals, also of the warm-up, which has the same rate.

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
-use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
+use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, one_line};
 use snowbank_client::tls::{self, Connector};
 
 use super::{Stream, code_name, unreachable};
 use crate::failure::Failure;
-use crate::frontend::{Refusal, Row, TokenPlace};
-use crate::units::printable;
+use crate::frontend::{Refusal, Row};
 
 /// The address of a target, its protocol, and the token that it asks for.
 #[derive(Debug, Clone)]
@@ -47,7 +46,7 @@ impl Token {
         // A path that names a device must not fill the memory.
         let limit = 2 * MAX_TOKEN_SIZE as u64;
         let file = std::fs::File::open(path).map_err(unreadable)?;
-        let size = file.take(limit).read_to_end(&mut token).map_err(unreadable)?;
+        file.take(limit).read_to_end(&mut token).map_err(unreadable)?;
         while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
             token.pop();
         }
@@ -57,7 +56,7 @@ impl Token {
             ));
         }
         if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
-            let size = if token.is_empty() { 0 } else { size };
+            let size = token.len();
             return Err(format!("found a token of {size} bytes in {name}, allowed: 1 to {MAX_TOKEN_SIZE}"));
         }
         Ok(Self(token.into()))
@@ -102,8 +101,8 @@ impl<'a> Conversation<'a> {
         let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout);
         let stream = stream.map_err(|reason| unreachable(&access.endpoint, &reason))?;
         let mut conversation = Self { stream, access, timeout, deadline, input: Vec::new() };
-        if let (Some(token), TokenPlace::First(show)) = (&access.token, &access.protocol.token) {
-            show(&mut conversation, token)?;
+        if let (Some(token), Some(authorize)) = (&access.token, access.protocol.authorize) {
+            authorize(&mut conversation, token)?;
         }
         Ok(conversation)
     }
@@ -188,14 +187,14 @@ impl<'a> Conversation<'a> {
     /// Returns the error of a target that speaks another protocol, with the start of its answer.
     pub(crate) fn answered(&self, answer: &[u8]) -> Failure {
         let line = answer.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let begin = printable(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));
+        let begin = one_line(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));
         self.other(&format!("it answered {begin:?}"))
     }
 
     /// Returns the error of a refusal, with advice if the token is the reason.
     pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> Failure {
         let address = &self.access.endpoint;
-        let words = printable(&String::from_utf8_lossy(&refusal.words));
+        let words = one_line(&String::from_utf8_lossy(&refusal.words));
         if refusal.code != ErrorCode::Unauthorized.to_u16() {
             return Failure::usage(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }

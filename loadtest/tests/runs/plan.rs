@@ -183,7 +183,7 @@ fn a_plan_names_what_the_sweep_does_not_show() {
             &[],
             "a machine like that of the sweep's daemon",
         ),
-        (&with("at_least", json!(true)), &[], "The saturation point is at least"),
+        (&with("at_least", json!(true)), &[], "at least: the saturation point"),
         (&with_figure("origin", "build", &json!("debug")), &[], "debug build"),
     ] {
         let rate = if options.contains(&"--rate") { &[][..] } else { &["--rate", "1M"] };

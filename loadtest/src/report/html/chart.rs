@@ -109,10 +109,12 @@ impl Axis {
         let ends = (f64::INFINITY, f64::NEG_INFINITY);
         let (low, high) = places.fold(ends, |(low, high), place| (low.min(place), high.max(place)));
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
-        match self.is_log {
-            true => (low.floor(), high.ceil().max(low.floor() + 1.0)),
-            false if high > 0.0 || low < 0.0 => (low.min(0.0) * 1.1, high.max(0.0) * 1.1),
-            false => (0.0, 1.0),
+        if self.is_log {
+            (low.floor(), high.ceil().max(low.floor() + 1.0))
+        } else if low == 0.0 && high == 0.0 {
+            (0.0, 1.0)
+        } else {
+            (low.min(0.0) * 1.1, high.max(0.0) * 1.1)
         }
     }
 
