@@ -149,7 +149,7 @@ impl<'a, 'i> Collector<'a, 'i> {
         self.outcome
     }
 
-    /// Returns the numbers left out by all targets, if all are counters and every position was kept.
+    /// Returns the numbers that the targets left out, if all are counters and no position is lost.
     fn left_out(&self) -> Option<u64> {
         let are_counters = self.shared.peers.iter().all(|peer| peer.promise.increment().is_some());
         let is_known = are_counters && !self.outcome.too_scattered;

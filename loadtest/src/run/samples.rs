@@ -41,7 +41,7 @@ impl Samples {
         Self(samples)
     }
 
-    /// Returns the processor time of a measurement of that length, if it was seen from begin to end.
+    /// Returns the processor time of a measurement of that length, if it was seen throughout.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
         let first = self.0.first()?;
         let last = self.0.last()?;

@@ -1,4 +1,4 @@
-//! Ticket counters: their order, uniqueness, and the numbers that they leave out. Time is not checked.
+//! Ticket counters: their order, uniqueness, and what they leave out. Time is not checked.
 
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 
@@ -19,7 +19,7 @@ fn load(more: &[&str]) -> Ran {
 }
 
 #[test]
-fn tickets_are_checked_without_a_clock_and_what_they_leave_out_counts() {
+fn tickets_need_no_clock_and_what_they_leave_out_counts() {
     if !has_daemon() {
         return;
     }
