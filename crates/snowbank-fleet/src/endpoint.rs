@@ -31,24 +31,25 @@ impl FromStr for Endpoint {
     type Err = WrongEndpoint;
 
     fn from_str(text: &str) -> Result<Self, WrongEndpoint> {
-        let wrong = || WrongEndpoint(text.to_owned());
-        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
-        let kind = CoordinatorKind::with_scheme(scheme).ok_or_else(wrong)?;
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().map_err(|_| wrong())?),
-            _ => (rest, kind.port),
-        };
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || ".:-_%".contains(c);
-        if host.is_empty() || !host.chars().all(is_plain) {
-            return Err(wrong());
-        }
-        Ok(Endpoint { kind, is_tls: scheme == kind.schemes[1], host: host.to_owned(), port })
+        Endpoint::parse(text).ok_or_else(|| WrongEndpoint(text.to_owned()))
     }
 }
 
 impl Endpoint {
+    fn parse(text: &str) -> Option<Self> {
+        let (scheme, rest) = text.split_once("://")?;
+        let kind = CoordinatorKind::with_scheme(scheme)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
+            _ => (rest, kind.port),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_plain = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-_%".contains(&byte));
+        let is_tls = scheme == kind.schemes[1];
+        (is_plain && !host.is_empty()).then(|| Endpoint { kind, is_tls, host: host.to_owned(), port })
+    }
+
     /// Returns the endpoint of a coordinator on this machine, at its kind's own port.
     pub fn local(kind: &'static CoordinatorKind) -> Self {
         Endpoint { kind, is_tls: false, host: String::from("127.0.0.1"), port: kind.port }

@@ -282,24 +282,22 @@ fn garbled(what: &str) -> NoAnswer {
     NoAnswer::passing(format!("etcd's answer has no {what}"))
 }
 
-/// Reads a key and its value.
-fn key_value(value: &Value) -> (String, String) {
-    let text = |field: &str| {
-        let bytes = BASE64_STANDARD.decode(value[field].as_str().unwrap_or_default());
-        String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
-    };
-    (text("key"), text("value"))
+/// Reads a key, or a value.
+fn decoded(value: &Value) -> String {
+    let bytes = BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 /// Reads the answers to ranges of one key each.
 fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer> {
     let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
     let responses = responses.ok_or_else(|| garbled("responses"))?;
-    let value_of = |response: &Value| {
-        let first = response["response_range"]["kvs"].as_array().and_then(|kvs| kvs.first());
-        first.map(|value| key_value(value).1)
-    };
-    Ok(responses.iter().map(value_of).collect())
+    let mut values = Vec::new();
+    for response in responses {
+        let found = response["response_range"]["kvs"].get(0);
+        values.push(found.map(|found| decoded(&found["value"])));
+    }
+    Ok(values)
 }
 
 /// Returns the transaction that writes keys if all have the expected values, and else reads them.
@@ -307,26 +305,24 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<String>>, NoAnswer>
 /// Values are compared, and not revisions: after a restore from a backup, other writes bring old
 /// revisions back.
 fn transaction(swaps: &[Swap]) -> Value {
-    let compare = |swap: &Swap| {
+    let mut compare = Vec::new();
+    let mut success = Vec::new();
+    for swap in swaps {
         let key = BASE64_STANDARD.encode(swap.key.as_bytes());
-        match &swap.expected {
+        compare.push(match &swap.expected {
             Some(text) => {
                 let value = BASE64_STANDARD.encode(text.as_bytes());
                 json!({ "key": key, "target": "VALUE", "result": "EQUAL", "value": value })
             }
             None => json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0" }),
+        });
+        if let Some(text) = &swap.text {
+            let value = BASE64_STANDARD.encode(text.as_bytes());
+            success.push(json!({ "request_put": { "key": key, "value": value } }));
         }
-    };
-    let put = |swap: &Swap| {
-        let key = BASE64_STANDARD.encode(swap.key.as_bytes());
-        let value = BASE64_STANDARD.encode(swap.text.as_ref()?.as_bytes());
-        Some(json!({ "request_put": { "key": key, "value": value } }))
-    };
-    json!({
-        "compare": swaps.iter().map(compare).collect::<Vec<_>>(),
-        "success": swaps.iter().filter_map(put).collect::<Vec<_>>(),
-        "failure": swaps.iter().map(|swap| range(&swap.key)).collect::<Vec<_>>(),
-    })
+    }
+    let failure: Vec<Value> = swaps.iter().map(|swap| range(&swap.key)).collect();
+    json!({ "compare": compare, "success": success, "failure": failure })
 }
 
 impl Coordinator for Etcd {
@@ -366,7 +362,8 @@ impl Coordinator for Etcd {
         let key = BASE64_STANDARD.encode(prefix.as_bytes());
         let end = BASE64_STANDARD.encode(end_of(prefix));
         let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
-        Ok(answer["kvs"].as_array().into_iter().flatten().map(key_value).collect())
+        let found = answer["kvs"].as_array().into_iter().flatten();
+        Ok(found.map(|found| (decoded(&found["key"]), decoded(&found["value"]))).collect())
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
@@ -386,7 +383,7 @@ mod tests {
     #[test]
     fn answers_are_read_as_the_gateway_writes_them() {
         let value = json!({ "key": "L2E=", "value": "eA==", "mod_revision": "12" });
-        assert_eq!(key_value(&value), (String::from("/a"), String::from("x")));
+        assert_eq!([decoded(&value["key"]), decoded(&value["value"])], ["/a", "x"]);
         let answer = json!({ "responses": [
             { "response_range": { "kvs": [value] } }, { "response_range": { "header": {} } }
         ] });

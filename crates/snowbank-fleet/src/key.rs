@@ -322,11 +322,14 @@ pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+fn garbage(error: serde_json::Error) -> KeyError {
+    KeyError::Garbage(error.to_string())
+}
+
 pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(KeyError::Garbage(format!("{} bytes", text.len())));
     }
-    let garbage = |error: serde_json::Error| KeyError::Garbage(error.to_string());
     let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
     clean(&mut value);
     // First: nothing else is known of a later format.

@@ -388,9 +388,8 @@ async fn open_in<S: Session>(
 /// replaced only if all endpoints are of another cluster, and an operator must act only if all of
 /// them say so.
 pub(super) fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
-    let all = |kind: fn(&Fault) -> bool| faults.iter().all(|(_, fault)| kind(fault));
-    let is_foreign = all(|fault| matches!(fault, Fault::Foreign(_)));
-    let is_lasting = all(|fault| matches!(fault, Fault::Lasting(_)));
+    let is_foreign = faults.iter().all(|(_, fault)| matches!(fault, Fault::Foreign(_)));
+    let is_lasting = faults.iter().all(|(_, fault)| matches!(fault, Fault::Lasting(_)));
     let reasons: Vec<String> =
         faults.iter().map(|(endpoint, fault)| format!("{endpoint}: {}", fault.reason())).collect();
     let reasons = reasons.join("; ");

@@ -171,7 +171,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let paths = Paths::of(names.fleet);
         let state = names.state.to_owned();
         let holder = names.holder.to_owned();
-        let (sources, tried, counters, are_compared, marker, polled) = Default::default();
         let clocks = Clocks { wall: UnixMicros(0), boot: BootMicros(0), wall_minus_boot_us: 0 };
         Member {
             coordinator,
@@ -180,12 +179,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             holder,
             notes,
             draw,
-            sources,
-            tried,
-            counters,
-            are_compared,
-            marker,
-            polled,
+            sources: Vec::new(),
+            tried: Tried::default(),
+            counters: Vec::new(),
+            are_compared: false,
+            marker: None,
+            polled: None,
             clocks,
         }
     }
@@ -213,10 +212,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns bounds with the sources' indices in this member instead of those in the daemon.
     fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
-        let place = |index| self.sources.iter().position(|held| held.index == index);
-        let placed =
-            bounds.iter().map(|bound| Bound { source: place(bound.source).unwrap_or(usize::MAX), ..*bound });
-        placed.collect()
+        let mut placed = bounds.to_vec();
+        for bound in &mut placed {
+            let place = self.sources.iter().position(|held| held.index == bound.source);
+            bound.source = place.unwrap_or(usize::MAX);
+        }
+        placed
     }
 
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write
@@ -273,18 +274,19 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let Some(place) = held.map(|held| held.place) else {
             return Ok(vec![false; stretches.len()]);
         };
-        let key = |&number| self.paths.number(place, number);
-        let keys: Vec<String> = stretches.iter().flat_map(|(numbers, _)| numbers).map(key).collect();
+        let numbers = stretches.iter().flat_map(|(numbers, _)| numbers);
+        let keys: Vec<String> = numbers.map(|&number| self.paths.number(place, number)).collect();
         let mut found = self.coordinator.as_mut().read(&keys)?.into_iter();
-        let mut is_held = |id_bound| {
-            let key = found.next().flatten().and_then(|text| NumberKey::parse(&text).ok());
-            rules::holds(key.as_ref(), id_bound)
-        };
-        // No short cut: each group uses up all its keys.
-        let all = |(numbers, id_bound): &(Vec<u64>, u64)| {
-            numbers.iter().fold(true, |held, _| is_held(*id_bound) && held)
-        };
-        Ok(stretches.iter().map(all).collect())
+        let mut held = Vec::new();
+        for (numbers, id_bound) in stretches {
+            let mut are_held = true;
+            for _ in numbers {
+                let key = found.next().flatten().and_then(|text| NumberKey::parse(&text).ok());
+                are_held &= rules::holds(key.as_ref(), *id_bound);
+            }
+            held.push(are_held);
+        }
+        Ok(held)
     }
 
     /// Checks by a swap, before a release, that the coordinator answers and that the numbers are
@@ -347,14 +349,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let checked = self.check_marker(source);
         self.or_went_back(checked)?;
         let Some(held) = self.sources.get(source) else { return Ok(()) };
-        let numbers = held.numbers.iter().enumerate();
         let unread: Vec<usize> =
-            numbers.filter(|(_, (_, holding))| holding.text().is_none()).map(|(at, _)| at).collect();
+            (0..held.numbers.len()).filter(|&at| held.numbers[at].1.text().is_none()).collect();
         if unread.is_empty() {
             return Ok(());
         }
-        let key = |&at: &usize| self.paths.number(held.place, held.numbers[at].0);
-        let keys: Vec<String> = unread.iter().map(key).collect();
+        let numbers = unread.iter().map(|&at| held.numbers[at].0);
+        let keys: Vec<String> = numbers.map(|number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
         for (at, text) in unread.into_iter().zip(found) {
             self.see(source, at, text.as_deref())?;

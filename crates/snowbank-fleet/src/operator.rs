@@ -134,10 +134,12 @@ impl Operator<'_> {
         let (marker, _) = self.marker()?;
         let (place, space) = self.place(&marker, layout, Marker::place_of)?;
         let prefix = Paths::of(self.name).space(place);
-        let listed = self.coordinator.list(&prefix)?;
-        let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
-        let entry = |(key, text): &(String, String)| Some(entry(&space, number(key)?, text, layout, now));
-        let mut entries: Vec<Entry> = listed.iter().filter_map(entry).collect();
+        let mut entries = Vec::new();
+        for (key, text) in self.coordinator.list(&prefix)? {
+            if let Some(number) = key.strip_prefix(&prefix).and_then(|number| number.parse().ok()) {
+                entries.push(entry(&space, number, &text, layout, now));
+            }
+        }
         entries.sort_by_key(|entry| entry.number);
         Ok(entries)
     }

@@ -46,13 +46,11 @@ pub struct Answer {
     pub result: Result<Info, String>,
 }
 
-/// An address to ask, and the place of the setting's address that led to it.
-type Asked = (usize, Address);
-
 /// Asks all peers at the same time, except those at `skipped` addresses, and waits at most
 /// `within`. A peer that refuses the connection is not asked again. Returns the answers in the
 /// order of the setting.
 pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketAddr) -> bool) -> Vec<Answer> {
+    // The addresses to ask, each with the place of the setting's address that led to it.
     let mut asked = Vec::new();
     let mut answers = Vec::new();
     for (place, address, found) in resolve_all(&access.addresses, within).await {
@@ -61,7 +59,7 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
             Err(reason) => answers.push((place, address, Err(reason))),
         }
     }
-    asked.retain(|(_, address): &Asked| !socket_address(address).is_some_and(&skipped));
+    asked.retain(|(_, address)| !socket_address(address).is_some_and(&skipped));
     asked.truncate(PEERS_MAX);
     let mut looks = JoinSet::new();
     for (place, address) in asked {
@@ -141,11 +139,14 @@ async fn resolve(address: &Address, wait: Duration) -> Result<Vec<Address>, Stri
     let mut found: Vec<SocketAddr> = found.collect();
     found.sort_unstable();
     found.dedup();
-    let to_address = |at: SocketAddr| match (at.ip().to_string(), at.port()) {
-        (host, port) if address.is_tls() => Address::Tls { host, port },
-        (host, port) => Address::Tcp { host, port },
-    };
-    Ok(found.into_iter().map(to_address).collect())
+    let mut addresses = Vec::new();
+    for at in found {
+        let host = at.ip().to_string();
+        let port = at.port();
+        let is_tls = address.is_tls();
+        addresses.push(if is_tls { Address::Tls { host, port } } else { Address::Tcp { host, port } });
+    }
+    Ok(addresses)
 }
 
 /// Returns the socket address of an address that names an IP.
@@ -171,22 +172,24 @@ async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
 /// listen on one.
 fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
-    let is_v6 = |address: &Address| socket_address(address).map(|at| at.is_ipv6());
-    let answered: Vec<Asked> =
-        all.iter().filter(|(.., result)| result.is_ok()).map(|(place, at, _)| (*place, at.clone())).collect();
-    let is_other_family = |(place, address, _): &(usize, Address, _)| {
-        let other = is_v6(address).map(|is_v6| !is_v6);
-        other.is_some() && answered.iter().any(|(of, at)| of == place && is_v6(at) == other)
-    };
-    let mut instances: Vec<String> = Vec::new();
-    let mut is_new = |result: &Result<Info, String>| {
-        let instance = result.as_ref().ok().and_then(|info| info.instance.clone());
-        let is_new = instance.as_ref().is_none_or(|instance| !instances.contains(instance));
-        instances.extend(instance);
-        is_new
-    };
-    all.retain(|one| if one.2.is_ok() { is_new(&one.2) } else { !is_other_family(one) });
-    all.into_iter().map(|(_, address, result)| Answer { address: address.to_string(), result }).collect()
+    // The places that answered, and whether by IPv6.
+    let mut answered = Vec::new();
+    for (place, address, _) in all.iter().filter(|(.., result)| result.is_ok()) {
+        answered.extend(socket_address(address).map(|at| (*place, at.is_ipv6())));
+    }
+    let mut instances = Vec::new();
+    let mut answers = Vec::new();
+    for (place, address, result) in all {
+        let is_known = match &result {
+            Ok(info) => info.instance.is_some() && instances.contains(&info.instance),
+            Err(_) => socket_address(&address).is_some_and(|at| answered.contains(&(place, !at.is_ipv6()))),
+        };
+        if !is_known {
+            instances.extend(result.as_ref().map(|info| info.instance.clone()));
+            answers.push(Answer { address: address.to_string(), result });
+        }
+    }
+    answers
 }
 
 #[cfg(test)]

@@ -118,8 +118,9 @@ pub enum Proof {
 /// A copy that starts on another machine finds no marks, so it starts at the key's bound, with a
 /// new write of its own. So everything granted under a noted write was granted on this machine.
 pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Proof {
-    let is_covered = |mark: &Mark| mark.state == state && !mark.is_released() && mark.id_bound <= stored;
-    if marks.len() != worker_ids || !marks.iter().all(is_covered) {
+    let are_covered =
+        marks.iter().all(|mark| mark.state == state && !mark.is_released() && mark.id_bound <= stored);
+    if marks.len() != worker_ids || !are_covered {
         return Proof::None;
     }
     match marks.iter().any(|mark| mark.fate == Fate::Returned) {
@@ -139,9 +140,9 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
     if key.is_some_and(|key| taker.writes.contains(&key.write)) {
         return Ok(Taking::Resume);
     }
-    let is_own_term = |own: &Acknowledged<'_>| key.is_none_or(|key| key.term == own.term);
-    let is_lost = |own: &Acknowledged<'_>| is_own_term(own) && is_older(key, own.term, own.id_bound);
-    let lost = taker.acknowledged.filter(is_lost);
+    let lost = taker
+        .acknowledged
+        .filter(|own| key.is_none_or(|key| key.term == own.term) && is_older(key, own.term, own.id_bound));
     if let Some(own) = lost {
         return Ok(if may_be_abandoned(own.until, taker.wall, taker.max_ahead) {
             Taking::Above(own.id_bound)

@@ -66,17 +66,21 @@ fn create(writer: Writer, path: &str, text: &str, has_user: bool) -> Writer {
 
 /// Reads the answer to a [`GET_DATA`].
 fn node(answer: &Answer) -> Result<Option<Node>, Fault> {
-    if answer.error != 0 {
-        return Ok(None);
+    match answer.error {
+        0 => node_in(Reader(&answer.body)).map(Some).ok_or_else(garbled),
+        _ => Ok(None),
     }
-    let mut reader = Reader(&answer.body);
-    let mut read = || {
-        let text = reader.text()?;
-        // The transactions of its creation and last write, their times, and its count of writes.
-        let [_, _, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
-        Some(Node { text, writes: reader.int()? })
-    };
-    read().map(Some).ok_or_else(garbled)
+}
+
+fn node_in(mut reader: Reader<'_>) -> Option<Node> {
+    let text = reader.text()?;
+    // The transactions of its creation and last write, their times, and its count of writes.
+    let [_, _, _, _] = [reader.long()?, reader.long()?, reader.long()?, reader.long()?];
+    Some(Node { text, writes: reader.int()? })
+}
+
+fn text_of(node: &Option<Node>) -> Option<String> {
+    Some(node.as_ref()?.text.clone())
 }
 
 /// Reads the nodes of paths, as new as the leader has them.
@@ -103,9 +107,13 @@ async fn children(session: &mut Session, path: &str) -> Result<Vec<String>, Faul
     (0..count).map(|_| reader.text().ok_or_else(garbled)).collect()
 }
 
+/// Encodes the header of an operation in a [`MULTI`].
+fn header(writer: Writer, kind: i32) -> Writer {
+    writer.int(kind).boolean(false).int(-1)
+}
+
 /// Returns the request that writes all nodes if they are as found.
 fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
-    let header = |writer: Writer, kind| writer.int(kind).boolean(false).int(-1);
     let mut writer = Writer::default();
     for (swap, node) in swaps.iter().zip(found) {
         writer = match (node, &swap.text) {
@@ -122,28 +130,31 @@ fn multi(swaps: &[Swap], found: &[Option<Node>], has_user: bool) -> Request {
 
 /// Returns the error of a [`MULTI`] that was not done; 0: it was.
 fn error_of(answer: &Answer) -> Result<i32, Fault> {
-    let mut reader = Reader(&answer.body);
-    let mut errors = || {
-        let mut errors = vec![answer.error];
-        // If the transaction was done, its first result is no error, and reading ends there. If
-        // not, each result is an error code: 0 for the operations before the one that failed.
-        while reader.int()? == ERROR && !reader.boolean()? {
-            let [_, error] = [reader.int()?, reader.int()?];
-            errors.push(error);
-        }
-        Some(errors)
+    let error = match answer.error {
+        0 => error_in(Reader(&answer.body)).ok_or_else(garbled)?,
+        error => error,
     };
-    let errors = if answer.error == 0 { errors().ok_or_else(garbled)? } else { vec![answer.error] };
-    // The operations after the failed one have a code that only reports that.
-    let error = errors.into_iter().find(|&error| error != 0).unwrap_or(0);
     fault_of(error).map_or(Ok(error), Err)
+}
+
+/// Returns the first error among a transaction's results; 0: there is none. If it was done, its
+/// first result is no error, and reading ends there. If not, each result is an error code: 0 for
+/// the operations before the one that failed, and a code that only reports that for those after it.
+fn error_in(mut reader: Reader<'_>) -> Option<i32> {
+    let mut first = 0;
+    while reader.int()? == ERROR && !reader.boolean()? {
+        let [_, error] = [reader.int()?, reader.int()?];
+        first = if first == 0 { error } else { first };
+    }
+    Some(first)
 }
 
 /// Makes the nodes above a path, where they are missing.
 async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
-    let ends = path.match_indices('/').map(|(end, _)| end).skip(1);
-    let make = |end| (CREATE, create(Writer::default(), &path[..end], "", session.has_user).0);
-    let requests: Vec<Request> = ends.map(make).collect();
+    let mut requests = Vec::new();
+    for (end, _) in path.match_indices('/').skip(1) {
+        requests.push((CREATE, create(Writer::default(), &path[..end], "", session.has_user).0));
+    }
     session.ask(&requests).await.map(drop)
 }
 
@@ -151,9 +162,8 @@ async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, 
     let paths: Vec<&str> = swaps.iter().map(|swap| swap.key.as_str()).collect();
     for _ in 0..TRIES_MAX {
         let found = read(session, &paths).await?;
-        let text = |node: &Option<Node>| node.as_ref().map(|node| node.text.clone());
-        if !swaps.iter().zip(&found).all(|(swap, node)| text(node) == swap.expected) {
-            return Ok(Some(Swapped::Refused(found.iter().map(text).collect())));
+        if !swaps.iter().zip(&found).all(|(swap, node)| text_of(node) == swap.expected) {
+            return Ok(Some(Swapped::Refused(found.iter().map(text_of).collect())));
         }
         let answers = session.ask(&[multi(swaps, &found, session.has_user)]).await?;
         let answer = answers.first().ok_or_else(garbled)?;
@@ -183,13 +193,12 @@ impl Coordinator for ZooKeeper {
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
         let nodes = self.0.call(async |session| read(session, &paths).await)?;
-        Ok(nodes.into_iter().map(|node| node.map(|node| node.text)).collect())
+        Ok(nodes.iter().map(text_of).collect())
     }
 
     fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<String>)> {
         let found = self.0.call_each(async |session| read(session, &[key]).await);
-        let text = |nodes: Vec<Option<Node>>| nodes.into_iter().next().flatten().map(|node| node.text);
-        found.into_iter().map(|(endpoint, nodes)| (endpoint, text(nodes))).collect()
+        found.into_iter().map(|(endpoint, nodes)| (endpoint, nodes.first().and_then(text_of))).collect()
     }
 
     fn now(&self) -> BootMicros {

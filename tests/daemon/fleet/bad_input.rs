@@ -223,7 +223,7 @@ fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
         runs.extend(other);
         assert_distinct(runs);
         let full = format!("worker_ids = 0\n{assigned}");
-        Machine::new().setup(&full).assert_waits(&["fewer than 1 free worker IDs", "did not write"]);
+        Machine::new().setup(&full).assert_waits(&["no free worker ID", "did not write"]);
         let (code, text) = fleet(&assigned, &["check"]);
         assert!(code == Some(1) && text.contains("1 key cannot be read"), "{text}");
         let (code, text) = fleet(&assigned, &["list"]);

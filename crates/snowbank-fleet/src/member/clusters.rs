@@ -26,19 +26,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.are_compared {
             return Ok(());
         }
-        let of = |text: &String| identity(text).unwrap_or_else(|_| text.clone());
-        let found = self.coordinator.as_mut().read_at_each(key);
-        let markers: Vec<_> = found.iter().map(|(endpoint, it)| (endpoint, it.as_ref().map(of))).collect();
-        let Some(pair) = markers.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
-        let words = |(endpoint, found): &(&String, Option<String>)| match found {
-            Some(_) => format!("a value at {endpoint}"),
-            None => format!("none at {endpoint}"),
-        };
+        let mut found = self.coordinator.as_mut().read_at_each(key);
+        for (_, text) in &mut found {
+            *text = text.take().map(|text| identity(&text).unwrap_or(text));
+        }
+        let Some(pair) = found.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+        let mut shown = Vec::new();
+        for (endpoint, identity) in pair {
+            let value = if identity.is_some() { "a value" } else { "none" };
+            shown.push(format!("{value} at {endpoint}"));
+        }
         Err(format!(
-            "the endpoints are of two clusters: found {} and {} (key {key}), allowed: members of one cluster; correct \
+            "the endpoints are of two clusters: found {} (key {key}), allowed: members of one cluster; correct \
              fleet.endpoints",
-            words(&pair[0]),
-            words(&pair[1])
+            shown.join(" and ")
         ))
     }
 }

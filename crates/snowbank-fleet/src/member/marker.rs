@@ -65,6 +65,10 @@ pub(crate) fn instant_of(layout: &Layout, id_bound: u64) -> UnixMicros {
     numbering.map_or(UnixMicros(i64::MAX), |numbering| rules::instant_of(&numbering, id_bound))
 }
 
+fn lost(error: JoinError) -> Stop {
+    Stop::Lost(error.to_string())
+}
+
 /// Returns the reason to ask again.
 pub(super) fn old_answer() -> NoAnswer {
     NoAnswer::passing("it gave an answer that is older than an earlier one")
@@ -85,9 +89,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // First, because it connects to an endpoint that answers.
         self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
         let found = self.coordinator.as_mut().read_one(&key)?;
-        let unreadable = |error| JoinError::Unreadable(format!("key {key}: {error}"));
         if let Some(text) = &found {
-            self.stay_in(Cluster::of(&key, text, Marker::identity_in).map_err(unreadable)?);
+            let cluster = Cluster::of(&key, text, Marker::identity_in);
+            self.stay_in(cluster.map_err(|error| JoinError::Unreadable(format!("key {key}: {error}")))?);
         }
         self.know_marker(found)?;
         self.check_space(space)
@@ -273,7 +277,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if found.as_ref() == Some(&before.text) {
             return Ok(());
         }
-        let lost = |error: JoinError| Stop::Lost(error.to_string());
         self.know_marker(found).map_err(lost)?;
         let held = &self.sources[source];
         let marker = &self.known_marker()?.marker;
@@ -353,7 +356,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     if now == Some(text) && older.as_ref().is_some_and(|older| key != older.expected) {
                         return Ok(Noticed::OldAnswer);
                     }
-                    self.know_marker(now).map_err(|error| Stop::Lost(error.to_string()))?;
+                    self.know_marker(now).map_err(lost)?;
                     if older.is_none() && self.known_marker()?.marker.identity != marker.identity {
                         return Ok(Noticed::OldAnswer);
                     }

@@ -6,10 +6,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use super::Member;
 use super::take::TRIES_MAX;
 use super::unused::{self, CANDIDATES_MAX};
-use super::want::{Busy, Found, JoinError, Taken, Want};
+use super::want::{Busy, Found, JoinError, Own, Taken, Want};
 use crate::rules::Taking;
 use crate::{Coordinator, NoAnswer};
-use snowbank_id::layout::{LayoutError, UnixMicros, WorkerSet};
+use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 /// The worker IDs that one try picks.
@@ -43,11 +43,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         for tried in 0..TRIES_MAX {
             let want = Want { clocks: self.set_clocks(want.clocks), ..want };
             let place = self.place_for(want)?;
-            let is_allowed = |id: u64| allowed(id) && !busy.contains(&id);
-            let free = self.free(Pick { want, place, count, had, tried }, is_allowed)?;
+            let pick = Pick { want, place, count, had, tried };
+            let free = self.free(pick, |id| allowed(id) && !busy.contains(&id))?;
             let ids: Vec<u64> = free.iter().map(|(id, _)| *id).collect();
-            let refused = |error: LayoutError| JoinError::Refused(error.to_string());
-            let worker_ids = WorkerSet::from_list(ids.iter().copied()).map_err(refused)?;
+            let worker_ids = WorkerSet::from_list(ids.iter().copied());
+            let worker_ids = worker_ids.map_err(|error| JoinError::Refused(error.to_string()))?;
             let numbering = want.numbering(&worker_ids)?;
             if !lock(&numbering)? {
                 busy.extend(ids);
@@ -88,8 +88,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
         let unused = self.unused(pick, &candidates, missing)?;
         if unused.len() == missing {
-            let found = |id| Found::new(want.layout.number_in_space(id), None);
-            free.extend(unused.into_iter().map(|id| (id, found(id))));
+            for id in unused {
+                free.push((id, Found::new(want.layout.number_in_space(id), None)));
+            }
         } else {
             let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
             free.extend(others);
@@ -116,29 +117,26 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     fn listed(
         &mut self,
         pick: Pick<'_>,
-        ids: impl Iterator<Item = u64> + Clone,
+        ids: impl Iterator<Item = u64>,
         missing: usize,
     ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
         let want = pick.want;
         let keys = self.keys(pick.place)?;
-        let own = self.own_of(want);
-        let found = |id: u64| {
+        let mut free = Vec::new();
+        let mut used = Vec::new();
+        for id in ids {
             let number = want.layout.number_in_space(id);
-            Found::new(number, keys.get(&number).cloned())
-        };
-        let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
-            Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, &found(id), &own))
-        };
-        let is_unused = |id: &u64| !keys.contains_key(&want.layout.number_in_space(*id));
-        let mut free: Vec<u64> = ids.clone().filter(is_unused).take(missing).collect();
-        let mut busy = BusyHolders::new();
-        if free.len() < missing {
-            let used: Vec<u64> = ids.filter(|id| !is_unused(id)).collect();
-            let others;
-            (others, busy) = of_others(&used, judge)?;
-            free.extend(others.into_iter().take(missing - free.len()));
+            let found = Found::new(number, keys.get(&number).cloned());
+            let place = if found.text.is_some() { &mut used } else { &mut free };
+            place.push((id, found));
+            if free.len() == missing {
+                return Ok((free, BusyHolders::new()));
+            }
         }
-        Ok((free.into_iter().map(|id| (id, found(id))).collect(), busy))
+        let (others, busy) = of_others(want, &self.own_of(want), used)?;
+        free.extend(others);
+        free.truncate(missing);
+        Ok((free, busy))
     }
 
     /// Returns the worker ID from which unused ones are searched after this many tries.
@@ -189,8 +187,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Returns the keys of an ID space, by their numbers.
     pub(super) fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, NoAnswer> {
         let prefix = self.paths.space(place);
-        let number = |(key, text): (String, String)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text));
-        Ok(self.coordinator.as_mut().list(&prefix)?.into_iter().filter_map(number).collect())
+        let listed = self.coordinator.as_mut().list(&prefix)?.into_iter();
+        Ok(listed.filter_map(|(key, text)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text))).collect())
     }
 
     /// Returns the worker IDs that this state had.
@@ -202,24 +200,25 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 /// Worker IDs that are not free, with their holders and the instants at which they may become free.
 type BusyHolders = Vec<(UnixMicros, String)>;
 
-/// Returns the free worker IDs that others had, the one whose bound passed longest ago first, and
+/// Returns the free ones of used worker IDs, the one whose bound passed longest ago first, and
 /// those that are not free.
 fn of_others(
-    ids: &[u64],
-    judge: impl Fn(u64) -> Result<Result<Taking, Busy>, JoinError>,
-) -> Result<(Vec<u64>, BusyHolders), JoinError> {
-    let mut free: Vec<(u64, u64)> = Vec::new();
+    want: Want<'_>,
+    own: &Own,
+    used: Vec<(u64, Found)>,
+) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
+    let mut free = Vec::new();
     let mut busy = BusyHolders::new();
-    for &id in ids {
-        match judge(id)? {
-            Ok(Taking::Above(bound)) => free.push((bound, id)),
-            Ok(_) => free.push((0, id)),
+    for (id, found) in used {
+        match want.judge(&want.numbering(&WorkerSet::single(id))?, &found, own) {
+            Ok(Taking::Above(bound)) => free.push((bound, (id, found))),
+            Ok(_) => free.push((0, (id, found))),
             Err(Busy::Held(held)) => busy.push((held.free_at, format!("{id} by {}", held.key.holder))),
             Err(Busy::Unreadable(reason)) => busy.push((UnixMicros(i64::MAX), format!("{id} ({reason})"))),
         }
     }
-    free.sort_unstable();
-    Ok((free.into_iter().map(|(_, id)| id).collect(), busy))
+    free.sort_by_key(|(bound, (id, _))| (*bound, *id));
+    Ok((free.into_iter().map(|(_, free)| free).collect(), busy))
 }
 
 fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
@@ -237,10 +236,11 @@ fn none_left(want: Want<'_>, count: usize, mut busy: BusyHolders) -> JoinError {
         none if none.is_empty() => String::from("worker_ids allows no others"),
         holders => format!("held are {holders}{more}{first}"),
     };
-    JoinError::Held(format!(
-        "source {:?}: the fleet has fewer than {count} free worker IDs; {held}",
-        want.source
-    ))
+    let missing = match count {
+        1 => String::from("no free worker ID"),
+        _ => format!("fewer than {count} free worker IDs"),
+    };
+    JoinError::Held(format!("source {:?}: the fleet has {missing}; {held}", want.source))
 }
 
 #[cfg(test)]

@@ -48,16 +48,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let next: Vec<u64> = pool.numbers.iter().skip(count.read).take(SWAPS_MAX).copied().collect();
         let keys: Vec<String> = next.iter().map(|&number| self.paths.number(held.place, number)).collect();
         let found = self.coordinator.as_mut().read(&keys)?;
-        let is_held = |text: &String| match NumberKey::parse(text) {
-            Ok(key) => {
-                let until = rules::instant_of(&held.numbering, key.id_bound);
-                rules::free_at(&key, until, held.max_ahead) >= clocks.wall
-            }
-            // Nobody takes a number whose key cannot be read.
-            Err(_) => true,
-        };
         count.read += next.len();
-        count.held += found.iter().flatten().filter(|text| is_held(text)).count() as u64;
+        for text in found.iter().flatten() {
+            // Nobody takes a number whose key cannot be read.
+            let is_free = NumberKey::parse(text).is_ok_and(|key| {
+                let until = rules::instant_of(&held.numbering, key.id_bound);
+                rules::free_at(&key, until, held.max_ahead) < clocks.wall
+            });
+            count.held += u64::from(!is_free);
+        }
         if count.read < pool.numbers.len() {
             return Ok(None);
         }

@@ -216,7 +216,6 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
     let store = store();
     let key = key_five();
     let numbering = numbering();
-    let until = |text: &str| rules::instant_of(&numbering, NumberKey::parse(text).unwrap().id_bound);
     let take = |after_s: i64| {
         let wall = UnixMicros(WALL.0 + after_s * 1_000_000);
         let taken = member(&store, Notes::default()).take(want(wall, false), &five());
@@ -233,10 +232,10 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
             assert!(release(&store, 5, true).unwrap_err().contains("--lower"));
         }
         free(&store, 5, true, wrong != "garbage").unwrap();
-        let freed_us = until(&store.text(&key)).0 - WALL.0;
+        let freed = NumberKey::parse(&store.text(&key)).unwrap();
+        let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
-        let key = NumberKey::parse(&store.text(&key)).unwrap();
-        assert!(wrong != "garbage" || key.from == key.id_bound, "another term: {key:?}");
+        assert!(wrong != "garbage" || freed.from == freed.id_bound, "another term: {freed:?}");
         // One whose clock is behind the operator's accepts the furthest bound later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());

@@ -7,7 +7,6 @@ use super::tests::{
 use super::*;
 use crate::Marker;
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
-use snowbank_id::numbering::Numbering;
 
 /// Returns a daemon that took number 5, and its ceiling.
 fn taken(store: &Store) -> (Member<Store>, u64) {
@@ -28,10 +27,10 @@ fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
     let (first, covered) = taken(&store);
     store.set_away(true);
     let at = |wall, is_proven| resumed(&store, first.notes(), want(wall, is_proven), &five());
-    let after = |part: u32| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64);
+    let [in_time, too_late] = [6, 7].map(|part| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64));
     assert_eq!(at(WALL, true), Some(covered));
-    assert_eq!(at(after(6), true), Some(covered));
-    assert_eq!(at(after(7), true), None, "it would soon reach its ceiling");
+    assert_eq!(at(in_time, true), Some(covered));
+    assert_eq!(at(too_late, true), None, "it would soon reach its ceiling");
     assert_eq!(at(WALL, false), None, "a copy of the state");
 }
 
@@ -203,8 +202,7 @@ fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     let mut tried = Tried::default();
     let mut try_again = || {
         let mut daemon = member(&store, notes.clone()).after(std::mem::take(&mut tried));
-        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
-        let picked = daemon.pick(want(WALL, false), 1, None, |_| true, all);
+        let picked = daemon.pick(want(WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
         notes = daemon.notes().clone();
         tried = daemon.into_tried();
         (picked, notes.of("orders", &layout.space().to_string()).unwrap().writes.len())

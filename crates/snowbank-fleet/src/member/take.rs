@@ -234,12 +234,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let mut writes = own.writes.clone();
         writes.push(write.clone());
         let identity = self.marker.as_ref().map(|known| known.marker.identity.clone()).unwrap_or_default();
-        let acknowledged = |number: u64| {
-            let note = own.note.as_ref().filter(|note| note.numbers.contains(&number));
-            note.map_or(0, |note| note.acknowledged)
-        };
-        let unseen =
-            |found: &Found| (found.number, Holding::unseen(writes.clone(), acknowledged(found.number)));
+        let mut numbers = Vec::new();
+        for &Found { number, .. } in found {
+            let acknowledged = own.noted(number).map_or(0, |note| note.acknowledged);
+            numbers.push((number, Holding::unseen(writes.clone(), acknowledged)));
+        }
         Held {
             source: want.source.to_owned(),
             index: want.index,
@@ -247,7 +246,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             space: want.space(),
             worker_ids: want.worker_ids(numbering).to_string(),
             place,
-            numbers: found.iter().map(unseen).collect(),
+            numbers,
             term: own.note.as_ref().map(|note| note.term.clone()).unwrap_or_default(),
             identity,
             horizon: want.horizon,

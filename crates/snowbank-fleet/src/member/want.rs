@@ -100,8 +100,8 @@ impl Want<'_> {
             let from = wall.max(own.floor).max(own.acknowledged_until(numbering, found.number));
             rules::check_bound(numbering, key, from, self.reach()).map_err(Busy::Unreadable)?;
         }
-        let is_noted = |note: &&Note| self.proof == Proof::Held && note.numbers.contains(&found.number);
-        let acknowledged = own.note.as_ref().filter(is_noted).map(|note| Acknowledged {
+        let noted = own.noted(found.number).filter(|_| self.proof == Proof::Held);
+        let acknowledged = noted.map(|note| Acknowledged {
             term: &note.term,
             id_bound: note.acknowledged,
             until: rules::instant_of(numbering, note.acknowledged),
@@ -153,10 +153,14 @@ pub(super) struct Own {
 }
 
 impl Own {
+    /// Returns the note, if it has this number.
+    pub(super) fn noted(&self, number: u64) -> Option<&Note> {
+        self.note.as_ref().filter(|note| note.numbers.contains(&number))
+    }
+
     /// Returns the instant of the bound that was acknowledged to this state for a number.
     fn acknowledged_until(&self, numbering: &Numbering, number: u64) -> UnixMicros {
-        let note = self.note.as_ref().filter(|note| note.numbers.contains(&number));
-        note.map_or(UnixMicros(0), |note| rules::instant_of(numbering, note.acknowledged))
+        self.noted(number).map_or(UnixMicros(0), |note| rules::instant_of(numbering, note.acknowledged))
     }
 }
 

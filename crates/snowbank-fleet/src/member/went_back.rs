@@ -148,8 +148,8 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let six = WorkerSet::single(6);
     let now = at(WALL, 300);
     let refused = other(&store).take(want(now, false), &six);
-    let lowers = |line: &String| line.contains("fleet init --above INSTANT --lower");
-    assert!(matches!(&refused, Err(JoinError::Unreadable(line)) if lowers(line)), "{refused:?}");
+    let Err(JoinError::Unreadable(line)) = refused else { panic!("{refused:?}") };
+    assert!(line.contains("fleet init --above INSTANT --lower"), "{line}");
     let init = |begins| {
         let mut coordinator = store.clone();
         let mut operator = Operator { coordinator: &mut coordinator, name: "f" };

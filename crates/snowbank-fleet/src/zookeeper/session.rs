@@ -100,9 +100,8 @@ impl Session {
     async fn answer(&mut self, xid: i32) -> Result<Answer, Fault> {
         let frame = self.read_frame().await?;
         let mut reader = Reader(&frame);
-        let mut header = || Some((reader.int()?, reader.long()?, reader.int()?));
-        match header() {
-            Some((found, _, error)) if found == xid => Ok(Answer { error, body: reader.0.to_vec() }),
+        match header(&mut reader) {
+            Some((found, error)) if found == xid => Ok(Answer { error, body: reader.0.to_vec() }),
             _ => Err(no_zookeeper()),
         }
     }
@@ -124,6 +123,13 @@ impl Session {
         }
         Ok(answers)
     }
+}
+
+/// Reads an answer's xid and error. Between them is the transaction.
+fn header(reader: &mut Reader<'_>) -> Option<(i32, i32)> {
+    let xid = reader.int()?;
+    reader.long()?;
+    Some((xid, reader.int()?))
 }
 
 fn no_zookeeper() -> Fault {
