@@ -189,7 +189,22 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
             let parent = Path::new(directory).parent().and_then(Path::to_str);
             assert!(mounts.iter().any(|mount| mount["mountPath"].as_str() == parent), "{file}: {directory}");
         }
+        // The locks outlive a container that crashed, but not the pod: an older copy of a counter's
+        // state would not be refused.
+        let locks = list(&spec["volumes"], "volumes").iter().find(|volume| volume["name"] == "locks");
+        assert!(locks.is_some_and(|locks| locks["emptyDir"].is_object()), "{file}");
+        assert!(!configuration(&documents).expect("it has one").contains("\"ticket\""), "{file}");
     }
+}
+
+/// Without a volume, the locks would end with each container.
+#[test]
+fn the_locks_of_containers_outlive_them() {
+    let page = fs::read_to_string(repository().join("docs/fleet.md")).expect("the page");
+    assert!(page.contains("--volume snowbank-locks:/run/lock/snowbank "));
+    // A new volume gets the owner and the mode of the image's directory.
+    let image = fs::read_to_string(repository().join("deploy/Containerfile")).expect("the Containerfile");
+    assert!(image.contains("--mode=0700 --owner=7660 --group=7660 /run/lock/snowbank "));
 }
 
 #[test]
