@@ -16,7 +16,7 @@ use snowbank_client::layout::{Position, UnixMicros};
 ///
 /// It refuses nothing that a start accepts. Left out is what only a start knows: worker IDs that it
 /// gets, what the fleet's coordinator answers, locks that others hold, and the marks of layouts
-/// that can make the same IDs. While a daemon runs, its bounds and marks move, and are left out too.
+/// that can make the same IDs. While a daemon runs, its bounds and marks are left out too.
 ///
 /// # Errors
 /// The refusal.
