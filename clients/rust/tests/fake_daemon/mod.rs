@@ -1,4 +1,5 @@
 //! A blocking daemon that follows a script, also a wrong one, with one thread for each connection.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -50,7 +51,7 @@ impl FakeDaemon {
                 stream.set_nodelay(true).expect("no delay");
                 let number = connections.fetch_add(1, Ordering::SeqCst);
                 let script = Arc::clone(&script);
-                let mut peer = Peer { stream, input: Vec::new() };
+                let mut peer = Peer { number, stream, input: Vec::new() };
                 std::thread::spawn(move || script(number, &mut peer));
             }
         });
@@ -81,6 +82,8 @@ impl FakeDaemon {
 
 /// One client's connection, seen from the daemon.
 pub(crate) struct Peer {
+    /// The number of the connection, from 0.
+    pub(crate) number: usize,
     stream: TcpStream,
     input: Vec<u8>,
 }
