@@ -1,6 +1,6 @@
 //! Why there is no result.
 
-/// Who is at fault.
+/// The one at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blame {
     /// The user: wrong use, or no target that speaks the protocol.

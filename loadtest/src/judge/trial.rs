@@ -60,7 +60,7 @@ pub(crate) fn rounds(
             Err(failure) if failure.blame == Blame::Interrupt => outcome.interrupted = true,
             // What was measured is shown, with the reason.
             Err(Failure { blame, reason }) => {
-                let is_ours = blame == Blame::Machine;
+                let is_ours = blame != Blame::Target;
                 outcome.faults.push(Fault::NotBegun { reason, is_ours });
             }
         }

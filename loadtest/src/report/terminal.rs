@@ -50,8 +50,8 @@ impl Terminal {
         self.is_interrupted.load(Ordering::Relaxed)
     }
 
-    /// Returns the result of blocking work, or a failure as soon as the user interrupts it. The work
-    /// then continues until the process ends, and its result is dropped.
+    /// Returns the result of blocking work, or a failure as soon as the user interrupts it. The
+    /// work then continues until the process ends, and its result is dropped.
     pub(crate) fn unless_interrupted<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,

@@ -100,11 +100,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// until the end, and then compares the keys of these sources. Polls meanwhile, because the
     /// daemon is a holder too.
     pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
-        // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by
-        // then. What takes longer than an answer may is an outage.
         // The coordinator may have been restored to a marker of before the fleet was prepared again
         // with this horizon. Its daemons poll as that one says.
         let period = self.poll_period().max(poll_period(horizon));
+        // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by
+        // then. What takes longer than an answer may is an outage.
         let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
         let mut pause = Pause { period, passed: Duration::ZERO, slowest: Duration::ZERO, longest };
         loop {
