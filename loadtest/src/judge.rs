@@ -8,6 +8,8 @@
 //!    top, for the queue behind the stall.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
+//! A load test that a CPU quota held up blames no target for what came late.
+//!
 //! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a
 //! closed connection or a broken promise fails whatever the machine did.
 //!
@@ -36,6 +38,9 @@ pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of the asked rate that an open loop must get.
 const MIN_RATE_SHARE: f64 = 0.98;
+
+/// A CPU quota that held up the load test for longer may be the reason of all that came late.
+const MAX_HELD_UP: Duration = Duration::from_millis(1);
 
 /// The last answers of a short run may come this long after its end: one late answer is no lower
 /// rate.
@@ -151,19 +156,25 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
         open.push(words::by_generator(&words::describe(fault, &outcome.promise)));
     }
     let mut missed = words::errors(outcome, objectives);
+    let mut late = Vec::new();
     if open.is_empty() {
         for latency in &objectives.latencies {
             match latency.judge(&outcome.counts) {
                 Found::Met => {}
-                Found::Missed => missed.push(words::missed(&outcome.counts, latency)),
+                Found::Missed => late.push(words::missed(&outcome.counts, latency)),
                 Found::Open => open.push(words::open(outcome, latency)),
             }
         }
         match outcome.rate(objectives) {
             Found::Met => {}
-            Found::Missed => missed.push(words::missed_rate(outcome, objectives)),
+            Found::Missed => late.push(words::missed_rate(outcome, objectives)),
             Found::Open => open.push(words::open_rate(outcome, objectives)),
         }
+    }
+    if outcome.held_up <= MAX_HELD_UP {
+        missed.extend(late);
+    } else if !late.is_empty() || !open.is_empty() {
+        open.insert(0, words::held_up(outcome));
     }
     match (missed.is_empty(), open.is_empty()) {
         (false, _) if !outcome.interrupted => Verdict::Fail(missed),

@@ -14,12 +14,13 @@
 //! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
 //!   target's waits.
 //! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
-//! - [`echo`]: the machine without a target.
+//! - [`quota`]: CPU quotas of the load test itself. [`echo`]: the machine without a target.
 
 pub(crate) mod echo;
 pub(crate) mod own;
 pub(crate) mod owner;
 pub(crate) mod processor;
+pub(crate) mod quota;
 pub(crate) mod stalls;
 pub(crate) mod waits;
 

@@ -19,7 +19,7 @@ use crate::frontend;
 use crate::judge::words;
 use crate::load::{self, Clock, Lanes, Shared};
 use crate::machine::stalls::StallSum;
-use crate::machine::{Watched, echo};
+use crate::machine::{Watched, echo, quota};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::Promise;
 use crate::report::terminal::Terminal;
@@ -67,6 +67,8 @@ pub(crate) struct Outcome {
     pub(crate) rounds: u32,
     /// The machine's stalls during the measurement.
     pub(crate) stalls: StallSum,
+    /// The time for which a CPU quota held up the load test itself.
+    pub(crate) held_up: Duration,
     pub(crate) counts: Counts,
     pub(crate) faults: Vec<Fault>,
     pub(crate) seconds: Vec<SecondFigures>,
@@ -136,7 +138,9 @@ impl<'a> Loaded<'a> {
             lanes: lanes(scenario),
             stop: AtomicBool::new(false),
         };
+        let held_up_before = quota::held_up();
         let (mut outcome, samples) = self.load(&shared, streams);
+        outcome.held_up = quota::held_up().saturating_sub(held_up_before);
         let Shared { mut peers, watched, .. } = shared;
         let elapsed = outcome.measured_for(scenario, origin);
         // An outage that began shortly before the end lasted on after it.

@@ -41,6 +41,25 @@ fn what_was_measured_within_the_limit_passes() {
 }
 
 #[test]
+fn a_generator_with_a_used_up_quota_blames_no_target() {
+    let of = |counts: Counts, elapsed_s| {
+        let held_up = Duration::from_millis(700);
+        let elapsed = Duration::from_secs(elapsed_s);
+        judge(&Outcome { held_up, elapsed, ..outcome(counts, &[]) }, &objectives())
+    };
+    let late = of(counts(9_000, 9_000), 10);
+    assert_eq!(late.exit_code(), 2);
+    let reason = "the generator was the bottleneck: the CPU quota of its control group held it up for 700 ms; raise the \
+                  quota";
+    assert_eq!(late.reasons(), [reason]);
+    assert_eq!(of(counts(100, 100), 20).exit_code(), 2, "half of the rate");
+    assert_eq!(of(counts(1_900, 1_900), 10), Verdict::Pass);
+    let mut refused = counts(100, 100);
+    refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
+    assert_eq!(of(refused, 10).exit_code(), 1);
+}
+
+#[test]
 fn what_no_stall_explains_fails() {
     let verdict = verdict(counts(9_000, 2_100), &[]);
     assert_eq!(verdict.exit_code(), 1);

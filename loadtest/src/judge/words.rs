@@ -76,6 +76,12 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     format!("this machine stood still {stood}; try --runs 5 or another machine")
 }
 
+/// Describes a quota that held up the load test.
+pub(super) fn held_up(outcome: &Outcome) -> String {
+    let held_up = short_ms(outcome.held_up);
+    by_generator(&format!("the CPU quota of its control group held it up for {held_up}; raise the quota"))
+}
+
 /// Describes a rate that the target missed.
 pub(super) fn missed_rate(outcome: &Outcome, objectives: &Objectives) -> String {
     match (outcome.planned, objectives.rate) {

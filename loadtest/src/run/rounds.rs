@@ -29,6 +29,7 @@ impl Outcome {
         self.elapsed += next.elapsed;
         self.undisturbed += next.undisturbed;
         self.stalls.merge(next.stalls);
+        self.held_up += next.held_up;
     }
 }
 

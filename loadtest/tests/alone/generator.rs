@@ -116,7 +116,6 @@ fn a_generator_under_a_quota_gives_no_verdict() {
     for more in [&["--runs", "1"][..], &["--p99.9", "20s"], &["--closed"]] {
         let ran = quota.run(&[&load[..], more].concat());
         assert_eq!(ran.code, 2, "{more:?}: {ran:?}");
-        let reasons = ["this machine stood still", "the generator was the bottleneck"];
-        assert!(reasons.iter().any(|reason| ran.result().contains(reason)), "{more:?}: {ran:?}");
+        assert!(ran.result().contains("the CPU quota of its control group"), "{more:?}: {ran:?}");
     }
 }
