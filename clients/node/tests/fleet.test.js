@@ -257,8 +257,8 @@ test("daemons that look the same once are not taken for two with one worker ID",
   const end = Date.now() + 20_000;
   for (let looks = 0, lastAt = end; looks < 2 || Date.now() < lastAt; await sleep(20)) {
     assert.ok(Date.now() < end, "no second look");
-    if (other.connections > looks) {
-      looks = other.connections;
+    if (other.greetings > looks) {
+      looks = other.greetings;
       lastAt = Date.now() + 500;
       other.info.sources = [{ index: 0, name: "default", layout: "time:41", worker_ids: [8] }];
     }

@@ -12,7 +12,7 @@ export class FakeDaemon {
   next = 1n;
   /** The requests for IDs so far, as their counts. */
   asked = [];
-  connections = 0;
+  greetings = 0;
   /** Answers a request for IDs itself if it returns true. */
   onNext = () => false;
 
@@ -55,7 +55,6 @@ export class FakeDaemon {
   }
 
   #serve(socket) {
-    this.connections += 1;
     this.#sockets.add(socket);
     socket.on("close", () => this.#sockets.delete(socket)).on("error", () => {});
     let input = Buffer.alloc(0);
@@ -74,6 +73,7 @@ export class FakeDaemon {
     if (kind === PING) {
       socket.write(frame(PONG, tag, body));
     } else if (kind === INFO) {
+      this.greetings += 1;
       socket.write(frame(INFO_REPLY, tag, Buffer.from(JSON.stringify(this.info))));
     } else if (kind === NEXT) {
       const count = body.readUInt32LE(0);
