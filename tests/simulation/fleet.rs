@@ -4,9 +4,10 @@
 //! Machines are cut off from it. Daemons are killed, stopped, paused for longer than their ceilings
 //! reach, and resumed twice from one memory snapshot. Disks are copied to other machines while
 //! their daemons run, and older copies are put back. There are more daemons than numbers, so that
-//! they collide. Those whose number the coordinator picks keep one record, as `DiskStore` does. In
-//! some fleets each daemon has two sources, each source has two worker IDs, or an operator replaces
-//! the ID space while daemons of the earlier one run.
+//! they collide. Those whose number the coordinator picks keep one record, as `DiskStore` does.
+//! Others act within the pause of a start. In some fleets each daemon has two sources, each source
+//! has two worker IDs, the daemons have two horizons, or an operator replaces the ID space while
+//! daemons of the earlier one run.
 //!
 //! One promise is checked: no ID is handed out twice. The tests also check that the fleet hands out
 //! IDs at all.
@@ -41,6 +42,9 @@ mod world;
 const SECOND: i64 = 1_000_000;
 const HORIZON: Duration = Duration::from_secs(24);
 const MAX_AHEAD: Duration = Duration::from_secs(4);
+/// Those of half of the machines, in fleets that are not configured alike.
+const OTHER_HORIZON: Duration = Duration::from_secs(40);
+const OTHER_MAX_AHEAD: Duration = Duration::from_secs(2);
 const FLEET: &str = "simulated";
 /// The sources of a daemon, if it has two. A constant tells their IDs apart.
 const SOURCES: [&str; 2] = ["orders", "rows"];

@@ -14,6 +14,8 @@ pub(crate) struct Saved {
     pub(crate) machine: Machine,
     /// `None` if it starts after the restore.
     pub(crate) process: Option<Process>,
+    /// True once it was resumed.
+    is_resumed: bool,
 }
 
 /// The memory of a daemon.
@@ -27,7 +29,8 @@ impl World {
     /// Saves a machine's memory, and switches it off. Without its memory it can only boot.
     pub(crate) fn save(&mut self, at: usize) {
         let Daemon { machine, member, sources, .. } = self.daemons.swap_remove(at);
-        let begin = |Served { source, workers, fleet }: Served| Begin {
+        let is_resumed = sources.iter().any(|served| served.is_copy);
+        let begin = |Served { source, workers, fleet, .. }: Served| Begin {
             workers,
             start: source.cursor().expect("not sealed"),
             covered: fleet,
@@ -40,20 +43,33 @@ impl World {
         // kernels.
         self.boots += 1;
         let saved = Machine { boot: self.boots, ..self.machines[machine].clone() };
-        self.saved = Some(Saved { machine: saved, process });
+        self.saved = Some(Saved { machine: saved, process, is_resumed });
         self.boot(machine);
     }
 
     /// Resumes a saved machine once more, as a new machine with the same disk. Its kernel reports
     /// the restore.
     pub(crate) fn resume(&mut self) {
-        let Some(Saved { machine, process }) = self.saved.clone() else { return };
+        let Some(saved) = &mut self.saved else { return };
+        saved.is_resumed = true;
+        let Saved { machine, process, .. } = saved.clone();
         self.machines.push(machine);
         let machine = self.machines.len() - 1;
         let Some(Process { member, sources }) = process else { return };
-        let daemon = self.daemon(machine, member, sources);
-        daemon.sources.iter().for_each(|served| served.source.grant().revoke());
+        let mut daemon = self.daemon(machine, member, sources);
+        for served in &mut daemon.sources {
+            served.source.grant().revoke();
+            served.is_copy = true;
+        }
         self.daemons.push(daemon);
+    }
+
+    /// Ends all copies of a memory that have written nothing yet, before a restore. It may lose the
+    /// write of the copy that continued, by which the others end. `docs/fleet.md` says that this is
+    /// not covered.
+    pub(crate) fn end_copies(&mut self) {
+        self.daemons.retain(|daemon| !daemon.sources.iter().any(|served| served.is_copy));
+        self.saved.take_if(|saved| saved.is_resumed);
     }
 
     /// Copies a machine's state directory. Its two files are not copied at the same instant.
@@ -71,7 +87,8 @@ impl World {
     /// container with its own locks beside the original, or on a new machine.
     pub(crate) fn put_back(&mut self, machine: usize) {
         let Some((of, disk)) = self.copied.clone() else { return };
-        let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine);
+        let is_used = self.daemons.iter().any(|daemon| daemon.machine == machine)
+            || self.starting.iter().any(|starting| starting.machine == machine);
         if !is_used && self.rng.bool() {
             self.machines[machine].disk = disk;
         } else if self.machines.len() < self.machines_max {

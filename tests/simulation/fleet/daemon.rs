@@ -14,7 +14,7 @@ use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
 use super::machine::Machine;
 use super::server::Link;
 use super::world::World;
-use super::{FLEET, HORIZON, MAX_AHEAD, SOURCES, SourceLayout, Workers, clocks, draw, want};
+use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, draw, want};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
@@ -27,12 +27,33 @@ pub(crate) struct Daemon {
     pub(crate) pending: Option<Write>,
 }
 
+/// A start that has taken numbers which it did not hold, and pauses.
+pub(crate) struct Starting {
+    pub(crate) machine: usize,
+    member: Member<Link>,
+    layouts: Vec<SourceLayout>,
+    taken: Vec<Option<Taken>>,
+}
+
+impl Starting {
+    /// Returns whether it has taken a number of a daemon that runs.
+    pub(crate) fn took_from(&self, daemon: &Daemon) -> bool {
+        let all_taken = self.layouts.iter().zip(self.taken.iter().flatten());
+        let mut pairs = all_taken.flat_map(|taken| daemon.sources.iter().map(move |served| (taken, served)));
+        pairs.any(|((of, taken), Served { workers, .. })| {
+            workers.of == *of && workers.ids.iter().any(|id| taken.worker_ids.contains(id))
+        })
+    }
+}
+
 /// A source of a daemon that runs.
 pub(crate) struct Served {
     pub(crate) source: Arc<Source>,
     pub(crate) workers: Workers,
     /// The coordinator's ceiling that was acknowledged last.
     pub(crate) fleet: Position,
+    /// True for a copy of a memory until its first write: another copy may have continued.
+    pub(crate) is_copy: bool,
 }
 
 /// The beginning of a source in a process: its worker IDs and position.
@@ -61,18 +82,14 @@ impl Begin {
     }
 
     /// Makes the source, without a grant.
-    fn manage(&self, now: Now) -> ManagedSource {
+    fn manage(&self, max_ahead: Duration, now: Now) -> ManagedSource {
         let rules = Rules {
             burst_window: Duration::from_secs(1),
-            max_ahead: MAX_AHEAD,
+            max_ahead,
             on_step_back: OnStepBack::Ride,
             sequence_start: SequenceStart::Zero,
         };
-        let rule = CeilingRule {
-            horizon: Duration::from_secs(2),
-            max_ahead: MAX_AHEAD,
-            tick: Duration::from_secs(1),
-        };
+        let rule = CeilingRule { horizon: Duration::from_secs(2), max_ahead, tick: Duration::from_secs(1) };
         let name = SOURCES[self.workers.of.source].to_owned();
         let grant = Grant::new(Position(0));
         (0..self.losses).for_each(|_| grant.revoke());
@@ -82,8 +99,22 @@ impl Begin {
 }
 
 impl World {
-    /// Starts a daemon by the rules of `join_fleet` and `start_sources`.
+    /// Starts a daemon by the rules of `join_fleet` and `start_sources`, or goes on with its start.
     pub(crate) fn start(&mut self, machine: usize) {
+        if let Some(at) = self.starting.iter().position(|starting| starting.machine == machine) {
+            let starting = self.starting.swap_remove(at);
+            return self.settle(starting);
+        }
+        let Some(starting) = self.begin(machine) else { return };
+        if starting.taken.iter().flatten().any(|taken| taken.is_new) && self.rng.bool() {
+            self.starting.push(starting);
+        } else {
+            self.settle(starting);
+        }
+    }
+
+    /// Begins a start: it takes its numbers. `None`: it waits for them.
+    pub(crate) fn begin(&mut self, machine: usize) -> Option<Starting> {
         self.call_from(machine);
         let reading = self.reading(machine);
         if self.rng.bool() {
@@ -106,16 +137,31 @@ impl World {
         // it since, and the coordinator has lost that, that one must have asked before.
         let lost_writes = self.link.server().lost_writes;
         let may_start = |taken: &Taken| taken.is_new || taken.is_same_term || !lost_writes;
-        let Some(taken) = taken.filter(|taken| taken.iter().all(may_start)) else {
+        let Some(taken) = taken.filter(|taken| taken.iter().flatten().all(may_start)) else {
+            self.machines[machine].tried = Some(member.into_tried());
+            return None;
+        };
+        Some(Starting { machine, member, layouts, taken })
+    }
+
+    /// Ends the pause of a start, if it had one, and serves.
+    pub(crate) fn settle(&mut self, starting: Starting) {
+        let Starting { machine, mut member, layouts, mut taken } = starting;
+        self.call_from(machine);
+        let reading = self.reading(machine);
+        let clocks = clocks(reading);
+        let settled = member.settle(&mut taken, clocks).and_then(|()| member.check_taken(clocks));
+        self.machines[machine].disk.notes = member.notes().clone();
+        if settled.is_err() {
             self.machines[machine].tried = Some(member.into_tried());
             return;
-        };
+        }
         if self.rng.u8(..8) == 0 {
             // It is killed before it has stored its start.
             return;
         }
         let mut begins = Vec::new();
-        for (of, taken) in layouts.into_iter().zip(taken) {
+        for (of, taken) in layouts.into_iter().zip(taken.into_iter().flatten()) {
             let found = &mut self.machines[machine];
             let Some(begin) = Begin::after_start(found, of, taken, reading.wall) else { return };
             found.let_go(&begin.workers, &mut member);
@@ -132,13 +178,12 @@ impl World {
         member: &mut Member<Link>,
         layouts: &[SourceLayout],
         clocks: Clocks,
-    ) -> Option<Vec<Taken>> {
+    ) -> Option<Vec<Option<Taken>>> {
         let mut taken = Vec::new();
         for &of in layouts {
             taken.push(Some(self.take(machine, member, of, clocks)?));
         }
-        member.settle(&mut taken, clocks).ok()?;
-        taken.into_iter().collect()
+        Some(taken)
     }
 
     /// Takes the worker IDs of a source.
@@ -151,7 +196,8 @@ impl World {
     ) -> Option<Taken> {
         let machine = &self.machines[machine];
         let layout = of.layout();
-        let want = want(of.source, &layout, clocks);
+        let Machine { horizon, max_ahead, .. } = *machine;
+        let want = Want { horizon, max_ahead, ..want(of.source, &layout, clocks) };
         let own = machine.given.clone().or_else(|| member.own(want));
         let proof = |ids: &WorkerSet| machine.proof(&Workers { of, ids: ids.clone() });
         let want = Want { proof: own.as_ref().map_or(Proof::None, proof), ..want };
@@ -180,7 +226,7 @@ impl World {
         let mut sources = Vec::new();
         let mut all_managed = Vec::new();
         for begin in begins {
-            let mut managed = begin.manage(now);
+            let mut managed = begin.manage(self.machines[machine].max_ahead, now);
             let source = Arc::clone(managed.source());
             let ceiling = managed.first_ceiling(now);
             let id_bound = source.numbering().id_bound(ceiling);
@@ -188,9 +234,9 @@ impl World {
             self.machines[machine].mark(&begin.workers, id_bound);
             managed.grant(ceiling);
             all_managed.push(managed);
-            sources.push(Served { source, workers: begin.workers, fleet: begin.covered });
+            sources.push(Served { source, workers: begin.workers, fleet: begin.covered, is_copy: false });
         }
-        let reaches = [Reach::Local, Reach::Fleet(HORIZON)];
+        let reaches = [Reach::Local, Reach::Fleet(self.machines[machine].horizon)];
         let keeper = Keeper::new(all_managed, &reaches, Arc::clone(&wall), reading);
         Daemon { machine, member, keeper, sources, wall, pending: None }
     }
@@ -257,7 +303,9 @@ impl World {
         let Some(write) = pending else { return };
         if result.is_ok() {
             for (index, ceiling) in write.ceilings {
-                daemon.sources[index].fleet = ceiling;
+                let served = &mut daemon.sources[index];
+                served.fleet = ceiling;
+                served.is_copy = false;
             }
         }
         let machine = &mut self.machines[daemon.machine];
@@ -320,6 +368,7 @@ impl World {
         }
         if is_confirmed {
             let _ = daemon.member.release(&bounds, clocks);
+            self.back_up_after_release();
         }
         self.machines[daemon.machine].disk.notes = daemon.member.notes().clone();
     }

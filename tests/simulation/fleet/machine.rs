@@ -1,6 +1,7 @@
 //! A machine: its disk, and its locks.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use snowbank::ceiling::{Fate, Mark};
 use snowbank::fleet::rules::{self, Proof};
@@ -23,6 +24,9 @@ pub(crate) struct Machine {
     pub(crate) cut_off_until_us: i64,
     /// `None` if the coordinator picks the worker IDs of each source.
     pub(crate) given: Option<WorkerSet>,
+    /// Its daemon's settings.
+    pub(crate) horizon: Duration,
+    pub(crate) max_ahead: Duration,
     /// True if its sources are configured for the turned layouts.
     pub(crate) is_turned: bool,
     /// The tries of a daemon that waits for a number.

@@ -7,10 +7,10 @@ use snowbank::fleet::{Marker, Notes, NumberKey, Paths, Swap};
 use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 use super::copies::Saved;
-use super::daemon::Daemon;
+use super::daemon::{Daemon, Starting};
 use super::machine::{Disk, Machine};
 use super::server::{Keys, Kind, Link, POLL_PERIOD, Server};
-use super::{FLEET, HORIZON, MAX_AHEAD, SECOND, SourceLayout, draw};
+use super::{FLEET, HORIZON, MAX_AHEAD, OTHER_HORIZON, OTHER_MAX_AHEAD, SECOND, SourceLayout, draw};
 
 /// All machines, the coordinator, and the IDs that were handed out.
 pub(crate) struct World {
@@ -30,6 +30,7 @@ pub(crate) struct World {
     pub(crate) machines: Vec<Machine>,
     pub(crate) machines_max: usize,
     pub(crate) daemons: Vec<Daemon>,
+    pub(crate) starting: Vec<Starting>,
     /// The number of starts.
     pub(crate) lives: u64,
     pub(crate) saved: Option<Saved>,
@@ -60,10 +61,13 @@ impl World {
         let kind = [Kind::Etcd, Kind::ZooKeeper][seed as usize % 2];
         let server = Server::new(kind, rng.fork());
         let workers_each = 1 + seed / 4 % 2;
+        let are_alike = (seed / 16).is_multiple_of(2);
         let given = |place: u64| WorkerSet::from_list(place * workers_each..(place + 1) * workers_each);
         let machine = |index: usize| Machine {
             disk: Disk { state: format!("state-{index}"), ..Disk::default() },
             boot: index as u64,
+            horizon: if are_alike || index.is_multiple_of(2) { HORIZON } else { OTHER_HORIZON },
+            max_ahead: if are_alike || index.is_multiple_of(2) { MAX_AHEAD } else { OTHER_MAX_AHEAD },
             given: (index % 4 > 1).then(|| given(index as u64 % places).expect("a set")),
             ..Machine::default()
         };
@@ -79,6 +83,7 @@ impl World {
             machines_max: machines + 6,
             machines: (0..machines).map(machine).collect(),
             daemons: Vec::new(),
+            starting: Vec::new(),
             lives: 0,
             saved: None,
             copied: None,
@@ -147,8 +152,9 @@ impl World {
             86 if is_there && (self.saved.is_none() || self.rng.bool()) => self.save(at),
             87 if machines < self.machines_max => self.resume(),
             88 => {
-                let furthest_us =
-                    if self.may_go_back { MAX_AHEAD.as_micros() as i64 / 2 } else { 90 * SECOND };
+                let max_aheads = self.machines.iter().map(|machine| machine.max_ahead);
+                let shortest_us = max_aheads.min().unwrap_or_default().as_micros() as i64;
+                let furthest_us = if self.may_go_back { shortest_us / 2 } else { 90 * SECOND };
                 self.machines[machine].wall_offset_us = self.rng.i64(-furthest_us..=furthest_us);
             }
             event if self.rng.usize(..machines) < 4 => self.happen(event, machine),
@@ -177,7 +183,7 @@ impl World {
 
     /// Cuts a machine off from the coordinator, perhaps for longer than a floor is ahead.
     fn cut_off(&mut self, machine: usize, shortest_us: i64) {
-        let longest_us = 4 * HORIZON.as_micros() as i64;
+        let longest_us = 4 * OTHER_HORIZON.as_micros() as i64;
         self.machines[machine].cut_off_until_us = self.true_us + self.rng.i64(shortest_us..longest_us);
     }
 
@@ -192,7 +198,37 @@ impl World {
             self.backup = Some(self.link.server().keys.clone());
         } else {
             self.go_back();
+            self.take_what_was_lost();
         }
+    }
+
+    /// Saves the keys where a number is free that others may take before a restore.
+    pub(crate) fn back_up_after_release(&mut self) {
+        if self.goes_back_twice && !self.is_between_restores {
+            self.backup = Some(self.link.server().keys.clone());
+        }
+    }
+
+    /// Starts a daemon right after a restore. It may take the number of one that is cut off. The
+    /// others notice the restore within its pause.
+    fn take_what_was_lost(&mut self) {
+        let is_idle = |machine: &usize| {
+            self.daemons.iter().all(|daemon| daemon.machine != *machine)
+                && self.starting.iter().all(|starting| starting.machine != *machine)
+        };
+        let idle: Vec<usize> = (0..self.machines.len()).filter(is_idle).collect();
+        let Some(machine) = self.rng.choice(idle) else { return };
+        let Some(starting) = self.begin(machine) else { return };
+        // From the last one on: those that notice end.
+        for at in (0..self.daemons.len()).rev() {
+            let daemon = &self.daemons[at];
+            if starting.took_from(daemon) {
+                self.cut_off(daemon.machine, 0);
+            } else {
+                self.write_to_fleet(at, self.now(daemon));
+            }
+        }
+        self.settle(starting);
     }
 
     pub(crate) fn do_late(&mut self) {
@@ -214,6 +250,7 @@ impl World {
     pub(crate) fn prepare_again(&mut self) {
         if self.link.server().keys.is_empty() && self.daemons.is_empty() {
             (self.saved, self.copied) = (None, None);
+            self.starting.clear();
             // The operator removes the files by which daemons go on without asking.
             self.machines.iter_mut().for_each(|machine| machine.disk.notes = Notes::default());
             self.prepare();
@@ -229,7 +266,7 @@ impl World {
             daemon.sources.iter().any(|served| !served.source.stands_for(now).is_zero())
         };
         let Some(machine) = self.daemons.iter().find(is_far).map(|daemon| daemon.machine) else { return };
-        self.cut_off(machine, HORIZON.as_micros() as i64);
+        self.cut_off(machine, OTHER_HORIZON.as_micros() as i64);
         self.go_back();
         (self.is_between_restores, self.backup) = (false, None);
     }
@@ -237,6 +274,7 @@ impl World {
     /// Restores the coordinator to the saved keys.
     fn go_back(&mut self) {
         let Some(keys) = self.backup.clone() else { return };
+        self.end_copies();
         self.is_between_restores = self.goes_back_twice;
         if !self.goes_back_twice && self.rng.bool() {
             self.backup = None;
