@@ -192,6 +192,7 @@ mod tests {
                 let mark = Mark { id_bound, state: OURS.to_owned(), fate };
                 let text = mark.to_string();
                 assert_eq!(text.len(), Mark::granted(7, OURS).to_string().len());
+                assert_eq!(text.split(' ').next(), Some(fate.word()));
                 assert_eq!(Mark::parse(&text), Some(mark));
                 for cut in 0..text.len() {
                     assert_eq!(Mark::parse(&text[..cut]), None);

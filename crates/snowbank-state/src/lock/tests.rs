@@ -83,6 +83,8 @@ fn a_mark_counts_for_colliding_worker_ids_of_another_layout() {
     let found = colliding("0").unwrap();
     assert_eq!(found.marks().unwrap(), [marked(7, &owner)]);
     assert_eq!(found.marks_of_source().unwrap(), []);
+    assert!(found.is_of_kin(found.furthest()), "the lock of the other layout");
+    drop(found);
     assert_eq!(colliding("1").unwrap().marks().unwrap(), [], "it makes other IDs");
 }
 
@@ -105,6 +107,10 @@ fn a_mark_outlives_its_holders_and_comes_down_when_told() {
         locks = lock(directory.path()).unwrap();
         assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
     }
+    assert!(!locks.is_of_kin(locks.furthest()), "its own lock");
+    locks.mark_for(&owner);
+    locks.mark_returned(3).unwrap();
+    assert_eq!(locks.marks().unwrap(), [Mark { fate: Fate::Returned, ..marked(3, &owner) }]);
     let text = fs::read_to_string(only_lock(directory.path())).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");
 }

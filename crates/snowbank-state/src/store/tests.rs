@@ -80,6 +80,34 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
         (Position(4_096), between),
         "another worker ID's bound"
     );
+    store.raise(&[(0, Position(8_000))], 11).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert!(!stored[0].clean && !stored[0].untouched, "claims may follow a raise");
+}
+
+#[test]
+fn what_is_noted_is_in_the_next_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    store.note_id_time(-7);
+    store.note_unknown(&[0]);
+    store.raise(&[(0, Position(500))], 0).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert_eq!((stored[0].id_minus_boot_us, stored[0].restored), (Some(-7), true));
+}
+
+#[test]
+fn a_record_of_another_machine_is_found_where_machines_have_identities() {
+    let on = |machine: Option<&str>| HostIdentity { machine: machine.map(str::to_owned), boot: None };
+    let written_on = |machine| {
+        let numbering = numbering("twitter", "1");
+        Record::new("orders", &numbering, Position(0), &Owner::new(), &on(machine))
+    };
+    let records = [written_on(None), written_on(Some("here")), written_on(Some("there"))];
+    assert_eq!(foreign(&records, &on(Some("here"))), Some(&records[2]));
+    assert_eq!(foreign(&records[..2], &on(Some("here"))), None);
+    assert_eq!(foreign(&records, &on(None)), None);
 }
 
 #[test]

@@ -43,6 +43,12 @@ fn the_file_is_text_with_a_record_on_each_line() {
 }
 
 #[test]
+fn a_copy_may_fill_its_slot() {
+    assert_eq!(slot("header\n", "document", 15).as_deref(), Some(&b"header\ndocument"[..]));
+    assert_eq!(slot("header\n", "document", 14), None);
+}
+
+#[test]
 fn the_checksum_is_that_of_sha256sum() {
     let text = String::from_utf8(slot_at(42, 1_000)).unwrap();
     let (fields, rest) = text.split_once(", sha256 ").unwrap();
@@ -58,6 +64,7 @@ fn of_two_whole_copies_the_higher_number_counts() {
         let bytes = [slot_at(first, first * 10), slot_at(second, second * 10)].concat();
         let stored = read(&bytes).unwrap();
         assert_eq!(stored.numbers, [Some(first), Some(second)]);
+        assert_eq!(stored.first_to_write(), usize::from(second < first), "the newest is kept");
         assert_eq!(ceiling_of(&bytes), Ok(first.max(second) * 10));
     }
 }
