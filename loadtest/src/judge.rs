@@ -184,12 +184,11 @@ pub(crate) fn judge(outcome: &Outcome, objectives: &Objectives) -> Verdict {
 }
 
 impl Outcome {
-    /// Returns true if a generator that stood still may have caused the fault: an idle target may
-    /// close by its idle timeout, and too many requests may leave in a bunch.
+    /// Returns true if a machine or a generator that stood still may have caused the fault: an idle
+    /// target may close by its idle timeout, and too many requests may leave in a bunch.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         let counts = &self.counts;
-        let slip = Duration::from_nanos(counts.slip.max());
-        let stood = self.stalls.longest.max(counts.late_at_fault).max(slip);
+        let stood = self.stalls.longest.max(counts.longest_turn);
         match fault {
             Fault::TooManyInFlight => counts.late_at_fault > MAX_BEHIND,
             Fault::NotBegun { is_ours, .. } => *is_ours || stood > SHORTEST_IDLE_TIMEOUT,

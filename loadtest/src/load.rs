@@ -63,7 +63,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) watched: Watched,
     /// When the requests of an open loop leave.
     pub(crate) lanes: Lanes,
-    /// Set when the run is over.
+    /// Set when the run is over: all its threads end.
     pub(crate) stop: AtomicBool,
 }
 

@@ -52,7 +52,6 @@ pub(crate) struct Watched {
     own: Mutex<OwnTime>,
     /// Those that this process may use.
     cores: Vec<usize>,
-    is_over: AtomicBool,
 }
 
 /// A sleep of a sleeper, in nanoseconds.
@@ -73,21 +72,16 @@ impl Watched {
             stalls: Stalls::of_measurement(warm_up.as_nanos() as u64),
             own: Mutex::new(OwnTime::of(owners)),
             cores: (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect(),
-            is_over: AtomicBool::new(false),
         }
     }
 
-    /// Starts one sleeper on each core, and a thread that looks at the target's waits.
-    pub(crate) fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+    /// Starts one sleeper on each core, and a thread that looks at the target's waits. They end when
+    /// `stop` is set.
+    pub(crate) fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &'scope AtomicBool) {
         for &core in &self.cores {
-            scope.spawn(move || self.sleep_on(core));
+            scope.spawn(move || self.sleep_on(core, stop));
         }
-        scope.spawn(|| self.watch_target());
-    }
-
-    /// Ends the threads.
-    pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        scope.spawn(move || self.watch_target(stop));
     }
 
     /// Records the process that a target has now.
@@ -118,10 +112,10 @@ impl Watched {
     }
 
     /// Looks at the waits of the target's threads, again and again.
-    fn watch_target(&self) {
+    fn watch_target(&self, stop: &AtomicBool) {
         let mut waits = Waits::default();
         for look in 0_u32.. {
-            if self.is_over.load(Ordering::Relaxed) {
+            if stop.load(Ordering::Relaxed) {
                 break;
             }
             if look.is_multiple_of(waits::LOOKS_PER_SEARCH) {
@@ -136,7 +130,7 @@ impl Watched {
     }
 
     /// Sleeps on one core, again and again.
-    fn sleep_on(&self, core: usize) {
+    fn sleep_on(&self, core: usize, stop: &AtomicBool) {
         let mut only = CpuSet::new();
         only.set(core);
         // Where it is refused, another sleeper sees the same core, and none sees this one.
@@ -145,7 +139,7 @@ impl Watched {
         let mut run_delay = RunDelay::of_this_thread();
         let sees_waits = self.lock_own().sees_all();
         let mut nap = Nap::from(self.now_ns());
-        while !self.is_over.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_nanos(NAP_NS));
             nap.woke_ns = self.now_ns();
             let waited_ns = run_delay.since_last_ns();

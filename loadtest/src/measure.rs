@@ -154,6 +154,9 @@ pub(crate) struct Counts {
     /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell
     /// behind had its load.
     pub(crate) late_at_fault: Duration,
+    /// The longest time for which a thread of the generator neither sent nor read although it was
+    /// due.
+    pub(crate) longest_turn: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
     /// The largest share of the time for which one generator thread used a core or waited for one,
@@ -183,6 +186,7 @@ impl Counts {
         self.slip.merge(&other.slip);
         self.settling.merge(other.settling);
         self.late_at_fault = self.late_at_fault.max(other.late_at_fault);
+        self.longest_turn = self.longest_turn.max(other.longest_turn);
         self.cpu += other.cpu;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
         self.last_receipt = self.last_receipt.max(other.last_receipt);

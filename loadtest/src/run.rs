@@ -6,7 +6,7 @@ mod rounds;
 mod samples;
 
 pub(crate) use approach::greet;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -179,7 +179,8 @@ impl<'a> Loaded<'a> {
     /// largest ID, and what is known of each target ([`Shared`]).
     fn load(&mut self, shared: &Shared<'_>, streams: approach::Streams) -> (Outcome, Samples) {
         std::thread::scope(|scope| {
-            shared.watched.watch(scope);
+            let running = Running(&shared.stop);
+            shared.watched.watch(scope, &shared.stop);
             let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
             for (thread, streams) in streams.into_iter().enumerate() {
                 let to = to.clone();
@@ -188,14 +189,23 @@ impl<'a> Loaded<'a> {
                 spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"));
             }
             drop(to);
-            let (running, stopped) = mpsc::channel();
+            let (sampling, stopped) = mpsc::channel();
             let sampler = scope.spawn(move || Samples::take(shared, &stopped));
             let outcome = collector::collect(self, shared, &from);
+            drop(sampling);
             drop(running);
-            shared.watched.end();
             // One that panicked has no figures.
             (outcome, sampler.join().unwrap_or_default())
         })
+    }
+}
+
+/// Stops all threads of a run when it goes, so none outlives a collector that panics.
+struct Running<'a>(&'a AtomicBool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -262,4 +272,44 @@ fn lanes(scenario: &Scenario) -> Lanes {
         Drive::Closed { .. } => None,
     });
     Lanes::new(schedules)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::value::Mix;
+
+    #[test]
+    fn a_collector_that_panics_leaves_no_thread_behind() {
+        let scenario = Scenario {
+            addresses: Vec::new(),
+            info: Vec::new(),
+            tls: None,
+            token: None,
+            source: None,
+            protocol: &frontend::ECHO,
+            drive: Drive::Closed { depth: 1 },
+            batch: Mix::fixed(1),
+            connections: 0,
+            threads: 0,
+            // No instant is so far ahead.
+            warm_up: Duration::MAX,
+            length: Duration::ZERO,
+            outage: None,
+            keeps_interval_log: false,
+        };
+        let shared = Shared {
+            scenario: &scenario,
+            peers: Vec::new(),
+            watched: Watched::new(Instant::now(), scenario.warm_up, Vec::new()),
+            lanes: lanes(&scenario),
+            stop: AtomicBool::new(false),
+        };
+        let terminal = Terminal::new(None);
+        let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal: &terminal };
+        let ended = catch_unwind(AssertUnwindSafe(|| loaded.load(&shared, Vec::new())));
+        assert!(ended.is_err(), "and nothing hangs");
+    }
 }

@@ -144,6 +144,9 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
     // So long that the target's idle timeout may have closed it.
     let closed = || Fault::Closed { unanswered: 3, reason: None };
     assert_eq!([of(5_000, closed()), of(900, closed())], [2, 1]);
+    let after_turn =
+        |longest_turn| verdict(Counts { longest_turn, ..counts(50, 50) }, &[closed()]).exit_code();
+    assert_eq!([5_000, 900].map(Duration::from_millis).map(after_turn), [2, 1]);
 }
 
 #[test]

@@ -110,6 +110,12 @@ impl Meter {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
+    /// Ends a turn: until the next one the thread has nothing to do.
+    pub(super) fn turned(&mut self, now: Now) {
+        let turn = Duration::from_nanos(now.ns.saturating_sub(self.busy_since_ns));
+        self.counts.longest_turn = self.counts.longest_turn.max(turn);
+    }
+
     /// Counts a request in flight that the outage took away. One that was due before the outage
     /// took at least until its begin.
     pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
@@ -238,6 +244,7 @@ impl Meter {
 
     pub(super) fn finish(mut self, now: Now, to: &SyncSender<Message>) -> Counts {
         self.record_alike();
+        self.turned(now);
         if !self.second.response.is_empty() || self.second.refused > 0 {
             self.hand_over(to);
         }

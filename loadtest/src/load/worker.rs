@@ -150,6 +150,7 @@ impl<'a> Worker<'a> {
                 return Ok(());
             }
             let before_sleep = self.shared.now();
+            self.meter.turned(before_sleep);
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
             self.sleep(&mut events, sleep_ns);
             let began_ns = std::mem::replace(&mut turn, self.shared.now()).ns;
