@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// firstFetch is the size of the first fetch. The demand is not known yet, and IDs of a scarce
-	// layout are worth something.
+	// firstFetch is the size of the first fetch. The demand is not known yet, and the layout may
+	// have few IDs.
 	firstFetch = 16
 	// growth is the most by which one fetch may exceed the one before it.
 	growth = 4
 	// lastingPart is the part of the maximum age that a batch should last, so that few of its IDs
 	// get too old.
 	lastingPart = 4
-	// gathering is the time that a daemon may take to gather a batch. Then it sends a part, so that
-	// a caller without IDs gets some soon.
+	// gathering is the time that a daemon may take to gather a batch. After that the daemon sends
+	// a part, so that callers without IDs get some soon.
 	gathering = 10 * time.Millisecond
 
 	// emptied is more than any stock holds. Adding to it one by one never overflows.
@@ -29,7 +29,7 @@ const (
 // stock is a batch in the buffer. Goroutines take its IDs without a lock, each position once.
 type stock struct {
 	ids []int64
-	// taken counts the positions that were taken, and goes on when there are no IDs left.
+	// taken counts the positions that were taken. It still counts when no IDs are left.
 	taken atomic.Int64
 	// low is the position whose taker starts the next fetch.
 	low       int64
@@ -38,7 +38,7 @@ type stock struct {
 	goodUntil time.Duration
 }
 
-// empty makes sure that no further ID is taken, and returns how many were.
+// empty makes sure that no further ID is taken, and returns how many were taken before.
 func (s *stock) empty() int64 {
 	taken := s.taken.Swap(emptied)
 	if taken > int64(len(s.ids)) {
@@ -60,12 +60,12 @@ type buffer struct {
 	fetch *fetch
 	// fetchCount is the number of IDs that the next fetch asks for.
 	fetchCount int
-	// maxBatch is that of the options, or less if the daemon allows less.
+	// maxBatch is the option MaxBatch, or less if the daemon allows less.
 	maxBatch int
 	// waiting counts the callers without an ID.
 	waiting int
-	// highest is the highest ID of the newest stock, and highestEndpoint where it is from. Lower
-	// IDs of it are not usable.
+	// highest is the highest ID of the newest stock, which came from highestEndpoint. Lower IDs
+	// from that endpoint are skipped.
 	highest         int64
 	highestEndpoint string
 	alarm           alarm
@@ -109,11 +109,11 @@ func (b *buffer) wait(ctx context.Context) (int64, error) {
 	defer b.countWaiting(-1)
 	isOwn := false
 	for {
-		under, isNew, err := b.restock()
+		inFlight, isNew, err := b.restock()
 		if err != nil {
 			return 0, err
 		}
-		if under == nil {
+		if inFlight == nil {
 			if id, isThere := b.take(); isThere {
 				return id, nil
 			}
@@ -122,9 +122,9 @@ func (b *buffer) wait(ctx context.Context) (int64, error) {
 		// A fetch that began before this call may have less time left than the call.
 		isOwn = isOwn || isNew
 		select {
-		case <-under.done:
-			if under.err != nil && (isOwn || !errors.Is(under.err, context.DeadlineExceeded)) {
-				return 0, under.err
+		case <-inFlight.done:
+			if inFlight.err != nil && (isOwn || !errors.Is(inFlight.err, context.DeadlineExceeded)) {
+				return 0, inFlight.err
 			}
 			isOwn = true
 		case <-ctx.Done():
@@ -139,9 +139,9 @@ func (b *buffer) countWaiting(change int) {
 	b.waiting += change
 }
 
-// restock makes the next stock the current one if that is empty. Without one it returns the fetch
-// to wait for, and true if it began now.
-func (b *buffer) restock() (under *fetch, isNew bool, err error) {
+// restock makes the next stock the current one if the current one is empty. If there is no next
+// stock, it returns the fetch to wait for, and true if that fetch began now.
+func (b *buffer) restock() (inFlight *fetch, isNew bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isClosed {
@@ -164,19 +164,20 @@ func (b *buffer) restock() (under *fetch, isNew bool, err error) {
 	return b.fetch, isNew, nil
 }
 
-// refill starts the next fetch, since half of a stock is used.
+// refill starts the next fetch, because half of s is used. It asks for what the demand will use in
+// a part of the maximum age.
 func (b *buffer) refill(s *stock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isClosed || b.next != nil || b.fetch != nil || b.current.Load() != s {
 		return
 	}
-	pace := b.now() - s.openedAt
-	if pace < 1 {
-		pace = 1
+	elapsed := b.now() - s.openedAt
+	if elapsed < 1 {
+		elapsed = 1
 	}
 	lasting := b.source.client.options.MaxAge / lastingPart
-	wanted := float64(s.low+1) * float64(lasting) / float64(pace)
+	wanted := float64(s.low+1) * float64(lasting) / float64(elapsed)
 	most := min(b.fetchCount*growth, b.maxBatch)
 	b.fetchCount = most
 	if wanted < float64(most) {
@@ -190,32 +191,32 @@ func (b *buffer) startFetch() {
 	if b.fetch != nil {
 		return
 	}
-	under := &fetch{done: make(chan struct{})}
-	b.fetch = under
+	started := &fetch{done: make(chan struct{})}
+	b.fetch = started
 	count := min(max(b.fetchCount, b.waiting), b.maxBatch)
 	f := fetcher{source: b.source, count: count, highest: b.highest, endpoint: b.highestEndpoint}
 	go func() {
 		got, err := f.run()
-		b.finish(under, got, err)
+		b.finish(started, got, err)
 	}()
 }
 
 // finish takes the result of a fetch.
-func (b *buffer) finish(under *fetch, got answer, err error) {
+func (b *buffer) finish(finished *fetch, got answer, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer close(under.done)
+	defer close(finished.done)
 	b.fetch = nil
 	if err == nil {
 		err = b.source.client.pool.check()
 	}
 	if errors.Is(err, ErrBadCount) && b.maxBatch > 1 {
-		// The daemon allows fewer at once. The callers that wait start another fetch.
+		// The daemon allows fewer IDs at once. The callers that wait start another fetch.
 		b.fetchCount = max(min(b.fetchCount, b.maxBatch)/2, 1)
 		b.maxBatch = max(b.maxBatch/2, 1)
 		return
 	}
-	if under.err = err; err != nil {
+	if finished.err = err; err != nil {
 		var wentBack *WentBackError
 		if errors.As(err, &wentBack) {
 			// The caller knows now, so the next fetch takes the lower IDs.
@@ -230,7 +231,7 @@ func (b *buffer) finish(under *fetch, got answer, err error) {
 func (b *buffer) keep(got answer) {
 	ids := got.ids
 	if got.endpoint == b.highestEndpoint {
-		// A reconnect can come to a part of the daemon that is behind.
+		// After a reconnect, another core of the daemon can answer with lower IDs.
 		for len(ids) > 0 && ids[0] <= b.highest {
 			ids = ids[1:]
 		}
@@ -248,7 +249,7 @@ func (b *buffer) keep(got answer) {
 	b.arm()
 }
 
-// arm lets the alarm ring when the first IDs get too old. The lock must be held.
+// arm sets the alarm to the time when the first IDs get too old. The lock must be held.
 func (b *buffer) arm() {
 	current := b.current.Load()
 	switch {
