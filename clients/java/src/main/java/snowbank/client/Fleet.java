@@ -20,9 +20,9 @@ import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The daemons behind the endpoints. A name that resolves to many addresses is many daemons, and is
- * looked up again when a connection is made and the last look is old. Java itself remembers an
- * answer for 30 s ({@code networkaddress.cache.ttl}).
+ * The daemons behind the endpoints. Each address of a name counts as a daemon. A name is looked up
+ * again when a connection is made and the last look-up is old. Java itself remembers an answer for
+ * 30 s ({@code networkaddress.cache.ttl}).
  */
 final class Fleet {
     /** The shortest time between two look-ups of a name. */
@@ -72,8 +72,8 @@ final class Fleet {
     }
 
     /**
-     * Returns every known daemon, in the endpoints' order, and a target without address for an
-     * unknown name.
+     * Returns every known daemon, in the endpoints' order. A name without a known address is one
+     * target without a socket.
      */
     List<Target> targets() {
         List<Target> targets = new ArrayList<>();
@@ -92,7 +92,7 @@ final class Fleet {
         return targets;
     }
 
-    /** Looks every name up again whose last look is old, without waiting. */
+    /** Starts a new look-up of each name whose last look-up is old, without waiting. */
     void refresh() {
         for (Address endpoint : endpoints) {
             if (endpoint.isName()) {
@@ -120,7 +120,7 @@ final class Fleet {
         }
     }
 
-    /** Returns the look-up in progress, or the last one while it is young, or begins one. */
+    /** Returns the look-up in progress, or the last one if it is recent; otherwise starts one. */
     private FutureTask<List<Target>> lookUp(Address endpoint) {
         FutureTask<List<Target>> lookup;
         lock.lock();
@@ -162,8 +162,8 @@ final class Fleet {
     }
 
     /**
-     * Gives each client an order of its own, the same at each look-up, so that clients spread over
-     * the daemons.
+     * Puts the addresses into this client's own order, which is the same at each look-up. Clients
+     * spread over the daemons that way. Addresses of the first one's family stay in front.
      */
     private void spread(List<InetAddress> addresses) {
         Class<?> first = addresses.get(0).getClass();
@@ -177,7 +177,7 @@ final class Fleet {
         if (endpoint.path() != null) {
             return UnixDomainSocketAddress.of(endpoint.path());
         }
-        // A literal needs no look-up.
+        // An IP address needs no look-up.
         return new InetSocketAddress(endpoint.host(), endpoint.port());
     }
 }
