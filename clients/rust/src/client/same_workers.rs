@@ -17,17 +17,17 @@ use super::shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::info::SharedWorkerId;
 
-/// The time before the first look, and between two looks while daemons collide. A client with a
-/// shorter life costs the other endpoints nothing. A daemon that restarts, or that passes its
-/// worker IDs on, can look like two for a moment, so a collision counts when two looks in a row
-/// find it.
+/// The time before the first comparison, and between two comparisons while daemons collide. A
+/// client that lives for less than this costs the other endpoints nothing. A daemon that restarts,
+/// or that passes its worker IDs on, can look like two for a moment, so a collision counts once two
+/// comparisons in a row find it.
 const CONFIRMATION: Duration = Duration::from_secs(1);
 
-/// The time between two looks while an endpoint does not answer, and the shortest between the
-/// starts of two checks.
+/// The time between two comparisons while an endpoint does not answer, and the shortest time
+/// between the starts of two checks.
 const REPETITION: Duration = Duration::from_secs(60);
 
-/// The check of one client. It ends when dropped.
+/// The check of one client. Dropping it ends it.
 #[derive(Debug, Default)]
 pub(super) struct Check {
     task: Option<AbortHandle>,
@@ -35,8 +35,8 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Starts a check in the background, unless one is running. It waits if one was started a
-    /// moment ago.
+    /// Starts a check in the background, unless one is running. If the last one started less than
+    /// [`REPETITION`] ago, the new one waits.
     pub(super) fn start(&mut self, shared: &Arc<Shared>) {
         let is_running = self.task.as_ref().is_some_and(|task| !task.is_finished());
         if shared.names.len() > 1 && !is_running {
@@ -57,15 +57,15 @@ impl Drop for Check {
     }
 }
 
-/// Looks until all endpoints have answered and none collide.
-async fn check(shared: Arc<Shared>, first_look: Instant) {
-    sleep_until(first_look).await;
+/// Compares the endpoints until all have answered and none collide.
+async fn check(shared: Arc<Shared>, begins: Instant) {
+    sleep_until(begins).await;
     let mut earlier = None;
     loop {
-        let answers = look(&shared).await;
-        let found = find(&answers);
+        let answers = ask_endpoints(&shared).await;
+        let found = find_collision(&answers);
         let is_silent = answers.len() < shared.names.len();
-        // One that did not answer, as in a restart, may still have the same worker IDs.
+        // An endpoint that did not answer, as in a restart, may still have the same worker IDs.
         let is_confirmed = if found.is_none() { !is_silent || earlier.is_none() } else { found == earlier };
         if is_confirmed {
             shared.set_collision(found.clone().map(|collision| collision.error));
@@ -79,25 +79,25 @@ async fn check(shared: Arc<Shared>, first_look: Instant) {
     }
 }
 
-/// The INFO of a daemon, and its name.
+/// The INFO of the daemon at an endpoint.
 struct Answer {
     endpoint: Arc<str>,
     info: Info,
 }
 
-/// Returns the answer of each endpoint that gives one, in their order. All connections are open at
-/// the same time.
-async fn look(shared: &Arc<Shared>) -> Vec<Answer> {
-    let mut looks = JoinSet::new();
+/// Returns the INFO of each endpoint that answers, in the endpoints' order. All connections are
+/// open at the same time.
+async fn ask_endpoints(shared: &Arc<Shared>) -> Vec<Answer> {
+    let mut questions = JoinSet::new();
     for index in 0..shared.names.len() {
         let shared = Arc::clone(shared);
-        looks.spawn(async move {
+        questions.spawn(async move {
             let mut connection = Connection::connect(shared, index).await.ok()?;
             let info = connection.greet().await.ok()?;
             Some((connection, index, info))
         });
     }
-    let mut answers: Vec<_> = looks.join_all().await.into_iter().flatten().collect();
+    let mut answers: Vec<_> = questions.join_all().await.into_iter().flatten().collect();
     answers.sort_by_key(|(_, index, _)| *index);
     answers.into_iter().map(|(connection, _, info)| Answer { endpoint: connection.endpoint, info }).collect()
 }
@@ -109,14 +109,15 @@ struct Collision {
     error: Error,
 }
 
-fn find(answers: &[Answer]) -> Option<Collision> {
+fn find_collision(answers: &[Answer]) -> Option<Collision> {
     answers
         .iter()
         .enumerate()
         .find_map(|(at, one)| answers[at + 1..].iter().find_map(|other| compare(one, other)))
 }
 
-/// Compares two endpoints. Those with the same instance lead to one daemon.
+/// Returns the collision of two endpoints, if they collide. Endpoints with the same instance lead
+/// to one daemon.
 fn compare(one: &Answer, other: &Answer) -> Option<Collision> {
     let SharedWorkerId { worker_id, layout, .. } = one.info.shared_worker_id(&other.info)?;
     let instances = [one.info.instance.clone()?, other.info.instance.clone()?];
