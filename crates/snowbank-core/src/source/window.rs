@@ -1,5 +1,5 @@
-//! The window that can be claimed at one moment, by the ID clock and the ceiling. Handles a clock
-//! that goes back.
+//! The window: the positions that the ID clock and the ceiling allow to claim at one moment, also
+//! when the wall clock goes back.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::clock::{self, Now};
 use crate::sync::Ordering;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
-/// The largest age difference between two shards' clock readings that counts as none. Each shard
-/// reads the clock by itself. A reading that is older by less than this can raise the catch-up by
-/// half of it at most.
+/// Clock readings of two shards count as equally old if they differ by less than this: each shard
+/// reads the clock by itself. A reading that is older by less can raise the catch-up by half of
+/// this at most.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.
@@ -20,11 +20,12 @@ pub enum Bound {
     Clock,
     /// The ceiling: more can be claimed when it is raised.
     Ceiling,
-    /// The wall clock is too far behind. IDs are available again after this long.
+    /// The wall clock is too far behind. IDs are available again after this time.
     Standing(Duration),
-    /// The start of a source without a stored state. The wall clock reaches it after this long.
+    /// The source has no stored state, and the wall clock has not reached its start. It reaches
+    /// the start after this time.
     YetToBegin(Duration),
-    /// The layout's life is over.
+    /// The layout has no positions left.
     Ended,
     /// The source was sealed.
     Sealed,
@@ -54,14 +55,14 @@ impl Window {
         self.now
     }
 
-    /// Returns true if nothing may be handed out at this moment, including IDs claimed ahead.
+    /// Returns true if no IDs may be handed out at this moment, not even those claimed ahead.
     pub fn is_shut(&self) -> bool {
         self.now.jumped || matches!(self.bound, Bound::Standing(_) | Bound::Sealed)
     }
 }
 
 impl Source {
-    /// Returns the ID clock, which is never below the tick of the last position claimed.
+    /// Returns the ID clock's time, which is never below the tick of the last position claimed.
     pub fn id_time(&self, now: Now) -> UnixMicros {
         let by_clock = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
@@ -72,8 +73,8 @@ impl Source {
     #[inline]
     pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
         // The generation must be read before the ceiling. If the grant is lost in between, claims
-        // below the old ceiling carry the old generation, and are dropped at the next look. In the
-        // other order they would carry the new one, and would be handed out.
+        // below the old ceiling carry the old generation, and are dropped once the generations
+        // are compared. In the other order they would carry the new one, and would be handed out.
         let generation = self.grant.generation();
         (self.window(now), generation)
     }
@@ -97,21 +98,21 @@ impl Source {
         if cursor > by_clock.0 || (cursor == by_clock.0 && cursor == self.start.0) {
             return self.window_behind(now);
         }
-        self.note_reading(now);
+        self.record_reading(now);
         self.window_at(now, id_time, by_clock)
     }
 
     /// Records the newest reading from which positions may have been claimed. Writes once a
     /// millisecond at most, so that shards do not contend for it.
     #[inline]
-    fn note_reading(&self, now: Now) {
+    fn record_reading(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         if now.boot.0.saturating_sub(newest_boot_us) >= clock::micros(READING_SKEW) {
             self.newest_boot_us.fetch_max(now.boot.0, Ordering::Relaxed);
         }
     }
 
-    /// The end of the ID clock's tick.
+    /// Returns the end of the tick that has this ID time.
     #[inline]
     pub(super) fn limit_at(&self, id_time: UnixMicros) -> Position {
         self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
@@ -132,8 +133,8 @@ impl Source {
         Window { floor, limit: by_clock.min(ceiling), bound, id_time, now }
     }
 
-    /// Returns the window while the last position claimed is ahead of the ID clock. This handles a
-    /// clock that goes back.
+    /// Returns the window while the last position claimed is ahead of the ID clock, as after a step
+    /// back.
     #[cold]
     fn window_behind(&self, now: Now) -> Window {
         // Acquire: also sees the clock reading that moved the cursor here.
@@ -145,11 +146,11 @@ impl Source {
             return Window { bound: Bound::YetToBegin(begins_in), ..self.window_below(cursor, now) };
         }
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
-            // The thread was delayed; the clock did not go back. The thread's next reading will
-            // show that.
+            // The clock did not go back: this thread was delayed after it read the clock. Its next
+            // reading is newer.
             return self.window_below(cursor, now);
         }
-        let highest_used = self.begun(cursor);
+        let highest_used = self.time_to_reach(cursor);
         let ready_in = self.stands_below(highest_used, cursor, now);
         if ready_in >= READING_SKEW {
             return Window::empty(Bound::Standing(ready_in), now);
@@ -161,7 +162,7 @@ impl Source {
         if id_time < highest_used {
             return self.window_below(cursor, now);
         }
-        self.note_reading(now);
+        self.record_reading(now);
         self.window_at(now, id_time, self.limit_at(id_time))
     }
 
@@ -178,8 +179,8 @@ impl Source {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
     }
 
-    /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps
-    /// meanwhile.
+    /// Returns the time until the wall clock lets the ID clock reach `highest_used`, if no clock
+    /// steps meanwhile.
     fn stands_below(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
         if !self.may_ride(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
@@ -192,16 +193,16 @@ impl Source {
     }
 
     /// Returns the start of the tick that the ID clock must have reached: the tick of the last
-    /// position claimed, or of the start before the first claim. Where the ID clock may never be
-    /// ahead, the first claim waits for its tick like any other.
-    fn begun(&self, cursor: Position) -> UnixMicros {
+    /// position claimed. Before the first claim, it is the tick of the start, unless `max_ahead` is
+    /// zero: then the first claim waits for its tick like any other.
+    fn time_to_reach(&self, cursor: Position) -> UnixMicros {
         let is_to_begin =
             cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
         let highest = if is_to_begin { cursor.0 } else { cursor.0.saturating_sub(1) };
         self.numbering.start_of(self.numbering.tick_of(Position(highest)))
     }
 
-    /// Returns how long the clock keeps IDs from being available.
+    /// Returns the time until the clock allows IDs again.
     ///
     /// The result is zero unless the last position claimed is further ahead of the clock than the
     /// rules allow, or the clock has not reached the start of a source without a stored state.
@@ -211,12 +212,12 @@ impl Source {
         if let Some(begins_in) = self.begins_in(cursor, now) {
             return begins_in;
         }
-        let stands_for = self.stands_below(self.begun(cursor), cursor, now);
+        let stands_for = self.stands_below(self.time_to_reach(cursor), cursor, now);
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
-    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs
-    /// overtakes it at once. If the wall clock stands still, the ID clock runs at half speed.
+    /// Begins a catch-up because a request waits for the next tick. A running wall clock overtakes
+    /// the catch-up at once. If the wall clock stands still, the ID clock runs at half speed.
     pub(crate) fn begin_catch_up(&self, now: Now) {
         // Acquire: also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
@@ -249,7 +250,7 @@ impl Source {
         clock::until(now, &self.catch_up, self.rules.max_ahead, start)
     }
 
-    /// Returns the time until the ID clock enters the tick after the window's.
+    /// Returns the time until the ID clock enters the tick after the window's tick.
     pub fn next_tick_in(&self, window: &Window) -> Duration {
         match window.bound {
             Bound::Standing(ready_in) => ready_in,
