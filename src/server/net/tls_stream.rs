@@ -1,7 +1,7 @@
 //! A TLS connection as a shard uses it. It differs from a plain socket in three ways:
 //!
-//! - Decrypted bytes that were not read make no socket readable. A reader whose buffer was full
-//!   must read again.
+//! - Decrypted bytes that were not read do not make the socket readable. A reader whose buffer was
+//!   full must read again.
 //! - Bytes that were accepted for writing may still be here, encrypted: [`TlsStream::has_unsent`].
 //! - The end must be sent as a TLS alert. Otherwise the peer takes it for a truncation attack.
 
@@ -16,9 +16,9 @@ use super::counted_socket::{CountedSocket, RECORD_OVERHEAD, TlsRead};
 use crate::access::Shown;
 use crate::tls::ServerStream;
 
-/// The records (key changes, or empty ones) above which a read without any byte fails. The library
-/// allows 32 of each in a row, and any number if they alternate. Honest clients send one now and
-/// then.
+/// The most records without a byte for the reader (key changes, or empty records) in one read. The
+/// library allows 32 of each kind in a row, and any number if the kinds alternate. Honest clients
+/// send one now and then.
 const RECORDS_WITHOUT_BYTES_MAX: usize = 16;
 
 /// A connection whose handshake is over.
@@ -31,7 +31,7 @@ pub(crate) struct TlsStream {
 
 impl TlsStream {
     pub(crate) fn new(mut inner: ServerStream<CountedSocket>, checked_by: u64) -> Self {
-        // The records of the handshake are no work of the first turn.
+        // The first turn does not pay for the handshake's records.
         inner.get_mut().0.count.take();
         TlsStream { inner, checked_by }
     }
@@ -42,7 +42,7 @@ impl TlsStream {
         Shown { chain, checked_by: self.checked_by }
     }
 
-    /// Works as `SocketStream::is_readable`. Bytes that were decrypted before count too.
+    /// Works as `SocketStream::is_readable`, also for bytes that are already decrypted.
     pub(crate) fn is_readable(&self, cx: &mut Context<'_>) -> bool {
         let (socket, session) = self.inner.get_ref();
         !session.wants_read() || socket.tcp.poll_read_ready(cx).is_ready()
@@ -52,13 +52,13 @@ impl TlsStream {
         self.inner.get_ref().1.wants_write()
     }
 
-    /// Works as `SocketStream::poll_send`. Sends the encrypted bytes first: a slow reader may take
-    /// them for a long time before any of `bytes`, and that is progress as well.
+    /// Works as `SocketStream::poll_send`, but sends earlier encrypted bytes first, and returns 0
+    /// for them. That is progress too: a slow reader may take them for a long time.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         while self.has_unsent() {
             let (socket, session) = self.inner.get_mut();
             ready!(socket.tcp.poll_write_ready(cx))?;
-            match session.write_tls(&mut Room(&socket.tcp)) {
+            match session.write_tls(&mut SocketWriter(&socket.tcp)) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(_) => return Poll::Ready(Ok(0)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -69,11 +69,11 @@ impl TlsStream {
     }
 
     /// Works as `SocketStream::poll_read`. Each round reads at most `buffer`'s room plus overhead,
-    /// or the rest of a record that has begun if that is more. Alone, the library would read until
-    /// `buffer` is full.
+    /// or the rest of a record that has begun if that is more. By itself, the library would read
+    /// until `buffer` is full.
     ///
     /// # Errors
-    /// Also if the peer sends many records without a byte for the reader.
+    /// The connection failed, or the peer sent many records without a byte for the reader.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -82,7 +82,7 @@ impl TlsStream {
         let before = self.socket().count.so_far().records;
         loop {
             let socket = self.socket();
-            // A record that has begun is needed whole.
+            // A record can be decrypted only once all of it was read.
             socket.left = (buffer.remaining() + RECORD_OVERHEAD).max(socket.count.rest);
             let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
             let socket = self.socket();
@@ -119,15 +119,15 @@ impl Drop for TlsStream {
     fn drop(&mut self) {
         let (socket, session) = self.inner.get_mut();
         session.send_close_notify();
-        // If it does not fit, the peer does not read.
-        let _ = session.write_tls(&mut Room(&socket.tcp));
+        // If the alert does not fit, the peer reads nothing anyway.
+        let _ = session.write_tls(&mut SocketWriter(&socket.tcp));
     }
 }
 
-/// A writer that writes as much as the socket takes at once.
-struct Room<'a>(&'a TcpStream);
+/// Writes as much as the socket takes without waiting.
+struct SocketWriter<'a>(&'a TcpStream);
 
-impl Write for Room<'_> {
+impl Write for SocketWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }
