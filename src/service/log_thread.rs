@@ -2,7 +2,8 @@
 //! thread waits for it, because a pipe that is not read must not delay clients.
 //!
 //! `tracing-appender` has such a thread too. It is not used: it panics if the system has no thread
-//! left, it prints to standard output when the log's end takes too long, and a flush ends it.
+//! left, it prints to standard output if the last lines take too long, and its flush ends the
+//! thread.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,24 +15,24 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 
 /// The thread's name.
 pub(super) const NAME: &str = "log";
-/// The most lines that wait for their destination. Usual ones have less than 300 bytes, and they
-/// come in bursts of some tens.
+/// The most lines that wait for their destination. Most lines have less than 300 bytes, and come in
+/// bursts of some tens.
 const LINES_MAX: usize = 1_024;
 /// The longest wait for the destination when the process ends.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes lines through the thread. Takes one event's line per write.
+/// Hands lines to the thread. Each write is the line of one event.
 #[derive(Clone, Debug)]
 pub(super) struct LogWriter {
     messages: Sender<Message>,
-    /// Lines that found no room, and that no line reports yet.
+    /// The number of lines that found no room, and that no line has reported yet.
     dropped: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 enum Message {
     Line(Vec<u8>),
-    /// Disconnected once all lines before it are written.
+    /// The thread drops the sender once all lines before this message are written.
     Flush(Sender<()>),
 }
 
@@ -43,13 +44,13 @@ impl LogWriter {
     pub(super) fn start(out: impl Write + Send + 'static) -> io::Result<LogWriter> {
         let (messages, received) = bounded(LINES_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
-        let of_thread = Arc::clone(&dropped);
-        thread::Builder::new().name(String::from(NAME)).spawn(move || run(&received, &of_thread, out))?;
+        let count = Arc::clone(&dropped);
+        thread::Builder::new().name(String::from(NAME)).spawn(move || run(&received, &count, out))?;
         Ok(LogWriter { messages, dropped })
     }
 
-    /// Waits until all lines so far are written, and the line that reports dropped ones, but at
-    /// most [`END_PATIENCE`].
+    /// Waits until all lines so far are written, and the line that reports dropped ones. Waits for
+    /// [`END_PATIENCE`] at most.
     pub(super) fn flush(&self) {
         let deadline = Instant::now() + END_PATIENCE;
         // The first flush makes the thread report dropped lines; the second waits for that report.
