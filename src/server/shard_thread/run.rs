@@ -15,9 +15,9 @@ use super::thread_state::ThreadState;
 use super::ticker;
 use crate::server::net::accept::Admitted;
 
-/// Runs a shard's thread until the stop is complete. `stop` has the instant by which it must have
-/// answered, once the stop begins. `adopted` receives the version of each configuration that the
-/// shard has taken up.
+/// Runs a shard's thread until the stop is complete. Once the stop begins, `stop` has the instant
+/// by which all requests must be answered. `adopted` receives the version of each configuration
+/// that the shard has adopted.
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,
@@ -26,7 +26,7 @@ pub(crate) fn run(
     stop: watch::Receiver<Option<Instant>>,
 ) {
     LocalSet::new().block_on(runtime, async move {
-        // A task of its own: the future here is polled at each wake-up of the thread.
+        // In a task of its own, because `block_on` polls its future at each wake-up of the thread.
         let served = tokio::task::spawn_local(serve(Rc::new(thread), inbox, adopted, stop));
         if let Err(failure) = served.await {
             std::panic::resume_unwind(failure.into_panic());
@@ -34,7 +34,7 @@ pub(crate) fn run(
     });
 }
 
-/// Opens connections and takes up configurations until the stop, and then drains the connections.
+/// Opens connections and adopts configurations until the stop, and then drains the connections.
 async fn serve(
     thread: Rc<ThreadState>,
     mut inbox: mpsc::Receiver<Admitted>,
@@ -55,7 +55,7 @@ async fn serve(
                 let config = Arc::clone(&configs.borrow_and_update());
                 let version = config.version;
                 thread.adopt(config);
-                // Fails when no reload waits for it any more.
+                // Fails if no reload waits for the version any more.
                 let _ = adopted.send(version);
             }
             admitted = inbox.recv() => match admitted {
@@ -70,7 +70,7 @@ async fn serve(
     while let Some(admitted) = inbox.recv().await {
         open(&thread, admitted);
     }
-    // The acceptors may have ended first. The sender is never gone before it has sent.
+    // The inbox can close before `stop` has its instant, which always follows.
     let drained_by = stop.wait_for(Option::is_some).await.ok().and_then(|by| *by);
     drain(&thread, drained_by.unwrap_or_else(Instant::now)).await;
 }

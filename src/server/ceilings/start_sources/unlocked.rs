@@ -11,15 +11,16 @@ use crate::config::Settings;
 use crate::server::shared::start_error::StartError;
 use snowbank_client::layout::{Position, UnixMicros};
 
-/// Checks that a start with these records of a state directory, perhaps by an operator who adopts
-/// them, would not be refused.
+/// Checks that a start with these records of a state directory would not be refused. With `adopt`,
+/// the start is one with `--adopt-state`.
 ///
-/// It refuses nothing that a start accepts. Left out is what only a start knows: worker IDs that it
-/// gets, what the fleet's coordinator answers, locks that others hold, and the marks of layouts
-/// that can make the same IDs. While a daemon runs, its bounds and marks are left out too.
+/// The check never refuses what a start accepts. It leaves out what only a start knows: the worker
+/// IDs that the start gets, the answers of the fleet's coordinator, locks that others hold, and the
+/// marks of other layouts that can make the same IDs. While a daemon uses the state, its bounds
+/// and marks change, so they are left out too.
 ///
 /// # Errors
-/// The refusal.
+/// The start would be refused with this error.
 pub fn check_records(
     records: &[Record],
     path: &Path,
@@ -38,16 +39,16 @@ pub fn check_records(
     let are_worker_ids_known = with_layout.all(|source| source.has_worker_ids());
     let mut numbered = Vec::with_capacity(settings.sources.len());
     for source in &settings.sources {
-        // A record may bind any source that has a layout, if it binds no other. So the check of one
-        // needs the worker IDs of all.
+        // A record that belongs to no source may raise the start of every source with a layout. So
+        // one source can be checked only if the worker IDs of all are known.
         if are_worker_ids_known || !source.kind.follows_the_clock() {
             numbered.push((source, source.numbering().map_err(StartError::WrongSetting)?));
         }
     }
     let mut claimants = Vec::with_capacity(numbered.len());
     for (source, numbering) in &numbered {
-        let has_worker_ids_there = settings.fleet.coordinator.is_some() && source.kind.follows_the_clock();
-        let in_fleet = has_worker_ids_there || source.kind.takes_ranges();
+        let has_fleet_worker_ids = settings.fleet.coordinator.is_some() && source.kind.follows_the_clock();
+        let in_fleet = has_fleet_worker_ids || source.kind.takes_ranges();
         claimants.push(Claimant { in_fleet, state_dir: Some(path), ..claimant(source, numbering) });
     }
     let Plan { starts, .. } = store::plan(records, &claimants, wall)?;
@@ -56,7 +57,7 @@ pub fn check_records(
     }
     for (claimant, start) in claimants.iter().zip(starts) {
         let Claimant { name, numbering, in_fleet, .. } = *claimant;
-        // The coordinator may raise the start above the marks, and a shared counter has none.
+        // The coordinator may raise the start above the marks, and a shared counter has no marks.
         let marks = if in_fleet { Vec::new() } else { readable_marks(&settings.lock_dir, numbering)? };
         check_maximum(claimant, records, &marks)?;
         let start = start.unwrap_or(Position(0)).max(guard(numbering, records, wall));
