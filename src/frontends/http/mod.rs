@@ -33,7 +33,7 @@ use crate::config::Protocol;
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
-/// The daemon's knowledge of the front end.
+/// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
     client: "an HTTP client",
     listener: "a listener for clients of HTTP",
@@ -47,7 +47,8 @@ pub(super) const ABOUT: About = About {
 /// The first bytes of requests.
 const METHODS: [&[u8; 4]; 8] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN"];
 
-/// Returns true for bytes that begin with a method of HTTP. A line for Redis can begin so as well.
+/// Returns true for bytes that begin with a method of HTTP. A Redis command can begin like one, so
+/// a listener for Redis also looks for the version.
 fn is_http(bytes: &[u8], listener: Protocol) -> bool {
     let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
     METHODS.iter().any(|method| bytes.starts_with(*method))
@@ -58,7 +59,7 @@ fn is_http(bytes: &[u8], listener: Protocol) -> bool {
 /// JSON escapes, two quotes and a comma.
 const ID_BYTES_MAX: usize = 2 * 63 + 3;
 
-/// The most bytes of a response's head, and of what a body has around its IDs.
+/// The most bytes of a response's head together with what surrounds the IDs of its body.
 const HEAD_AND_ENDS_BYTES_MAX: usize = 512;
 
 /// The IDs of one chunk of a body.
@@ -76,14 +77,14 @@ enum Answer {
     Done(Reply),
 }
 
-/// The details of a request that its response needs.
+/// The parts of a request that its response needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     takes_chunks: bool,
     keeps_connection: bool,
-    /// More was read behind the request.
+    /// More bytes were read behind the request.
     has_next: bool,
-    /// The wall clock's reading of the turn in which it was read.
+    /// The wall clock when the request was read.
     date: Option<UnixMicros>,
 }
 
@@ -92,7 +93,7 @@ pub struct Form {
 pub struct Http {
     /// The number of requests so far.
     requests: usize,
-    /// Only this machine can reach the listener, without TLS: see [`is_local_name`].
+    /// The listener is on a loopback address, without TLS: see [`is_local_name`].
     is_loopback: bool,
     /// The body of the IDs that the last request asked for.
     listing: Option<Box<Listing>>,
@@ -145,7 +146,7 @@ impl Http {
         }
     }
 
-    /// Returns the refusal of a request by its client, whatever it asks for.
+    /// Returns the refusal of a request that this client may not make, whatever the path.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
         if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
         {
@@ -158,7 +159,7 @@ impl Http {
             return Some(Reply::foreign_site(header, value));
         }
         let denial = show_token(head.token, conditions)?;
-        // The description is for everybody. A wrong token is refused with every path.
+        // Everybody may read the OpenAPI description, but a wrong token is refused with every path.
         if head.path == route::OPENAPI_PATH && head.token.is_none() {
             return None;
         }
@@ -166,8 +167,8 @@ impl Http {
         Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
     }
 
-    /// Returns true if another request may follow the response. The last one before a stop says
-    /// that none may, so that the client opens another connection.
+    /// Returns true if another request may follow the response. The last response before a stop
+    /// says that none may, so that the client opens another connection.
     fn keeps_connection(&self, form: Form) -> bool {
         form.keeps_connection && (form.has_next || !self.is_stopping)
     }
@@ -192,14 +193,14 @@ impl Http {
     }
 }
 
-/// Shows the token of a request. Returns why its client gets no IDs, if so.
+/// Gives the token of a request to the session. Returns the reason if the client gets no IDs.
 ///
 /// Each request brings its own token: a proxy sends requests of several clients on one connection.
 fn show_token(token: Option<&[u8]>, conditions: &mut Conditions<'_>) -> Option<String> {
     let session = &mut *conditions.session;
     let rules = &conditions.facts.access;
-    // If the previous request had another token, that one does not count for this request. If it
-    // had the same, the identity stays connected.
+    // The token of the previous request does not count for this one. If both are the same, the
+    // identity stays connected.
     if !token.is_some_and(|token| session.has_shown(token)) {
         session.forget_token(rules);
         if let Some(token) = token
@@ -283,7 +284,7 @@ impl FrontEnd for Http {
         }
     }
 
-    /// Encodes nothing: no request asks for it.
+    /// Encodes nothing: HTTP has no farewell.
     fn farewell(&mut self, _out: &mut Vec<u8>, _words: &Words) {}
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
@@ -292,7 +293,7 @@ impl FrontEnd for Http {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has all that it may have.
+/// Encodes the refusal of a connection, because the daemon has reached its connection limit.
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
     let form = Form { takes_chunks: true, keeps_connection: false, has_next: false, date: None };

@@ -20,7 +20,7 @@ use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step,
 use crate::config::Protocol;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
-/// The daemon's knowledge of the front end.
+/// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
     client: "a memcached client",
     listener: "a listener for clients of memcached",

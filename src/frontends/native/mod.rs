@@ -10,7 +10,7 @@ use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Unencodable};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
-/// The daemon's knowledge of the front end.
+/// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
     client: "a client of Snowbank's own protocol",
     listener: "a listener of Snowbank's own protocol",

@@ -11,7 +11,7 @@ use crate::access::NO_TOKEN;
 use crate::config::Protocol;
 use snowbank_client::protocol::ErrorCode;
 
-/// The daemon's knowledge of the front end.
+/// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {
     client: "a noeqd client",
     listener: "a listener for clients of noeqd",
