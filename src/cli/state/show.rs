@@ -19,15 +19,16 @@ use crate::source::Kind;
 use snowbank_client::layout::{Position, UnixMicros};
 
 pub(super) const HELP: &str = "\
-Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is in the lock file of a worker \
-ID until the machine's next boot: the lowest ID that was never granted, and the state that granted the others.
+Works while a daemon runs: it reads the state and the lock files, and never writes. The lock file of a worker ID has a \
+mark until the machine's next boot: the lowest ID that was never granted, and the state that granted those below it.
 
 Exit codes:
   0  shown; if a mark cannot be read, its line says so
   1  there is no state, or it cannot be read
   2  wrong use";
 
-/// The most readings of the state. Each raise by a daemon while the marks are read causes another.
+/// The most attempts to read the state. If a daemon raises a ceiling meanwhile, the state is read
+/// again.
 const ATTEMPTS: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -53,11 +54,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     if arguments.json {
         let state_dir = path.display().to_string();
         let lock_dir = lock_dir.display().to_string();
-        write_json(&Shows { state_dir, in_use: holder.is_some(), lock_dir, sources }, &mut answer)?;
+        write_json(&Output { state_dir, in_use: holder.is_some(), lock_dir, sources }, &mut answer)?;
     } else {
         let is_in_use = holder.is_some();
-        let use_of = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
-        writeln!(answer, "state in {}, {use_of}", path.display())?;
+        let usage = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
+        writeln!(answer, "state in {}, {usage}", path.display())?;
         sources.iter().try_for_each(|source| source.write(is_in_use, lock_dir, &mut answer))?;
     }
     Ok(out.write_all(&answer)?)
@@ -72,9 +73,8 @@ struct Snapshot {
     seen: Vec<Vec<Seen>>,
 }
 
-/// Reads the records, their marks and the holder at one moment. A mark compared with a ceiling from
-/// before its raise would seem to lie beyond it, and the ceiling of a daemon that has stopped
-/// meanwhile would seem to be left by a crash.
+/// Reads the records, their marks and the holder at one moment. Otherwise a newer mark could seem
+/// to be above its ceiling, and a daemon that stops meanwhile would seem to have crashed.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
     let mut holder = store::holder(path);
     let mut records = store::read(path).map_err(Failure::no)?;
@@ -99,7 +99,7 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
 
 /// The output of `show --json`.
 #[derive(Serialize)]
-struct Shows<'a> {
+struct Output<'a> {
     state_dir: String,
     in_use: bool,
     lock_dir: String,
@@ -114,11 +114,11 @@ struct Shown<'a> {
     kind: &'static str,
     /// The time of the ceiling. A ticket counter has none.
     ceiling_time: Option<String>,
-    /// Negative: behind the wall clock.
+    /// The time by which the ceiling is ahead of the wall clock. Negative: behind it.
     ahead_ms: Option<i64>,
     this_boot: Option<bool>,
     this_machine: Option<bool>,
-    /// The marks of its worker IDs. Equal ones are one entry.
+    /// The marks of the source's worker IDs. Equal marks are one entry.
     marks: Vec<MarkShown>,
 }
 
@@ -151,7 +151,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// Returns true for a ticket counter that no daemon has used since it was stored.
+    /// Returns true for a ticket counter that a command stored, and that no daemon has used since.
     fn is_set(&self) -> bool {
         let Record { numbering, boot, clean, released, .. } = self.record;
         numbering.ticket().is_some() && boot.is_none() && *clean && !released
