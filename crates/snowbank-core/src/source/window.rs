@@ -83,13 +83,8 @@ impl Source {
     #[inline]
     pub fn window(&self, now: Now) -> Window {
         if now.jumped {
-            return Window {
-                floor: Position(0),
-                limit: Position(0),
-                bound: Bound::Ceiling,
-                id_time: now.wall,
-                now,
-            };
+            // Nothing is claimed until the ceiling was made durable again.
+            return Window::empty(Bound::Ceiling, now);
         }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         let by_clock = self.limit_at(id_time);
