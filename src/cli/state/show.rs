@@ -183,7 +183,7 @@ impl<'a> Shown<'a> {
         let record = self.record;
         let end = match (record.released, record.clean) {
             _ if record.restored => {
-                "restored from a snapshot, or shared in a fleet: a source that counts alone is refused until `snowbank ticket set`"
+                "restored from a snapshot, or shared in a fleet: without the fleet it is refused until `snowbank ticket set`"
             }
             _ if self.is_set() => "set by `snowbank ticket set`, or imported: no daemon has counted since",
             (true, _) if record.assigned => "exported: the fleet assigns its worker IDs, here too",

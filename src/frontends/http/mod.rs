@@ -38,7 +38,7 @@ pub(super) const ABOUT: About = About {
     client: "an HTTP client",
     listener: "a listener for clients of HTTP",
     address: "an address of [http] or [admin], or of the server that it looks for",
-    option_help: Some("Listen for clients of HTTP, as for those of Redis; by default nowhere"),
+    option_help: Some("Listen for clients of HTTP (addresses as for Redis); by default nowhere"),
     token_exemption: None,
     recognises: is_http,
     refuse_connection,

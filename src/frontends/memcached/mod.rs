@@ -26,7 +26,7 @@ pub(super) const ABOUT: About = About {
     listener: "a listener for clients of memcached",
     address: "an address of [memcached], or of the server that it looks for",
     option_help: Some(
-        "Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere",
+        "Listen for clients of memcached and katsubushi (addresses as for Redis); by default nowhere",
     ),
     token_exemption: Some(TokenExemption {
         line: "memcached.tokens = false",

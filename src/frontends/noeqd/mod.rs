@@ -16,7 +16,7 @@ pub(super) const ABOUT: About = About {
     client: "a noeqd client",
     listener: "a listener for clients of noeqd",
     address: "an address of [noeqd]",
-    option_help: Some("Listen for clients of noeqd, as for those of Redis; by default nowhere"),
+    option_help: Some("Listen for clients of noeqd (addresses as for Redis); by default nowhere"),
     token_exemption: None,
     // Any byte may be a count.
     recognises: |_, _| false,
