@@ -146,7 +146,8 @@ impl Http {
         }
     }
 
-    /// Returns the refusal of a request that this client may not make, whatever the path.
+    /// Returns the refusal of a request that this client may not make. Where tokens are required, only
+    /// the OpenAPI description needs none.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
         if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
         {
@@ -159,7 +160,7 @@ impl Http {
             return Some(Reply::foreign_site(header, value));
         }
         let denial = show_token(head.token, conditions)?;
-        // Everybody may read the OpenAPI description, but a wrong token is refused with every path.
+        // A wrong token is refused with every path.
         if head.path == route::OPENAPI_PATH && head.token.is_none() {
             return None;
         }
