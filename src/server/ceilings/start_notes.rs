@@ -55,7 +55,7 @@ const SHORT_WAIT: Duration = Duration::from_secs(1);
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
     let name = source.name();
-    let wait = source.stands_for(now);
+    let wait = source.unavailable_for(now);
     let is_yet_to_begin = source.is_yet_to_begin(now);
     if wait.is_zero() || is_yet_to_begin && wait <= SHORT_WAIT {
         return None;

@@ -186,7 +186,7 @@ fn snowflake_status(source: &Source, numbering: &LayoutNumbering, now: Now) -> S
         headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
         ahead_s: ahead.as_secs_f64(),
         max_ahead_s: source.rules().max_ahead.as_secs_f64(),
-        stands_s: source.stands_for(now).as_secs_f64(),
+        stands_s: source.unavailable_for(now).as_secs_f64(),
         yet_to_begin: source.is_yet_to_begin(now),
         layout_ends: layout.end().date(),
         layout_years_left: left_us as f64 / 1e6 / YEAR.as_secs_f64(),

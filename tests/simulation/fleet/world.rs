@@ -263,7 +263,7 @@ impl World {
     fn go_back_again(&mut self) {
         let is_far = |daemon: &&Daemon| {
             let now = self.now(daemon);
-            daemon.sources.iter().any(|served| !served.source.stands_for(now).is_zero())
+            daemon.sources.iter().any(|served| !served.source.unavailable_for(now).is_zero())
         };
         let Some(machine) = self.daemons.iter().find(is_far).map(|daemon| daemon.machine) else { return };
         self.cut_off(machine, OTHER_HORIZON.as_micros() as i64);

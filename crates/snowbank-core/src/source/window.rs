@@ -50,7 +50,7 @@ impl Window {
         Window { floor: Position(0), limit: Position(0), bound, id_time: now.wall, now }
     }
 
-    /// The moment for which this window was computed.
+    /// Returns the moment for which this window was computed.
     pub fn now(&self) -> Now {
         self.now
     }
@@ -146,7 +146,7 @@ impl Source {
             return self.window_below(cursor, now);
         }
         let highest_used = self.time_to_reach(cursor);
-        let ready_in = self.stands_below(highest_used, cursor, now);
+        let ready_in = self.time_until_reached(highest_used, cursor, now);
         if ready_in >= READING_SKEW {
             return Window::empty(Bound::Standing(ready_in), now);
         }
@@ -168,7 +168,7 @@ impl Source {
         Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
     }
 
-    /// Returns whether a catch-up may begin here. Before the first claim it always may: the cursor
+    /// Returns true if a catch-up may begin here. Before the first claim it always may: the cursor
     /// is then ahead only because an earlier process left a ceiling.
     fn may_ride(&self, cursor: Position) -> bool {
         self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
@@ -176,7 +176,7 @@ impl Source {
 
     /// Returns the time until the wall clock lets the ID clock reach `highest_used`, if no clock
     /// steps meanwhile.
-    fn stands_below(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
+    fn time_until_reached(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
         if !self.may_ride(cursor) {
             return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
@@ -202,13 +202,13 @@ impl Source {
     /// The result is zero unless the last position claimed is further ahead of the clock than the
     /// rules allow, or the clock has not reached the start of a source without a stored state.
     /// Unlike a claim, this begins no catch-up.
-    pub fn stands_for(&self, now: Now) -> Duration {
+    pub fn unavailable_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor() else { return Duration::ZERO };
         if let Some(begins_in) = self.begins_in(cursor, now) {
             return begins_in;
         }
-        let stands_for = self.stands_below(self.time_to_reach(cursor), cursor, now);
-        if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
+        let wait = self.time_until_reached(self.time_to_reach(cursor), cursor, now);
+        if wait < READING_SKEW { Duration::ZERO } else { wait }
     }
 
     /// Begins a catch-up because a request waits for the next tick. A running wall clock overtakes

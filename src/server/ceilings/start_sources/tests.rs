@@ -77,7 +77,7 @@ fn life(
     let claimed = managed.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
     assert_eq!(
         claimed.is_some(),
-        managed.source().stands_for(now).is_zero(),
+        managed.source().unavailable_for(now).is_zero(),
         "a claim fails if, and only if, the source says that the clock is behind"
     );
     claimed.map(|_| ceiling).ok_or(window.bound)
@@ -121,7 +121,7 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     let wait = Duration::from_millis(667);
     assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
     let standing = new_source(&source, numbering.clone(), unknown(beyond, &numbering), NOW);
-    assert_eq!(standing.stands_for(NOW), wait);
+    assert_eq!(standing.unavailable_for(NOW), wait);
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
 }
 
