@@ -146,8 +146,8 @@ impl Http {
         }
     }
 
-    /// Returns the refusal of a request that this client may not make. Where tokens are required, only
-    /// the OpenAPI description needs none.
+    /// Returns the refusal of a request that this client may not make. Where tokens are required,
+    /// only the OpenAPI description needs none.
     fn refusal(&self, head: &Head<'_>, conditions: &mut Conditions<'_>) -> Option<Reply> {
         if let Err(text) = head.site.check_host(!head.takes_chunks).and_then(|()| head.check_authorization())
         {
