@@ -202,15 +202,16 @@ fn a_source_without_a_state_begins_when_the_clock_reaches_its_start() {
     assert!(!source.is_yet_to_begin(START), "not after the first claim");
 }
 
+fn counter() -> Source {
+    let name = String::from("orders");
+    let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
+    let grant = Grant::new(Position(100));
+    Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
+}
+
 /// Another copy of the machine may go on from the same cursor.
 #[test]
 fn after_a_restore_an_own_counter_never_claims_again() {
-    let counter = || {
-        let name = String::from("orders");
-        let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
-        let grant = Grant::new(Position(100));
-        Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
-    };
     for (source, is_lost) in
         [(source(TWITTER, RULES), false), (counter(), true), (counter().with_shared_counter(), false)]
     {
@@ -277,4 +278,13 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
 pub(super) fn drain(source: &Source, now: Now) {
     let window = source.window(now);
     source.claim(&window, source.left(&window), &mut rng()).expect("nobody else claims");
+}
+
+#[test]
+fn after_a_new_range_a_claim_at_its_end_wakes_the_keeper_again() {
+    let source = counter().with_shared_counter();
+    assert!(source.grant().want_more());
+    assert!(!source.grant().want_more(), "the keeper is awake");
+    source.add_range(Range { from: Position(0), to: Position(2), generation: 0 });
+    assert!(source.grant().want_more());
 }
