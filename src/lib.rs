@@ -35,7 +35,7 @@
 //!
 //! - [`access`]: the identities of clients, and how much each may draw.
 //! - [`frontends`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
-//! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps
+//! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server.rs` maps
 //!   its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
 //!
@@ -52,14 +52,14 @@
 //! A client asks for one ID on a connection that has been open for a while. Below
 //! `server/shard_thread`, unless another folder is named:
 //!
-//! 1. `connection/mod.rs`, `run`: waits until the socket is readable.
+//! 1. `connection.rs`, `run`: waits until the socket is readable.
 //! 2. `connection/read.rs`: reads up to 8 KiB and begins a turn (`turn.rs`), which reads the clock.
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
-//! 4. `frontends/native/mod.rs`, `step`: decodes each.
+//! 4. `frontends/native.rs`, `step`: decodes each.
 //! 5. `allocate.rs`: takes its IDs, or parks the request.
 //! 6. `shard/lane.rs`: the IDs of the current run (`shard/ring.rs`), of the ring, or of a claim on
-//!    the cursor in `source/mod.rs`.
-//! 7. `frontends/native/mod.rs`, `encode_ids`: encodes them.
+//!    the cursor in `source.rs`.
+//! 7. `frontends/native.rs`, `encode_ids`: encodes them.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!
 //! A request that wants more IDs than the clock allows yet is parked in `allocate.rs`, and
@@ -69,12 +69,12 @@
 //!
 //! - Where does Redis' INCR become IDs? `frontends/resp/ids.rs`, `incr`, decodes it,
 //!   `server/shard_thread/allocate.rs` has the IDs.
-//! - What does one more protocol need? The top of `frontends/mod.rs` lists it.
-//! - Why is no ID handed out twice? `crates/snowbank-core/src/source/mod.rs`: a claim moves the
+//! - What does one more protocol need? The top of `frontends.rs` lists it.
+//! - Why is no ID handed out twice? `crates/snowbank-core/src/source.rs`: a claim moves the
 //!   cursor by compare-and-swap.
 //! - What happens when the wall clock goes back? `source/window.rs` of the core: `window_behind`,
-//!   by the rule in `clock/mod.rs`.
-//! - What happens when the wall clock jumps forward? `clock/mod.rs` of the core: `Wall`.
+//!   by the rule in `clock.rs`.
+//! - What happens when the wall clock jumps forward? `clock.rs` of the core: `Wall`.
 //! - What is written before an ID may be used? A higher ceiling, in both copies of the state file:
 //!   `crates/snowbank-state/src/store/file.rs`.
 //! - Which locks and marks does the daemon trust? `crates/snowbank-state/src/writers.rs`: those of

@@ -75,8 +75,8 @@ impl Watched {
         }
     }
 
-    /// Starts one sleeper on each core, and a thread that looks at the target's waits. They end when
-    /// `stop` is set.
+    /// Starts one sleeper on each core, and a thread that looks at the target's waits. They end
+    /// when `stop` is set.
     pub(crate) fn watch<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, stop: &'scope AtomicBool) {
         for &core in &self.cores {
             scope.spawn(move || self.sleep_on(core, stop));

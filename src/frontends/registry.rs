@@ -1,5 +1,5 @@
 //! The registry of front ends: all that the rest of the daemon knows of a protocol follows from its
-//! row in `frontends/mod.rs`.
+//! row in `frontends.rs`.
 
 use super::{FrontEnd, FrontEndSettings, Protocol};
 

@@ -31,9 +31,7 @@ fn exists(test: &TestName, root: &Path) -> bool {
     let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);
     let files = [
         format!("{sources}/{module}.rs"),
-        format!("{sources}/{module}/mod.rs"),
         format!("{sources}/{parent}.rs"),
-        format!("{sources}/{parent}/mod.rs"),
         // A module of an integration test: `tests/daemon::hostile::…`.
         format!("{module}.rs"),
     ];

@@ -1,6 +1,6 @@
 //! Tests that need all cores, or a machine that nothing else disturbs: one at a time.
 
-#[path = "../support/mod.rs"]
+#[path = "../support/lib.rs"]
 mod support;
 
 mod evidence;

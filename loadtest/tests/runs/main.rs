@@ -1,6 +1,6 @@
 //! The load test as a program, against scripted targets and real daemons.
 
-#[path = "../support/mod.rs"]
+#[path = "../support/lib.rs"]
 mod support;
 
 mod compare;

@@ -1,6 +1,6 @@
 //! Targets that answer by a script.
 
-#[path = "../../../clients/rust/tests/fake_daemon/mod.rs"]
+#[path = "../../../clients/rust/tests/fake_daemon/lib.rs"]
 pub(crate) mod fake_daemon;
 
 use std::net::{TcpListener, TcpStream};

@@ -1,7 +1,7 @@
 //! The client against scripted daemons, on loopback and free ports: what clients/conformance has no
 //! case for.
 
-#[path = "../fake_daemon/mod.rs"]
+#[path = "../fake_daemon/lib.rs"]
 mod fake_daemon;
 
 mod blocking;

@@ -25,7 +25,7 @@ mod tls;
 mod token;
 
 #[cfg(test)]
-#[path = "../../packaging/pages.rs"]
+#[path = "../packaging/pages.rs"]
 mod pages;
 
 use std::io::{self, Write};

@@ -6,8 +6,8 @@
 //!
 //! # A new front end
 //!
-//! 1. A folder here, as `noeqd` has it: `settings.rs` with the section of the configuration, and
-//!    `mod.rs` with the type that implements [`FrontEnd`] and its `ABOUT`.
+//! 1. A file and a folder here, as `noeqd` has them: `noeqd.rs` has the type that implements
+//!    [`FrontEnd`] and its `ABOUT`, `noeqd/settings.rs` the section of the configuration.
 //! 2. Its `mod` line and its row of `front_ends!` below. The option, listeners, inherited sockets,
 //!    TLS, metrics and the reference of settings follow.
 //!

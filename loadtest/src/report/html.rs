@@ -15,7 +15,7 @@ use std::io;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = include_str!("html/style.css");
 
 /// Forbids loading anything, even if a target's words look like HTML.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
