@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::guest::{self, SYNC_US, install};
+use crate::guest::{self, SYNC_US, fault, install};
 use crate::qemu::Machine;
 use crate::support::failing_disk;
 
@@ -121,7 +121,6 @@ const EXPECTED: &[&str] = &[
 
 /// Adds to a Debian what the test needs, and packs it. `root` has the package installed.
 pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Machine, String> {
-    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let client = std::env::current_exe().map_err(|error| error.to_string())?;
     install(root, &client, "usr/lib/vm/client")?;
     install(root, failing_disk::library(), "usr/lib/vm/failing_disk.so")?;
@@ -132,17 +131,15 @@ pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Ma
     for (name, text) in FILES.iter().chain(&made) {
         let path = root.join(name);
         let parent = path.parent().unwrap_or(root);
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&path, text))
-            .map_err(|error| fault(&path, error))?;
+        fs::create_dir_all(parent).and_then(|()| fs::write(&path, text)).map_err(fault(&path))?;
     }
     let system = root.join("etc/systemd/system");
     let wants = system.join("multi-user.target.wants");
-    fs::create_dir_all(&wants).map_err(|error| fault(&wants, error))?;
+    fs::create_dir_all(&wants).map_err(fault(&wants))?;
     let enabled = ENABLED.iter().map(|(name, unit)| (wants.join(name), *unit));
     // The console belongs to the test.
     for (link, unit) in enabled.chain([(system.join("serial-getty@ttyS0.service"), "/dev/null")]) {
-        symlink(unit, &link).map_err(|error| fault(&link, error))?;
+        symlink(unit, &link).map_err(fault(&link))?;
     }
     let initrd = directory.join("initrd");
     guest::pack(root, &initrd)?;

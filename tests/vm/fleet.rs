@@ -93,14 +93,13 @@ struct Round {
     notice: Notice,
     /// True if the coordinator is out of reach when the copies continue.
     is_cut: bool,
-    horizon: &'static str,
 }
 
 const ROUNDS: [Round; 4] = [
-    Round { name: "reported", notice: Notice::Generation, is_cut: false, horizon: "5m" },
-    Round { name: "cut", notice: Notice::Generation, is_cut: true, horizon: "5m" },
-    Round { name: "clock", notice: Notice::Clock, is_cut: false, horizon: "5m" },
-    Round { name: "unnoticed", notice: Notice::Nothing, is_cut: false, horizon: "5m" },
+    Round { name: "reported", notice: Notice::Generation, is_cut: false },
+    Round { name: "cut", notice: Notice::Generation, is_cut: true },
+    Round { name: "clock", notice: Notice::Clock, is_cut: false },
+    Round { name: "unnoticed", notice: Notice::Nothing, is_cut: false },
 ];
 
 /// Resumes pairs of copies, each of a machine of its own.
@@ -189,12 +188,12 @@ impl Round {
     }
 
     fn config(&self, endpoint: &str) -> String {
-        let Round { name, horizon, .. } = self;
         format!(
             "max_ahead = \"2s\"\nworker_id_from = \"coordinator\"\n\
-             [fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{endpoint}\"]\nname = \"{name}\"\nhorizon = \"{horizon}\"\n\
+             [fleet]\ncoordinator = \"etcd\"\nendpoints = [\"http://{endpoint}\"]\nname = \"{}\"\nhorizon = \"5m\"\n\
              [[sources]]\nname = \"ids\"\n\
-             [[sources]]\nname = \"orders\"\nkind = \"fleet-ticket\""
+             [[sources]]\nname = \"orders\"\nkind = \"fleet-ticket\"",
+            self.name
         )
     }
 

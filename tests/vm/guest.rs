@@ -23,10 +23,9 @@ pub(crate) const SOURCES: &str =
 
 /// Makes a file system of the daemon, its clients and a shell, which begins with this script.
 pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {
-    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     for directory in ["bin", "proc", "sys", "dev", "tmp"] {
         let path = root.join(directory);
-        fs::create_dir_all(&path).map_err(|error| fault(&path, error))?;
+        fs::create_dir_all(&path).map_err(fault(&path))?;
     }
     let client = std::env::current_exe().map_err(|error| error.to_string())?;
     let daemon = Path::new(env!("CARGO_BIN_EXE_snowbank"));
@@ -40,17 +39,21 @@ pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), S
         install(root, &library, &library.to_string_lossy())?;
     }
     let init = root.join("init");
-    fs::write(&init, script).map_err(|error| fault(&init, error))?;
-    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&init, error))
+    fs::write(&init, script).map_err(fault(&init))?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(fault(&init))
+}
+
+/// Returns a function that adds the path to an error.
+pub(crate) fn fault(path: &Path) -> impl FnOnce(std::io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
 }
 
 /// Copies a program into a machine's file system.
 pub(crate) fn install(root: &Path, from: &Path, to: &str) -> Result<(), String> {
-    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let to = root.join(to.trim_start_matches('/'));
-    to.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| fault(&to, error))?;
-    fs::copy(from, &to).map_err(|error| fault(from, error))?;
-    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&to, error))
+    to.parent().map_or(Ok(()), fs::create_dir_all).map_err(fault(&to))?;
+    fs::copy(from, &to).map_err(fault(from))?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(fault(&to))
 }
 
 /// Strips a program if `strip` is available: symbols are most of its size.
@@ -60,8 +63,7 @@ pub(crate) fn strip(program: &Path) {
 
 /// Makes the archive that the kernel unpacks.
 pub(crate) fn pack(root: &Path, initrd: &Path) -> Result<(), String> {
-    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
-    let archive = fs::File::create(initrd).map_err(|error| fault(initrd, error))?;
+    let archive = fs::File::create(initrd).map_err(fault(initrd))?;
     let mut cpio = Command::new("sh");
     cpio.args(["-c", "find . | cpio --quiet -o -H newc"])
         .current_dir(root)

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::guest::fault;
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The parts of a machine.
@@ -41,7 +43,7 @@ impl Vm {
         generation: &str,
         saved: Option<&Path>,
     ) -> Result<Vm, String> {
-        std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        std::fs::create_dir(directory).map_err(fault(directory))?;
         let console = directory.join("console");
         let monitor = directory.join("monitor");
         let mut command = Command::new("qemu-system-x86_64");
@@ -73,8 +75,7 @@ impl Vm {
 
     /// Returns the console's text so far.
     pub(crate) fn console(&self) -> Result<String, String> {
-        let bytes =
-            std::fs::read(&self.console).map_err(|error| format!("{}: {error}", self.console.display()))?;
+        let bytes = std::fs::read(&self.console).map_err(fault(&self.console))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
