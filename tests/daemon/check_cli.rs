@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::machine::Machine;
 use crate::support::program::Said;
-use crate::support::{Ask, lock_files, poll};
+use crate::support::{Ask, lock_files};
 use tempfile::TempDir;
 
 /// A directory with a configuration of this text.
@@ -187,9 +187,7 @@ fn a_state_that_serve_refuses_is_a_mistake() {
     let mut daemon = machine.start("");
     let running = machine.back_up();
     assert_accepted("", &[]);
-    let bound = machine.shown().bound;
-    let mut wire = daemon.connect();
-    poll("an ID above the earlier ceiling", || (wire.next(Ask::of(1)).ids()[0] > bound).then_some(()));
+    machine.draw_past_a_raise(&daemon);
     daemon.kill();
     assert_accepted("", &[]);
     assert_refused(tickets, "nothing is stored of its counter");

@@ -218,8 +218,8 @@ fn taken_over(machine: &Machine, mut daemon: Daemon, path: &Path, take: impl FnO
     let runs = draw_to_the_end(&mut wire);
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
     daemon.assert_logs(path.file_name().and_then(|name| name.to_str()).expect("text"));
-    let next = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other")).start();
-    let after = next.connect().next(Ask::of(1)).ids()[0];
+    let next = machine.beside("").start();
+    let after = next.draw_one();
     assert!(runs.iter().all(|run| run.last() < after), "{after} after {runs:?}");
 }
 

@@ -3,63 +3,8 @@
 use std::collections::HashSet;
 
 use crate::support::frontend::FrontEndClient;
-use crate::support::http::{sample, scrape};
+use crate::support::http::{Answer, sample, scrape};
 use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
-
-/// A response: its status, its head in lower case, and its body.
-struct Response {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Response {
-    fn read(client: &mut FrontEndClient, has_body: bool) -> Response {
-        let status = client.line();
-        let mut head = String::new();
-        loop {
-            match client.line() {
-                line if line.is_empty() => break,
-                line => head += &format!("{}\n", line.to_ascii_lowercase()),
-            }
-        }
-        let of = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
-        let body = match of("content-length: ") {
-            _ if !has_body => Vec::new(),
-            Some(size) => client.read(size.parse().expect("a size")),
-            None => chunks(client),
-        };
-        let status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        Response { status, head, body: String::from_utf8(body).expect("text") }
-    }
-
-    /// Returns all numbers in the body.
-    fn ids(&self) -> Vec<u64> {
-        self.body.split(|byte: char| !byte.is_ascii_digit()).filter_map(|text| text.parse().ok()).collect()
-    }
-
-    fn has(&self, header: &str) -> bool {
-        self.head.lines().any(|line| line == header)
-    }
-}
-
-/// Decodes a chunked body.
-fn chunks(client: &mut FrontEndClient) -> Vec<u8> {
-    let mut body = Vec::new();
-    loop {
-        let size = usize::from_str_radix(&client.line(), 16).expect("a chunk's size");
-        body.extend(client.read(size));
-        assert_eq!(client.line(), "");
-        if size == 0 {
-            return body;
-        }
-    }
-}
-
-fn get(client: &mut FrontEndClient, target: &str, headers: &str) -> Response {
-    client.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
-    Response::read(client, true)
-}
 
 fn two_sources() -> Daemon {
     Setup::configured(TWO_SOURCES).front_end("http").start()
@@ -69,18 +14,18 @@ fn two_sources() -> Daemon {
 fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
     let daemon = two_sources();
     let mut client = FrontEndClient::of(&daemon);
-    let response = get(&mut client, "/v1/ids?source=slow&count=3", "");
+    let response = client.get("/v1/ids?source=slow&count=3", "");
     assert!(response.body.starts_with("{\"source\":\"slow\",\"ids\":[\""), "{}", response.body);
     assert!(response.body.ends_with("\"]}\n") && response.ids().len() == 3, "{}", response.body);
-    assert!(response.has("content-type: application/json"), "{}", response.head);
-    let lines = get(&mut client, "/v1/ids?count=4", "accept: text/plain\r\n");
+    assert!(response.has("content-type: application/json"), "{response:?}");
+    let lines = client.get("/v1/ids?count=4", "accept: text/plain\r\n");
     assert_eq!(lines.body.lines().count(), 4);
     client.send("POST /v1/ids HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n");
-    let posted = Response::read(&mut client, true);
+    let posted = client.answer(true);
     assert!(lines.ids().last() < posted.ids().first());
     for target in ["/v1/ids", "/v1/sources", "/v1/nothing", "/v1/ids?count=0", "/id", "/stats"] {
-        let response = get(&mut FrontEndClient::of(&daemon), target, "");
-        assert!(response.has("cache-control: no-store"), "{target}: {}", response.head);
+        let response = FrontEndClient::of(&daemon).get(target, "");
+        assert!(response.has("cache-control: no-store"), "{target}: {response:?}");
     }
     daemon.stop();
 }
@@ -89,12 +34,12 @@ fn ids_are_texts_in_json_or_lines_and_answers_are_never_cached() {
 fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
     let daemon = two_sources();
     let mut client = FrontEndClient::of(&daemon);
-    let response = get(&mut client, "/v1/ids?count=1000000&wait=10s", "accept: text/plain\r\n");
-    assert!(response.has("transfer-encoding: chunked"), "{}", response.head);
+    let response = client.get("/v1/ids?count=1000000&wait=10s", "accept: text/plain\r\n");
+    assert!(response.has("transfer-encoding: chunked"), "{response:?}");
     let ids = response.ids();
     assert_eq!(ids.len(), 1_000_000);
     assert!(ids.is_sorted_by(|left, right| left < right));
-    assert_eq!(get(&mut client, "/id", "").ids().len(), 1);
+    assert_eq!(client.get("/id", "").ids().len(), 1);
     daemon.stop();
 }
 
@@ -104,16 +49,16 @@ fn refusals_are_json_with_a_reason_and_a_time() {
     let sources = TWO_SOURCES.replace("tick=1s", "tick=10s");
     let daemon = Setup::configured(&sources).front_end("http").start();
     let mut client = FrontEndClient::of(&daemon);
-    let drawn = std::iter::repeat_with(|| get(&mut client, "/v1/ids?source=slow&count=10&wait=0", ""));
-    let refused = drawn.take(100).find(|response| response.status != 200).expect("16 IDs in a tick");
-    assert_eq!(refused.status, 503);
+    let drawn = std::iter::repeat_with(|| client.get("/v1/ids?source=slow&count=10&wait=0", ""));
+    let refused = drawn.take(100).find(|response| response.code != 200).expect("16 IDs in a tick");
+    assert_eq!(refused.code, 503);
     let ms = refused
         .body
         .split("\"retry_after_ms\":")
         .nth(1)
         .and_then(|rest| rest.split('}').next()?.parse().ok());
     let seconds = ms.map_or(0, |ms: u64| ms.div_ceil(1_000));
-    assert!(refused.has(&format!("retry-after: {seconds}")), "{}{}", refused.head, refused.body);
+    assert!(refused.has(&format!("retry-after: {seconds}")), "{refused:?}");
     for (target, status, parts) in [
         ("/v1/ids?source=none", 404, &["unknown_source", "fast, slow"][..]),
         ("/v1/ids?count=0", 400, &["bad_count", "allowed: 1 to 1000000"]),
@@ -127,12 +72,12 @@ fn refusals_are_json_with_a_reason_and_a_time() {
         ("/v1/range?from=2026-01-01", 400, &["to"]),
         ("/nothing", 404, &["/v1/ids"]),
     ] {
-        let response = get(&mut FrontEndClient::of(&daemon), target, "");
-        assert_eq!(response.status, status, "{target}: {}", response.body);
+        let response = FrontEndClient::of(&daemon).get(target, "");
+        assert_eq!(response.code, status, "{target}: {}", response.body);
         for part in parts {
             assert!(response.body.contains(part), "{target}: {}", response.body);
         }
-        assert!(!response.head.contains("retry-after: "), "{target}: {}", response.head);
+        assert!(response.header("retry-after").is_none(), "{target}: {response:?}");
     }
     daemon.stop();
 }
@@ -143,9 +88,9 @@ fn head_and_other_methods_draw_nothing() {
     let mut client = FrontEndClient::of(&daemon);
     for method in ["HEAD", "PUT", "DELETE"] {
         client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
-        let response = Response::read(&mut client, method != "HEAD");
-        assert_eq!(response.status, 405);
-        assert!(response.has("allow: get, post"), "{}", response.head);
+        let response = client.answer(method != "HEAD");
+        assert_eq!(response.code, 405);
+        assert!(response.has("allow: get, post"), "{response:?}");
     }
     for source in ["fast", "slow"] {
         let drawn = format!("snowbank_ids_issued_total{{source=\"{source}\"}}");
@@ -165,35 +110,35 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
         found.into_iter().for_each(|id| assert!(ids.insert(id)));
     };
     let json = "accept: application/json\r\n";
-    let one = get(&mut client, "/id", "");
+    let one = client.get("/id", "");
     assert!(one.body.bytes().all(|byte| byte.is_ascii_digit()), "{}", one.body);
     note(one.ids(), 1);
-    let one = get(&mut client, "/id", json);
+    let one = client.get("/id", json);
     assert!(one.body.starts_with("{\"id\":\"") && one.body.ends_with("\"}"), "{}", one.body);
     note(one.ids(), 1);
-    note(get(&mut client, "/ids?n=3", "").ids(), 3);
-    assert!(get(&mut client, "/ids?n=2", json).body.starts_with("{\"ids\":[\""));
-    note(get(&mut client, "/api/snowflake/get/any-key", "").ids(), 1);
-    let typo = get(&mut client, "/v1/ids?source=any-key", "");
-    assert_eq!(typo.status, 404, "any_key is for the keys of Leaf's paths: {}", typo.body);
-    let leaf = get(&mut client, "/api/segment/get/slow", "");
+    note(client.get("/ids?n=3", "").ids(), 3);
+    assert!(client.get("/ids?n=2", json).body.starts_with("{\"ids\":[\""));
+    note(client.get("/api/snowflake/get/any-key", "").ids(), 1);
+    let typo = client.get("/v1/ids?source=any-key", "");
+    assert_eq!(typo.code, 404, "any_key is for the keys of Leaf's paths: {}", typo.body);
+    let leaf = client.get("/api/segment/get/slow", "");
     note(leaf.ids(), 1);
-    let id = get(&mut client, "/id", "").body;
-    let decoded = get(&mut client, &format!("/decodeSnowflakeId?snowflakeId={id}"), "").body;
+    let id = client.get("/id", "").body;
+    let decoded = client.get(&format!("/decodeSnowflakeId?snowflakeId={id}"), "").body;
     for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {
         assert!(decoded.contains(part), "{decoded}");
     }
-    let fields = get(&mut client, &format!("/v1/decode/{id}"), "").body;
+    let fields = client.get(&format!("/v1/decode/{id}"), "").body;
     assert!(
         fields.contains(&format!("\"id\":\"{id}\"")) && fields.contains("\"fields\":{\"time\":"),
         "{fields}"
     );
-    let range = get(&mut client, "/v1/range?from=2026-01-01&to=2026-01-02", "").body;
+    let range = client.get("/v1/range?from=2026-01-01&to=2026-01-02", "").body;
     assert!(range.contains("\"first\":\"") && range.contains("\"last\":\""), "{range}");
-    let objectid = get(&mut client, "/v1/ids?format=objectid", "accept: text/plain\r\n").body;
+    let objectid = client.get("/v1/ids?format=objectid", "accept: text/plain\r\n").body;
     assert_eq!(objectid.trim().len(), 24, "{objectid}");
-    let back = get(&mut client, &format!("/v1/decode/{}?format=objectid", objectid.trim()), "");
-    assert_eq!(back.status, 200, "{}", back.body);
+    let back = client.get(&format!("/v1/decode/{}?format=objectid", objectid.trim()), "");
+    assert_eq!(back.code, 200, "{}", back.body);
     daemon.stop();
 }
 
@@ -221,7 +166,7 @@ fn shapes_that_smuggle_requests_are_refused_and_closed() {
     client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n{floods}\r\n"));
     assert!(String::from_utf8(client.rest()).expect("text").starts_with("HTTP/1.1 431"));
     let foreign = get_as(&daemon, "attacker.example");
-    assert_eq!(foreign.status, 421, "{}", foreign.body);
+    assert_eq!(foreign.code, 421, "{}", foreign.body);
     daemon.stop();
 }
 
@@ -232,7 +177,7 @@ fn pages_of_other_sites_draw_nothing() {
         let mut client = FrontEndClient::of(&daemon);
         client
             .send(format!("POST /v1/ids HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: 0\r\n\r\n"));
-        Response::read(&mut client, true)
+        client.answer(true)
     };
     for headers in [
         "sec-fetch-site: cross-site\r\n",
@@ -240,20 +185,20 @@ fn pages_of_other_sites_draw_nothing() {
         "origin: http://localhost:3000\r\n",
     ] {
         let refused = post(headers);
-        assert_eq!(refused.status, 403, "{headers}: {}", refused.body);
+        assert_eq!(refused.code, 403, "{headers}: {}", refused.body);
         assert!(refused.has("connection: close") && refused.body.contains("found "), "{}", refused.body);
     }
     for headers in ["", "sec-fetch-site: none\r\n", "origin: http://localhost\r\n"] {
         let served = post(headers);
-        assert_eq!(served.status, 200, "{headers}: {}", served.body);
+        assert_eq!(served.code, 200, "{headers}: {}", served.body);
     }
     daemon.stop();
 }
 
-fn get_as(daemon: &Daemon, host: &str) -> Response {
+fn get_as(daemon: &Daemon, host: &str) -> Answer {
     let mut client = FrontEndClient::of(daemon);
     client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: {host}\r\n\r\n"));
-    Response::read(&mut client, true)
+    client.answer(true)
 }
 
 #[test]
@@ -268,25 +213,23 @@ fn the_last_answer_before_a_stop_says_that_it_is_the_last() {
     let [mut waiting, mut half, mut two] = [waits, &half_of("/v1/sources"), &half_of("/id")].map(|behind| {
         let mut client = FrontEndClient::of(&daemon);
         client.send(format!("{ONE}{behind}"));
-        assert!(!Response::read(&mut client, true).has("connection: close"));
+        assert!(!client.answer(true).has("connection: close"));
         client
     });
     // Nobody reads it until the one before it has its IDs.
     waiting.send(ONE);
     let mut idle = FrontEndClient::of(&daemon);
     daemon.signal(rustix::process::Signal::TERM);
-    poll("an answer that ends the connection", || {
-        get(&mut idle, "/id", "").has("connection: close").then_some(())
-    });
+    poll("an answer that ends the connection", || idle.get("/id", "").has("connection: close").then_some(()));
     half.send("alhost\r\n\r\n");
     two.send(format!("alhost\r\n\r\n{ONE}"));
     for client in [&mut waiting, &mut two] {
-        assert!(!Response::read(client, true).has("connection: close"), "another answer follows");
+        assert!(!client.answer(true).has("connection: close"), "another answer follows");
     }
     for mut client in [waiting, half, two] {
-        let last = Response::read(&mut client, true);
-        assert_eq!(last.status, 200, "{}", last.body);
-        assert!(last.has("connection: close"), "{}", last.head);
+        let last = client.answer(true);
+        assert_eq!(last.code, 200, "{}", last.body);
+        assert!(last.has("connection: close"), "{last:?}");
         assert_eq!(client.rest(), b"");
     }
     assert_eq!(daemon.wait(), Some(0));
@@ -300,12 +243,12 @@ fn an_encoded_id_in_a_path_is_decoded() {
     let format = "format=base32-crockford-check";
     let mut seen = HashSet::new();
     while seen.len() < 3 {
-        let drawn = get(&mut client, &format!("/v1/ids?count=1000&{format}"), "").body;
+        let drawn = client.get(&format!("/v1/ids?count=1000&{format}"), "").body;
         for id in drawn.split('"').filter(|text| text.ends_with(['=', '$', '*', '~'])) {
             let (digits, last) = id.split_at(id.len() - 1);
             for last in [last.to_owned(), format!("%{:02X}", last.as_bytes()[0])] {
-                let decoded = get(&mut client, &format!("/v1/decode/{digits}{last}?{format}"), "");
-                assert_eq!(decoded.status, 200, "{id}: {}", decoded.body);
+                let decoded = client.get(&format!("/v1/decode/{digits}{last}?{format}"), "");
+                assert_eq!(decoded.code, 200, "{id}: {}", decoded.body);
             }
             seen.insert(id.as_bytes()[id.len() - 1]);
         }

@@ -43,12 +43,6 @@ fn with_tokens(settings: &str) -> Daemon {
     setup.config(&format!("auth.token_file = \"tokens\"\n{settings}{TWO_SOURCES}")).admin().start()
 }
 
-fn shown(daemon: &Daemon, token: &str) -> Wire {
-    let mut wire = daemon.connect();
-    assert_eq!(wire.call(&wire::auth(1, token.as_bytes())), Reply::Ok(1));
-    wire
-}
-
 /// Checks that a reload has closed the connection, and gave a reason.
 #[track_caller]
 fn assert_revoked(wire: &mut Wire) {
@@ -60,9 +54,9 @@ fn assert_revoked(wire: &mut Wire) {
 fn a_named_token_draws_from_its_own_sources_only() {
     let identities = identity("billing", "sources = [\"fast\"]") + &identity("orders", "");
     let daemon = with_tokens(&identities);
-    let mut billing = shown(&daemon, BILLING);
-    let mut orders = shown(&daemon, ORDERS);
-    let mut plain = shown(&daemon, PLAIN);
+    let mut billing = daemon.connect_as(BILLING);
+    let mut orders = daemon.connect_as(ORDERS);
+    let mut plain = daemon.connect_as(PLAIN);
     // A denied request closes nothing, and the other requests of its turn are answered.
     let pipelined: Vec<u8> = [(1, FAST), (2, SLOW), (3, FAST)]
         .into_iter()
@@ -110,9 +104,9 @@ fn a_named_token_draws_from_its_own_sources_only() {
 #[test]
 fn a_token_that_a_reload_takes_away_closes_its_connections() {
     let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
-    let mut billing = shown(&daemon, BILLING);
-    let mut orders = shown(&daemon, ORDERS);
-    let mut plain = shown(&daemon, PLAIN);
+    let mut billing = daemon.connect_as(BILLING);
+    let mut orders = daemon.connect_as(ORDERS);
+    let mut plain = daemon.connect_as(PLAIN);
     assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
     // The same tokens on another line, and one token more: no connection is closed.
     daemon.replace("tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
@@ -132,7 +126,7 @@ fn a_token_that_a_reload_takes_away_closes_its_connections() {
     assert_revoked(&mut orders);
     assert_eq!(plain.next(Ask::of(1)).ids().len(), 1);
     daemon.connect().call(&wire::auth(1, BILLING.as_bytes())).assert_error(1, UNAUTHORIZED);
-    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1)).ids().len(), 1);
+    assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1)).ids().len(), 1);
     daemon.assert_logs("after a reload: the daemon no longer accepts this token");
 }
 
@@ -142,8 +136,8 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
     write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
     let daemon = setup.start();
     // If no token is required, any token is answered with OK. It counts once one is required.
-    let mut right = shown(&daemon, PLAIN);
-    let mut wrong = shown(&daemon, ORDERS);
+    let mut right = daemon.connect_as(PLAIN);
+    let mut wrong = daemon.connect_as(ORDERS);
     let mut none = daemon.connect();
     for wire in [&mut right, &mut wrong, &mut none] {
         assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
@@ -165,18 +159,18 @@ fn connections_of_an_identity_share_its_rate() {
     let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
     let daemon = with_tokens(&identities);
     // The connections are on both shards.
-    let mut wires: Vec<Wire> = (0..4).map(|_| shown(&daemon, BILLING)).collect();
+    let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect_as(BILLING)).collect();
     for wire in &mut wires {
         assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
     // A second's IDs are used up. If the machine pauses for a second there are more, so this is
     // tried again. Each try is a new connection, which has no rate of its own.
-    let exhausted = || is_exhausted(&mut shown(&daemon, BILLING), Ask::of(1_000).wait_ms(0));
+    let exhausted = || is_exhausted(&mut daemon.connect_as(BILLING), Ask::of(1_000).wait_ms(0));
     let drawn = (0..100).take_while(|_| !exhausted()).count();
     assert!(drawn < 100, "1,000 IDs at once again and again");
     // Other identities have their own rates.
-    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
-    assert_eq!(shown(&daemon, PLAIN).next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
+    assert_eq!(daemon.connect_as(ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
+    assert_eq!(daemon.connect_as(PLAIN).next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
     // Within its wait a request waits until its rate allows it, and so do requests behind it.
     let (waiting, behind) = wires.split_at_mut(1);
     waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
@@ -236,7 +230,7 @@ fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
 #[test]
 fn a_reloaded_rate_applies_to_open_connections() {
     let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
-    let mut wire = shown(&daemon, BILLING);
+    let mut wire = daemon.connect_as(BILLING);
     assert_eq!(wire.next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
     let config = |rate: &str| {
         let identities = identity("billing", rate) + &identity("orders", "");

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::support::daemon::mode;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Setup, lock_files};
+use crate::support::{Setup, lock_files};
 use rustix::process::getuid;
 
 /// An ID of worker 0 in 2045, in the layout `twitter`.
@@ -23,10 +23,6 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
 }
 
-fn one(daemon: &Daemon) -> u64 {
-    daemon.connect().next(Ask::of(1)).ids()[0]
-}
-
 /// Writes a mark as a daemon does.
 fn write_mark(lock: &Path, id_bound: u64) {
     let mark = format!("granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
@@ -34,11 +30,6 @@ fn write_mark(lock: &Path, id_bound: u64) {
     let holder_bytes = text.find('\n').expect("a holder's line") as u64 + 1;
     let file = OpenOptions::new().write(true).open(lock).expect("there");
     file.write_all_at(mark.as_bytes(), holder_bytes).expect("written");
-}
-
-/// A daemon of the machine with another, empty state.
-fn with_other_state(machine: &Machine) -> Setup {
-    machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other"))
 }
 
 #[test]
@@ -52,11 +43,11 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     // While it is held, the daemon cannot know which other processes might hold it.
     let held = File::open(&lock).expect("there");
     held.try_lock().expect("free");
-    with_other_state(&machine).end().assert_refusal_for_now(&["held by another daemon"]);
+    machine.beside("").end().assert_refusal_for_now(&["held by another daemon"]);
     // Closing it is not enough: a process that another test is just starting has it open too.
     held.unlock().expect("held");
-    let daemon = with_other_state(&machine).start();
-    assert!(one(&daemon) < FAR);
+    let daemon = machine.beside("").start();
+    assert!(daemon.draw_one() < FAR);
     assert_eq!(mode(&lock), 0o600);
     daemon.stop();
 
@@ -66,7 +57,7 @@ fn a_lock_file_that_others_could_write_is_replaced() {
     set_mode(&elsewhere, 0o600);
     fs::remove_file(&lock).expect("removed");
     fs::hard_link(&elsewhere, &lock).expect("linked");
-    with_other_state(&machine).start().stop();
+    machine.beside("").start().stop();
     assert_eq!(fs::read(&elsewhere).expect("there"), b"kept");
 }
 
@@ -78,18 +69,16 @@ fn a_mark_too_far_ahead_is_refused_and_never_stored() {
     write_mark(&lock, FAR);
     let parts =
         ["the mark in", lock.to_str().expect("text"), "2045-", "set the clock right", "remove the file"];
-    for setup in
-        [machine.setup(""), with_other_state(&machine), with_other_state(&machine).args(["--adopt-state"])]
-    {
+    for setup in [machine.setup(""), machine.beside(""), machine.beside("").args(["--adopt-state"])] {
         setup.end().assert_refusal_for_now(&parts);
     }
     assert!(!machine.path("other/ceilings").exists());
     let shown = machine.run(&["state", "show"]).out;
     assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
     // Another worker ID still serves.
-    with_other_state(&machine).args(["--worker-id", "1"]).start().stop();
+    machine.beside("").args(["--worker-id", "1"]).start().stop();
     fs::remove_file(&lock).expect("removed");
-    assert!(one(&machine.start("")) < FAR, "nothing of it was stored");
+    assert!(machine.start("").draw_one() < FAR, "nothing of it was stored");
 }
 
 #[test]
@@ -214,7 +203,7 @@ fn a_daemon_in_a_container_warns_of_its_own_locks() {
             ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c", &script, "sh"];
         let daemon = setup.through("unshare", &unshare).start();
         daemon.assert_logs("worker IDs");
-        one(&daemon);
+        daemon.draw_one();
         daemon.log()
     };
     let warning = "this daemon is in a container";

@@ -8,17 +8,12 @@ use std::path::PathBuf;
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::file_system::FileSystem;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Setup, lock_files, poll};
+use crate::support::{Daemon, lock_files, poll};
 use rustix::process::Signal;
 use serde_json::Value;
 
 /// With a low `max_ahead` the horizon is short, and a raise comes soon.
 const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
-
-/// Another state directory of the machine.
-fn beside(machine: &Machine) -> Setup {
-    machine.setup(CONFIG).env("SNOWBANK_STATE_DIR", machine.path("other"))
-}
 
 /// Returns the text of `state show`.
 fn show_words(machine: &Machine) -> String {
@@ -31,11 +26,8 @@ fn show(machine: &Machine) -> Value {
 }
 
 fn show_state(machine: &Machine, state: &str) -> Value {
-    let state = machine.path(state).display().to_string();
-    let text = machine.run(&["state", "show", "--json", "--state-dir", &state]).printed();
-    let answer: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
-    answer["sources"][0].clone()
+    let [source] = &machine.shown_sources(state)[..] else { panic!("not one source") };
+    source.clone()
 }
 
 /// Returns the only range of worker IDs among the marks, once all are equal. A daemon writes one
@@ -47,26 +39,15 @@ fn read_mark(machine: &Machine) -> Value {
     })
 }
 
-/// Draws one ID. With so short a horizon, it waits for a raise that a busy machine delays.
-fn one(daemon: &Daemon) -> u64 {
-    daemon.connect().next(Ask::of(1).wait_ms(9_000)).ids()[0]
-}
-
 fn id_of(value: &Value) -> u64 {
     value.as_str().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("no ID: {value}"))
-}
-
-/// Draws until the ceiling has risen above the present one. Returns the last ID.
-fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
-    let bound = id_of(&show(machine)["id_bound"]);
-    poll("an ID above the earlier ceiling", || Some(one(daemon)).filter(|&id| id > bound))
 }
 
 #[test]
 fn a_mark_is_shown_with_its_effect_on_a_start() {
     let machine = Machine::new();
     let mut daemon = machine.setup(CONFIG).start();
-    one(&daemon);
+    daemon.draw_one();
     let mark =
         poll("the first mark", || Some(read_mark(&machine)).filter(|mark| mark["status"] == "granted"));
     let shown = show(&machine);
@@ -75,7 +56,7 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
     assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(true), &Value::from("at_ceiling")));
     assert_eq!(mark["holder"], format!("process {}", daemon.id()));
     let copy = machine.back_up();
-    draw_past_a_raise(&machine, &daemon);
+    machine.draw_past_a_raise(&daemon);
     daemon.kill();
 
     // First the newest state, then an older copy of it.
@@ -104,8 +85,8 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
 fn a_mark_of_another_directorys_daemon_names_its_state() {
     let machine = Machine::new();
     machine.setup(CONFIG).start().stop();
-    let daemon = beside(&machine).start();
-    one(&daemon);
+    let daemon = machine.beside(CONFIG).start();
+    daemon.draw_one();
     let mark = read_mark(&machine);
     assert_eq!(mark["state"], show_state(&machine, "other")["owner"]["state"]);
     assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(false), &Value::from("above_mark")));
@@ -140,7 +121,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     let mut daemon = machine.setup(CONFIG).start();
     let copy = machine.back_up();
     let ballast = disk.fill();
-    let last = draw_past_a_raise(&machine, &daemon);
+    let last = machine.draw_past_a_raise(&daemon);
     poll("the mark rises", || (id_of(&read_mark(&machine)["id"]) > last).then_some(()));
     assert!(!daemon.log().contains("cannot mark"), "{}", daemon.log());
     assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
@@ -150,7 +131,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
 
     // Another worker ID has no lock yet, and there is no space for one.
-    let other = || beside(&machine).args(["--worker-id", "9"]);
+    let other = || machine.beside(CONFIG).args(["--worker-id", "9"]);
     other().end().assert_refusal_for_now(&[
         "cannot lock worker IDs at",
         "No space left on device",
@@ -162,7 +143,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     assert!(disk.remount("ro"));
     machine.setup(CONFIG).end().assert_refusal(&["cannot lock worker IDs at", "Read-only file system"]);
     assert!(disk.remount("rw"));
-    assert!(one(&machine.setup(CONFIG).start()) > last);
+    assert!(machine.setup(CONFIG).start().draw_one() > last);
 }
 
 /// The lock's file is truncated and its disk space is used up, so the write of a mark fails.
@@ -173,11 +154,11 @@ fn a_failed_mark_is_logged_and_retried() {
     let mut daemon = machine.setup(CONFIG).start();
     let copy = machine.back_up();
     let ballast = empty_and_fill(&disk, &daemon);
-    let last = draw_past_a_raise(&machine, &daemon);
+    let last = machine.draw_past_a_raise(&daemon);
     daemon.assert_logs("cannot mark in lock_dir");
     daemon.assert_logs("No space left on device");
     assert_eq!(read_mark(&machine)["status"], "none");
-    let highest = draw_past_a_raise(&machine, &daemon);
+    let highest = machine.draw_past_a_raise(&daemon);
     assert!(highest > last, "IDs flow on");
 
     // No request is needed: ceilings still rise for a while after the last use, and each raise
@@ -192,7 +173,7 @@ fn a_failed_mark_is_logged_and_retried() {
 
     // A clean stop lowers the mark first. If that fails, the ceiling stays.
     let daemon = machine.setup(CONFIG).start();
-    let last = one(&daemon);
+    let last = daemon.draw_one();
     assert!(last > highest);
     empty_and_fill(&disk, &daemon);
     let ceiling = id_of(&show(&machine)["id_bound"]);
@@ -217,9 +198,9 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("locks"), machine.path("orders"));
     let mut daemon = disk.under(machine.setup(CONFIG)).start();
-    let last = one(&daemon);
+    let last = daemon.draw_one();
     disk.order(&format!("write fail {EIO}"));
-    let last = draw_past_a_raise(&machine, &daemon).max(last);
+    let last = machine.draw_past_a_raise(&daemon).max(last);
     daemon.assert_logs("cannot mark in lock_dir");
     let mark = read_mark(&machine);
     assert_eq!(
@@ -229,7 +210,7 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     );
     daemon.kill();
     disk.works();
-    assert!(one(&machine.setup(CONFIG).start()) > last);
+    assert!(machine.setup(CONFIG).start().draw_one() > last);
 }
 
 /// While a daemon raises its ceiling, the state and the marks are read as of one moment.
@@ -238,7 +219,7 @@ fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
     let machine = Machine::new();
     let daemon = machine.setup(CONFIG).start();
     for _ in 0..100 {
-        one(&daemon);
+        daemon.draw_one();
         let shown = show(&machine);
         let marks = shown["marks"].as_array().expect("marks");
         assert!(marks.iter().all(|mark| mark["next_start"] == "at_ceiling"), "{shown}");

@@ -42,7 +42,7 @@ fn an_export_into_a_closed_pipe_fails() {
 fn exported() -> (u64, serde_json::Value) {
     let machine = Machine::new();
     let daemon = machine.start("");
-    let last = daemon.connect().next(Ask::of(1)).ids()[0];
+    let last = daemon.draw_one();
     daemon.stop();
     let export = state(&machine, &["export"]);
     (last, serde_json::from_str(&export).expect("an export is JSON"))
@@ -102,7 +102,7 @@ fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
     let mut last = 0;
     for setup in [machine.setup(twitter), wide()] {
         let daemon = setup.start();
-        let id = daemon.connect().next(Ask::of(1).wait_ms(9_000)).ids()[0];
+        let id = daemon.draw_one();
         assert!(id > last, "{id} after {last}");
         last = id;
         daemon.stop();

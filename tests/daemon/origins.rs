@@ -5,10 +5,10 @@ use std::process::Command;
 
 use crate::support::ids::twitter_worker;
 use crate::support::program::{Said, program};
-use crate::support::{Ask, Daemon, Setup};
+use crate::support::{Daemon, Setup};
 
 fn worker_of(daemon: &Daemon) -> u64 {
-    twitter_worker(daemon.connect().next(Ask::of(1)).runs()[0].first)
+    twitter_worker(daemon.draw_one())
 }
 
 /// Runs `snowbank check` with this configuration. Returns the exit code and the output.
@@ -23,7 +23,7 @@ fn check(toml: &str, directory: &Path, variables: &[(&str, &str)]) -> (Option<i3
 fn an_address_gives_the_worker_id() {
     let toml = "worker_id_from = \"ipv4\"\nlayout = \"kubernetes\"\nlisten = \"0.0.0.0:0\"\n";
     let daemon = Setup::bare().config(toml).env("SNOWBANK_IPV4", "10.94.100.191").start();
-    let id = daemon.connect().next(Ask::of(1)).runs()[0].first;
+    let id = daemon.draw_one();
     // 28 bits of time, 24 of the node, 11 of the sequence.
     assert_eq!((id >> 11) & 0xff_ffff, 94 * 65_536 + 100 * 256 + 191);
     daemon.assert_logs(

@@ -19,13 +19,8 @@ use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, DEADLINE, Daemon, Wire, each_case, http, lock_files, poll, records};
+use crate::support::{Ask, DEADLINE, Wire, each_case, http, lock_files, poll, records};
 use rustix::process::Signal;
-
-/// Draws one ID.
-fn one(wire: &mut Wire) -> u64 {
-    wire.next(Ask::of(1)).ids()[0]
-}
 
 /// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.
 fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
@@ -55,7 +50,7 @@ fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
 fn used() -> (Machine, u64) {
     let machine = Machine::new();
     let daemon = machine.start("");
-    let last = one(&mut daemon.connect());
+    let last = daemon.draw_one();
     daemon.stop();
     (machine, last)
 }
@@ -123,7 +118,7 @@ fn health_checks_write_nothing() {
     let machine = Machine::new();
     let disk = machine.disk();
     let daemon = disk.under(machine.setup("").admin()).start();
-    one(&mut daemon.connect());
+    daemon.draw_one();
     let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
     let before = syncs();
     let began = Instant::now();

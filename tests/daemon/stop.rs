@@ -236,7 +236,7 @@ fn a_stop_ends_within_its_timeout_while_storage_hangs() {
     assert_eq!(said.matches("storage did not answer in time").count(), 1, "{said}");
     disk.works();
     let next = machine.start("");
-    let first = next.connect().next(Ask::of(1)).ids()[0];
+    let first = next.draw_one();
     assert!(first > last, "{first} after {last}");
     next.stop();
 }

@@ -296,6 +296,20 @@ impl Daemon {
         Wire::connect(&self.addresses[0])
     }
 
+    /// Connects to the first listener with a token that the daemon accepts.
+    #[track_caller]
+    pub fn connect_as(&self, token: &str) -> Wire {
+        let mut wire = self.connect();
+        assert_eq!(wire.call(&super::wire::auth(1, token.as_bytes())), Reply::Ok(1));
+        wire
+    }
+
+    /// Draws one ID.
+    #[track_caller]
+    pub fn draw_one(&self) -> u64 {
+        self.connect().next(Ask::of(1)).ids()[0]
+    }
+
     /// The address of its first listener.
     pub fn tcp(&self) -> SocketAddr {
         self.addresses[0].tcp()

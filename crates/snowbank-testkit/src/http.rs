@@ -1,5 +1,5 @@
-//! A small client of HTTP/1.1 for the tests of the admin listener, with one request for each
-//! connection.
+//! A small client of HTTP/1.1 for the tests: of the admin listener, with one request for each
+//! connection, and of the front end, whose connections stay open.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 
 use super::DEADLINE;
 use super::daemon::{Address, Daemon};
+use super::frontend::FrontEndClient;
 
 /// A whole answer.
 #[derive(Debug)]
@@ -23,6 +24,17 @@ impl Answer {
     /// Returns the value of a header whose name is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns whether it has this header, written in lower case.
+    pub fn has(&self, header: &str) -> bool {
+        let same = |(name, value): &(String, String)| format!("{name}: {}", value.to_lowercase()) == header;
+        self.headers.iter().any(same)
+    }
+
+    /// Returns all numbers in the body.
+    pub fn ids(&self) -> Vec<u64> {
+        self.body.split(|byte: char| !byte.is_ascii_digit()).filter_map(|text| text.parse().ok()).collect()
     }
 
     /// Parses the body.
@@ -60,6 +72,44 @@ pub fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer
     let host = if headers.to_ascii_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
     let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
     parse(&exchange(address, request.as_bytes()))
+}
+
+impl FrontEndClient {
+    /// Sends a GET with these headers, each with its line end, and reads the answer.
+    pub fn get(&mut self, target: &str, headers: &str) -> Answer {
+        self.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
+        self.answer(true)
+    }
+
+    /// Reads an answer and leaves the connection open.
+    pub fn answer(&mut self, has_body: bool) -> Answer {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            head += &format!("{}\r\n", self.line());
+        }
+        let mut answer = parse(head.as_bytes());
+        if has_body {
+            let body = match answer.header("content-length") {
+                Some(size) => self.read(size.parse().expect("a size")),
+                None => self.chunks(),
+            };
+            answer.body = String::from_utf8(body).expect("text");
+        }
+        answer
+    }
+
+    /// Decodes a chunked body.
+    fn chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let size = usize::from_str_radix(&self.line(), 16).expect("a chunk's size");
+            body.extend(self.read(size));
+            assert_eq!(self.line(), "");
+            if size == 0 {
+                return body;
+            }
+        }
+    }
 }
 
 /// Gets a path from the daemon's last listener.

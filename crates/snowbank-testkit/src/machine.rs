@@ -57,6 +57,11 @@ impl Machine {
         }
     }
 
+    /// Returns a daemon on this machine with another state directory.
+    pub fn beside(&self, toml: &str) -> Setup {
+        self.setup(toml).env("SNOWBANK_STATE_DIR", self.path("other"))
+    }
+
     /// Runs a command of `snowbank` with this machine's state and locks.
     pub fn run(&self, args: &[&str]) -> Said {
         let mut command = program();

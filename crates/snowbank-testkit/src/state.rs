@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::failing_disk::FailingDisk;
 use crate::machine::Machine;
-use crate::{poll, records};
+use crate::{Daemon, poll, records};
 
 /// A source as `snowbank state show --json` has it.
 #[derive(Debug)]
@@ -36,18 +36,30 @@ impl Machine {
         FailingDisk::new(&self.state(), self.path("orders"))
     }
 
-    /// Returns the only source of `state show --json`.
-    pub fn shown(&self) -> Shown {
-        let text = self.run(&["state", "show", "--json"]).printed();
+    /// Returns the sources of `state show --json` for this state directory.
+    pub fn shown_sources(&self, state: &str) -> Vec<serde_json::Value> {
+        let path = self.path(state).display().to_string();
+        let text = self.run(&["state", "show", "--json", "--state-dir", &path]).printed();
         let answer: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
-        let source = &answer["sources"][0];
+        answer["sources"].as_array().expect("a list").clone()
+    }
+
+    /// Returns the only source of its state.
+    pub fn shown(&self) -> Shown {
+        let [source] = &self.shown_sources("state")[..] else { panic!("not one source") };
         Shown {
             name: source["name"].as_str().expect("a name").to_owned(),
             bound: source["id_bound"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
             clean: source["clean"].as_bool().expect("a flag"),
             released: source["released"].as_bool().expect("a flag"),
         }
+    }
+
+    /// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be
+    /// late on a busy machine.
+    pub fn draw_past_a_raise(&self, daemon: &Daemon) -> u64 {
+        let bound = self.shown().bound;
+        poll("an ID above the earlier ceiling", || Some(daemon.draw_one()).filter(|&id| id > bound))
     }
 
     /// Changes every record, as an editor could.

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::{LONG, draw, init, start_once_released, toml, worker_of};
+use crate::support::Daemon;
 use crate::support::coordinators::{Coordinator, on_one};
 use crate::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::program::Said;
 use crate::support::wire::{Ask, Run};
-use crate::support::{Daemon, Setup};
 
 /// Returns the configuration of a daemon that may be assigned this number alone.
 fn assigned(at: &dyn Coordinator, number: u64) -> String {
@@ -17,11 +17,8 @@ fn assigned(at: &dyn Coordinator, number: u64) -> String {
 
 /// Returns the worker IDs of each record by `state show`, and whether they were assigned.
 fn shown(machine: &Machine) -> Vec<(String, bool)> {
-    let Said { code, out, err: errors } = machine.run(&["state", "show", "--json"]);
-    assert_eq!(code, Some(0), "{errors}");
-    let answer: Value = serde_json::from_str(&out).expect("JSON");
-    let sources = answer["sources"].as_array().expect("a list");
     let text = |source: &Value| source["worker_ids"].as_str().expect("worker IDs").to_owned();
+    let sources = machine.shown_sources("state");
     sources.iter().map(|source| (text(source), source["assigned"] == true)).collect()
 }
 
@@ -37,11 +34,6 @@ fn draw_above(daemon: &Daemon, number: u64, runs: &mut Vec<Run>) {
     let last = runs.iter().map(Run::last).max();
     assert!(last < Some(drawn[0].first), "{drawn:?} after {last:?}");
     runs.extend(drawn);
-}
-
-/// Another state of the same machine.
-fn beside(machine: &Machine, toml: &str) -> Setup {
-    machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("another"))
 }
 
 #[test]
@@ -83,7 +75,7 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).code, Some(0));
         // Another daemon of the machine gets it, and is not refused either.
-        let daemon = start_once_released(|| beside(&machine, &assigned(at, 5)));
+        let daemon = start_once_released(|| machine.beside(&assigned(at, 5)));
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).code, Some(0), "again");
         daemon.stop();

@@ -11,7 +11,7 @@ use crate::support::http::{sample, scrape};
 use crate::support::wire::{self, UNAUTHORIZED};
 use crate::support::{Ask, Daemon, Reply, Setup, Wire, poll};
 
-const TOKEN: &[u8] = b"a-token-of-the-file";
+const TOKEN: &str = "a-token-of-the-file";
 
 /// A daemon that requires tokens and allows this many connections.
 fn with_tokens(max_connections: usize, more: &str) -> Setup {
@@ -24,8 +24,7 @@ fn with_tokens(max_connections: usize, more: &str) -> Setup {
 
 /// A client with a token that has drawn an ID.
 fn client(daemon: &Daemon) -> Wire {
-    let mut wire = daemon.connect();
-    assert_eq!(wire.call(&wire::auth(1, TOKEN)), Reply::Ok(1));
+    let mut wire = daemon.connect_as(TOKEN);
     assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
     wire
 }

@@ -1,12 +1,11 @@
 //! Identities of clients of other protocols: their sources, their rates, and reloads.
 
-use std::io::{Read, Write};
 use std::time::Instant;
 
-use super::{BILLING, ORDERS, PLAIN, assert_revoked, identity, shown, tokens};
+use super::{BILLING, ORDERS, PLAIN, assert_revoked, identity, tokens};
 use crate::secure::write_secret;
 use crate::support::frontend::FrontEndClient;
-use crate::support::http::{sample, scrape};
+use crate::support::http::{Answer, sample, scrape};
 use crate::support::resp::Client;
 use crate::support::wire::EXPLICIT;
 use crate::support::{Ask, Daemon, Setup, TWO_SOURCES, poll};
@@ -33,25 +32,13 @@ fn memcached(daemon: &Daemon) -> FrontEndClient {
     FrontEndClient::connect(daemon.addresses[2].tcp())
 }
 
-/// Sends a request over HTTP with a token. Returns the reply's status and body.
-fn ask(stream: &mut (impl Read + Write), target: &str, token: &str) -> (u16, String) {
-    let request =
-        format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("it leaves");
-    let mut reply = Vec::new();
-    while !(reply.ends_with(b"}\n")) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("a reply");
-        reply.push(byte[0]);
-    }
-    let reply = String::from_utf8(reply).expect("text");
-    (reply[9..12].parse().expect("a status"), reply)
+/// Sends a request over HTTP with a token.
+fn ask(web: &mut FrontEndClient, target: &str, token: &str) -> Answer {
+    web.get(target, &format!("authorization: Bearer {token}\r\n"))
 }
 
-fn http(daemon: &Daemon) -> std::net::TcpStream {
-    let stream = std::net::TcpStream::connect(daemon.addresses[3].tcp()).expect("the front end is open");
-    stream.set_read_timeout(Some(crate::support::DEADLINE)).expect("a timeout");
-    stream
+fn http(daemon: &Daemon) -> FrontEndClient {
+    FrontEndClient::connect(daemon.addresses[3].tcp())
 }
 
 #[test]
@@ -66,20 +53,20 @@ fn an_identity_has_one_rate_and_its_sources_at_all_front_ends() {
     redis.send("INCR slow\r\n");
     let refusal = redis.line();
     assert!(refusal.contains("identity billing may not draw from source slow"), "{refusal}");
-    let (_, refusal) = ask(&mut web, "/v1/ids?source=slow", BILLING);
+    let refusal = ask(&mut web, "/v1/ids?source=slow", BILLING).body;
     assert!(refusal.contains("identity billing may not draw from source slow"), "{refusal}");
     cache.send("get slow\r\n");
     let refusal = cache.line();
     assert!(refusal.contains("identity anonymous may not draw from source slow"), "{refusal}");
     // Each request over HTTP has its own token.
-    assert_eq!(ask(&mut web, "/v1/ids?source=slow", ORDERS).0, 200);
+    assert_eq!(ask(&mut web, "/v1/ids?source=slow", ORDERS).code, 200);
     cache.send("get fast\r\n");
     assert!(cache.line().starts_with("VALUE fast 0 "));
 
     // IDs drawn at one front end count at the others.
     let slowed = || sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
     poll("a request at one front end that waits for what another has drawn", || {
-        while ask(&mut web, "/v1/ids?source=fast&count=10&wait=0", BILLING).0 != 200 {}
+        while ask(&mut web, "/v1/ids?source=fast&count=10&wait=0", BILLING).code != 200 {}
         let before = slowed();
         redis.send("INCR fast\r\n");
         redis.integer();
@@ -147,14 +134,14 @@ fn a_reload_cuts_no_reply_that_has_begun() {
     // The replies are read one after the other.
     let patient = "limits.stall_timeout = \"5m\"\n";
     let daemon = with_front_ends(&format!("{patient}{}{}", identity("billing", ""), identity("orders", "")));
-    let mut native = shown(&daemon, BILLING);
+    let mut native = daemon.connect_as(BILLING);
     native.send(&Ask::of(200_000).flags(EXPLICIT).wait_ms(20_000).bytes());
     let mut redis = resp(&daemon, BILLING);
     redis.send("SNOWBANK.NEXT fast 200000 WAIT 20000\r\n");
     let mut transaction = resp(&daemon, BILLING);
     transaction
         .send("MULTI\r\nPING\r\nSNOWBANK.NEXT fast 200000 WAIT 20000\r\nINCR fast\r\nECHO end\r\nEXEC\r\n");
-    let mut web = FrontEndClient::connect(daemon.addresses[3].tcp());
+    let mut web = http(&daemon);
     web.send(format!(
         "GET /v1/ids?count=200000&wait=20s HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {BILLING}\r\n\r\n"
     ));
@@ -183,15 +170,13 @@ fn a_reload_cuts_no_reply_that_has_begun() {
 fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
     let mut web = http(&daemon);
-    (0..5).for_each(|_| assert_eq!(ask(&mut web, "/v1/ids", BILLING).0, 200));
+    (0..5).for_each(|_| assert_eq!(ask(&mut web, "/v1/ids", BILLING).code, 200));
     let samples = scrape(&daemon);
     assert_eq!(sample(&samples, "snowbank_identity_connected_total{identity=\"billing\"}"), 1.0);
     assert_eq!(sample(&samples, "snowbank_identity_connections{identity=\"billing\"}"), 1.0);
     assert!(sample(&samples, "snowbank_received_bytes_total") > 300.0);
     assert!(sample(&samples, "snowbank_sent_bytes_total") > 300.0);
     // A token counts for its own request alone.
-    web.write_all(b"GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it leaves");
-    let mut rest = String::new();
-    web.read_to_string(&mut rest).expect("closed in order");
-    assert!(rest.starts_with("HTTP/1.1 401"), "{rest}");
+    assert_eq!(web.get("/v1/ids", "").code, 401);
+    assert_eq!(web.rest(), b"");
 }

@@ -13,7 +13,7 @@ fn found(daemon: &Daemon) -> Option<String> {
 #[test]
 fn clients_that_are_slowed_are_found_until_they_leave() {
     let daemon = with_tokens(&(identity("billing", "rate = 10") + &identity("orders", "")));
-    let mut client = shown(&daemon, BILLING);
+    let mut client = daemon.connect_as(BILLING);
     assert_eq!(found(&daemon), None);
     let message = poll("a finding", || {
         for _ in 0..20 {

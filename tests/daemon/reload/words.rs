@@ -79,7 +79,7 @@ fn options_still_override_a_reloaded_file() {
     let setup = Setup::configured("shards = 1\nworker_ids = 9\n").option("--worker-id", "3");
     let daemon = setup.env("SNOWBANK_SHARDS", "2").start();
     assert_reloaded(&daemon, "shards = 5\nworker_ids = 8\nlisten = \"127.0.0.1:1\"", &["nothing changed"]);
-    assert_eq!(twitter_worker(daemon.connect().next(Ask::of(1)).ids()[0]), 3);
+    assert_eq!(twitter_worker(daemon.draw_one()), 3);
     let two = format!("{}{}", source("default", 3), source("other", 4));
     assert_refused(&daemon, &two, &[&["--worker-id: found 2 [[sources]] in the file, allowed: one"]]);
 }

@@ -2,21 +2,12 @@
 
 use super::*;
 
-/// Draws until the ceiling has risen above the present one. Returns the last ID. A raise may be
-/// late on a busy machine.
-fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
-    let mut wire = daemon.connect();
-    let bound = machine.shown().bound;
-    let mut draw = || wire.next(Ask::of(1).wait_ms(9_000)).ids()[0];
-    poll("an ID above the earlier ceiling", || Some(draw()).filter(|&id| id > bound))
-}
-
 #[test]
 fn a_backup_is_refused_after_later_ids_were_handed_out() {
     let machine = Machine::new();
     let daemon = machine.setup("max_ahead = \"202ms\"").start();
     let running = machine.back_up();
-    draw_past_a_raise(&machine, &daemon);
+    machine.draw_past_a_raise(&daemon);
     daemon.stop();
     let clean = machine.back_up();
     machine.restore(&running);
@@ -30,13 +21,13 @@ fn a_backup_is_refused_after_later_ids_were_handed_out() {
     // The newest copy is accepted. After another life it is an older copy.
     machine.restore(&clean);
     let mut daemon = machine.start("");
-    let last = draw_past_a_raise(&machine, &daemon);
+    let last = machine.draw_past_a_raise(&daemon);
     daemon.kill();
     let killed = machine.back_up();
     machine.restore(&clean);
     machine.assert_older_is_refused();
     machine.restore(&killed);
-    assert!(one(&mut machine.start("").connect()) > last);
+    assert!(machine.start("").draw_one() > last);
 }
 
 #[test]
@@ -47,7 +38,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
         let machine = Machine::new();
         let mut daemon = machine.start("");
         let copy = machine.back_up();
-        let last = draw_past_a_raise(&machine, &daemon);
+        let last = machine.draw_past_a_raise(&daemon);
         daemon.kill();
         let bound = machine.marked();
         machine.restore(&copy);
@@ -58,7 +49,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
     machine.assert_older_is_refused();
     poll("the clock gets there", || (unix_ms() > twitter_unix_ms(bound)).then_some(()));
     let daemon = adopted(&machine).start();
-    let id = one(&mut daemon.connect());
+    let id = daemon.draw_one();
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.assert_logs("adopted an older copy of the state");
     daemon.stop();
@@ -71,20 +62,19 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
 fn a_new_directory_starts_above_the_grants_of_the_old_one() {
     let machine = Machine::new();
     let mut daemon = machine.start("");
-    let last = one(&mut daemon.connect());
+    let last = daemon.draw_one();
     daemon.kill();
     let bound = machine.marked();
     fs::remove_dir_all(machine.state()).expect("removed");
     let daemon = machine.start("");
-    let id = one(&mut daemon.connect());
+    let id = daemon.draw_one();
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.stop();
     // Two directories that run in turn are no copies of each other.
-    let other = || machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other"));
     let mut last = id;
-    for setup in [other(), machine.setup(""), other(), machine.setup("")] {
+    for setup in [machine.beside(""), machine.setup(""), machine.beside(""), machine.setup("")] {
         let daemon = setup.start();
-        let id = one(&mut daemon.connect());
+        let id = daemon.draw_one();
         assert!(id > last);
         last = id;
         daemon.stop();
@@ -108,7 +98,7 @@ fn an_older_copy_does_not_undo_an_export() {
     };
     import(0);
     let daemon = machine.start("");
-    one(&mut daemon.connect());
+    daemon.draw_one();
     daemon.stop();
     // The worker ID is used up, wherever it is imported.
     fs::remove_dir_all(machine.state()).expect("removed");
@@ -120,11 +110,11 @@ fn a_daemon_without_a_state_starts_above_the_grants_of_others() {
     let machine = Machine::new();
     let config = "max_ahead = \"402ms\"";
     let mut daemon = machine.setup(config).start();
-    let last = one(&mut daemon.connect());
+    let last = daemon.draw_one();
     daemon.kill();
     let bound = machine.marked();
     let mut daemon = machine.setup(config).args(["--state-dir", "none"]).start();
-    let id = one(&mut daemon.connect());
+    let id = daemon.draw_one();
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
     daemon.kill();
     machine.start("").stop();
@@ -144,7 +134,7 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     }
     fs::write(&lock, "process 1, worker ID 0, of a program that marks nothing\n").expect("written");
     let daemon = machine.start("");
-    assert!(one(&mut daemon.connect()) > last);
+    assert!(daemon.draw_one() > last);
 }
 
 /// Killed during a stop, or stopped on a failing disk: the remaining state is the newest, wherever
@@ -157,7 +147,7 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
         let mut last = 0;
         for _ in 0..3 {
             let mut daemon = disk.under(machine.setup("max_ahead = \"302ms\"")).start();
-            let id = one(&mut daemon.connect());
+            let id = daemon.draw_one();
             assert!(id > last, "{orders}");
             last = id;
             disk.order(&orders);
@@ -181,9 +171,7 @@ fn each_source_is_marked() {
     let machine = Machine::new();
     let mut daemon = machine.start(&sources.concat());
     let copy = machine.back_up();
-    let shown = machine.run(&["state", "show", "--json"]).printed();
-    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
-    for (index, shown) in (0..).zip(shown["sources"].as_array().expect("two sources")) {
+    for (index, shown) in (0..).zip(machine.shown_sources("state")) {
         let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
         let ask = Ask::of(1).wait_ms(9_000).source(index);
         poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));

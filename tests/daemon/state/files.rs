@@ -41,7 +41,7 @@ fn another_machines_state_needs_adopt_state() {
         assert_eq!(machine.run(&["state", "export"]).code, Some(1));
     }
     let daemon = machine.setup("").args(["--adopt-state"]).start();
-    assert!(one(&mut daemon.connect()) > last);
+    assert!(daemon.draw_one() > last);
     daemon.assert_logs("adopted the state of another machine");
     daemon.stop();
     machine.start("").stop();
@@ -67,7 +67,7 @@ fn export_and_import_move_a_worker() {
     assert!(done.code == Some(0), "{done:?}");
     assert!(done.out.contains("worker ID 0: goes on from ID "), "{done:?}");
     let daemon = new.start("");
-    let id = one(&mut daemon.connect());
+    let id = daemon.draw_one();
     assert!(id > last);
     let refused = new.run(&["state", "import", file]);
     assert!(refused.err.contains("is in use"), "{refused:?}");
@@ -91,7 +91,7 @@ fn export_and_import_move_a_worker() {
     let done = old.run(&["state", "import", new.path("back.json").to_str().unwrap()]);
     assert!(done.code == Some(0), "{done:?}");
     let daemon = old.start("");
-    assert!(one(&mut daemon.connect()) > id);
+    assert!(daemon.draw_one() > id);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_far_ceiling_is_lowered_on_purpose_with_its_mark() {
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     let lowered = machine.run(&["state", "lower", "default", now]);
     assert!(lowered.code == Some(0), "{lowered:?}");
-    let id = one(&mut machine.start("").connect());
+    let id = machine.start("").draw_one();
     assert!(id > last && twitter_unix_ms(id) <= unix_ms() + 1_000, "{id}");
 }
 
@@ -48,7 +48,7 @@ fn a_start_below_a_near_ceiling_catches_up() {
     ahead(&machine, 5_000);
     let bound = machine.shown().bound;
     let daemon = machine.start("");
-    assert!(one(&mut daemon.connect()) >= bound);
+    assert!(daemon.draw_one() >= bound);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn changed_worker_ids_names_and_field_names_start_above() {
         ahead(machine, 2_000);
         let bound = machine.shown().bound;
         let daemon = machine.setup(toml).args(arguments).start();
-        let id = one(&mut daemon.connect());
+        let id = daemon.draw_one();
         assert!(id > last && id >= bound, "{what}: {id} is not above {bound} and {last}");
         last = id;
         daemon.stop();
@@ -101,7 +101,7 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     // An earlier epoch: its IDs of today are larger.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();
-    assert!(one(&mut daemon.connect()) > last);
+    assert!(daemon.draw_one() > last);
     daemon.stop();
     machine.setup("").end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
     // With another name and an unused worker ID: this may be the old source, renamed and changed.
@@ -116,7 +116,7 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
 fn without_a_state_directory_it_logs_what_is_not_covered() {
     let machine = Machine::new();
     let daemon = machine.setup("").args(["--state-dir", "none"]).start();
-    one(&mut daemon.connect());
+    daemon.draw_one();
     daemon.assert_logs("not covered");
     assert!(!machine.state().exists());
 }
@@ -161,9 +161,7 @@ fn a_start_that_fails_later_gives_back_its_grant() {
 fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     let machine = Machine::new();
     let workers = |expected: &[&str]| {
-        let output = machine.run(&["state", "show", "--json"]);
-        let answer: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
-        let sources = answer["sources"].as_array().expect("a list");
+        let sources = machine.shown_sources("state");
         let found: Vec<_> =
             sources.iter().map(|source| source["worker_ids"].as_str().expect("IDs")).collect();
         assert_eq!(found, expected);
@@ -177,7 +175,7 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     for worker in [1, 2, 3] {
         let toml = format!("worker_ids = {worker}\nmax_ahead = \"202ms\"");
         let daemon = machine.setup(&toml).start();
-        last = one(&mut daemon.connect());
+        last = daemon.draw_one();
         let (code, text) = forget();
         assert!(code == Some(1) && text.contains("in use"), "{text}");
         daemon.stop();
@@ -200,5 +198,5 @@ fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     assert!(text.contains("forgot source \"default\", worker ID 1"), "{text}");
     workers(&["2", "3"]);
     let daemon = machine.setup("worker_ids = 3").start();
-    assert!(one(&mut daemon.connect()) > last);
+    assert!(daemon.draw_one() > last);
 }

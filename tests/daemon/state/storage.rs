@@ -16,7 +16,7 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         let disk = machine.disk();
         let daemon = disk.under(machine.setup("max_ahead = \"2002ms\"")).start();
         let mut wire = daemon.connect();
-        let mut ids = BTreeSet::from([one(&mut wire)]);
+        let mut ids = BTreeSet::from([wire.next(Ask::of(1)).ids()[0]]);
         let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
         let before = inode();
         let bound = machine.shown().bound;
@@ -41,7 +41,7 @@ fn failing_syncs_stop_the_ids_until_storage_works() {
         // After all that the file is whole, and above all IDs handed out.
         assert!(machine.shown().bound > last, "{what}");
         let daemon = machine.start("");
-        assert!(one(&mut daemon.connect()) > last, "{what}");
+        assert!(daemon.draw_one() > last, "{what}");
     });
 }
 
@@ -179,7 +179,7 @@ fn slow_syncs_delay_no_request() {
     let layout = "layout = \"time:30,worker:10,sequence:20;tick=4s\"";
     let daemon = disk.under(machine.setup(layout)).start();
     let mut wire = daemon.connect();
-    let mut ids = BTreeSet::from([one(&mut wire)]);
+    let mut ids = BTreeSet::from([wire.next(Ask::of(1)).ids()[0]]);
     disk.order("sync stall 1000");
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
