@@ -1,12 +1,14 @@
 //! CPU per request of the daemon, the echo server and Redis, in alternating rounds.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use snowbank_testkit::Ask;
 
-use crate::load::{Load, Sample, Wire};
-use crate::process::Process;
+use crate::load::{Exchange, Load, Sample};
+use crate::server::{self, Server};
 use crate::{Effort, median, micros};
 
 /// The load before each measurement: afterwards buffers, caches and the processor's clock have
@@ -33,90 +35,104 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-struct Contender {
+/// Name, shards and order.
+const DAEMONS: [(&str, &str, &str); 4] = [
+    ("snowbank, 1 shard", "1", "relaxed"),
+    ("snowbank, 1 shard, strict", "1", "strict"),
+    ("snowbank, 2 shards", "2", "relaxed"),
+    ("snowbank, 2 shards, strict", "2", "strict"),
+];
+
+/// A server, and its results.
+struct Contender<'a> {
     name: &'static str,
-    process: Process,
-    wire: Wire,
+    address: SocketAddr,
+    process: u32,
+    exchange: &'a Exchange,
+    samples: Vec<Sample>,
 }
 
-const INCR: &[u8] = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n";
+impl<'a> Contender<'a> {
+    fn new(name: &'static str, address: SocketAddr, process: u32, exchange: &'a Exchange) -> Self {
+        Contender { name, address, process, exchange, samples: Vec::new() }
+    }
+}
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## CPU per request\n");
     println!("NEXT of 1 ID. The first row is the floor; ratios are medians of the rounds' ratios to it.");
+    let next = Exchange { request: Ask::of(1).default_wait().bytes(), reply_size: 24, marker: (4, 0x81) };
+    // The counter starts with as many digits as it will end with, so that replies have one size.
+    let incr = Exchange {
+        request: b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n".to_vec(),
+        reply_size: ":1000000000000\r\n".len(),
+        marker: (0, b':'),
+    };
+    let directory = tempfile::tempdir()?;
     for shape in &SHAPES {
-        let contenders = contenders(shape)?;
-        let stretch = effort.stretch(Duration::from_secs(1), Duration::from_millis(300));
-        let mut samples: Vec<Vec<Sample>> = contenders.iter().map(|_| Vec::new()).collect();
-        for _ in 0..effort.rounds(5, 3) {
-            for (contender, samples) in contenders.iter().zip(&mut samples) {
-                let mut load = Load::next(1, shape.connections, shape.depth);
-                if contender.wire == Wire::Lines {
-                    load.request = INCR.to_vec();
-                    load.wire = Wire::Lines;
-                }
-                samples.push(load.run(&contender.process, WARM, stretch)?);
-            }
+        let echo = Server::echo()?;
+        let redis = Server::redis()?;
+        let mut daemons = Vec::new();
+        for (name, shards, order) in DAEMONS {
+            let options = ["--worker-id", shape.workers, "--shards", shards, "--order", order];
+            let state = directory.path().join(name).join(shape.workers);
+            daemons.push((name, server::daemon(&state).args(options).start()));
         }
-        print(shape, &contenders, &samples);
+        let mut contenders = vec![Contender::new("echo", echo.address, echo.id(), &next)];
+        for &(name, ref daemon) in &daemons {
+            contenders.push(Contender::new(name, daemon.tcp(), daemon.id(), &next));
+        }
+        match &redis {
+            Some(redis) => {
+                redis.command("SET k 1000000000000", "+OK\r\n")?;
+                contenders.push(Contender::new("Redis INCR", redis.address, redis.id(), &incr));
+            }
+            None => println!("\nRedis is left out: no `redis-server` on PATH."),
+        }
+        measure(effort, shape, &mut contenders)?;
+        print(shape, &contenders);
     }
     Ok(())
 }
 
-fn contenders(shape: &Shape) -> io::Result<Vec<Contender>> {
-    let daemon = |name, shards, order| -> io::Result<Contender> {
-        let options = ["--worker-id", shape.workers, "--shards", shards, "--order", order];
-        Ok(Contender { name, process: Process::daemon(&options)?, wire: Wire::Native })
-    };
-    let mut contenders = vec![
-        Contender { name: "echo", process: Process::echo()?, wire: Wire::Native },
-        daemon("snowbank, 1 shard", "1", "relaxed")?,
-        daemon("snowbank, 1 shard, strict", "1", "strict")?,
-        daemon("snowbank, 2 shards", "2", "relaxed")?,
-        daemon("snowbank, 2 shards, strict", "2", "strict")?,
-    ];
-    match Process::redis()? {
-        Some(process) => contenders.push(Contender { name: "Redis INCR", process, wire: Wire::Lines }),
-        None => println!("\nRedis is left out: no `redis-server` on PATH."),
+fn measure(effort: &Effort, shape: &Shape, contenders: &mut [Contender<'_>]) -> io::Result<()> {
+    let stretch = effort.stretch(Duration::from_secs(1), Duration::from_millis(300));
+    for _ in 0..effort.rounds(5, 3) {
+        for contender in &mut *contenders {
+            let exchange = contender.exchange;
+            let load = Load { exchange, connections: shape.connections, depth: shape.depth };
+            contender.samples.push(load.run(contender.address, contender.process, WARM, stretch)?);
+        }
     }
-    Ok(contenders)
+    Ok(())
 }
 
 fn cpu_us(sample: &Sample) -> f64 {
-    micros(sample.cpu) / sample.replies as f64
+    micros(sample.cpu) / sample.latency.len() as f64
 }
 
-fn print(shape: &Shape, contenders: &[Contender], samples: &[Vec<Sample>]) {
+fn print(shape: &Shape, contenders: &[Contender<'_>]) {
     println!("\n### {} (target {}× with 1 shard)\n", shape.name, shape.target);
     println!(
         "| server | CPU µs/request | × echo | requests/s | p50 µs | p99 µs | p99.9 µs | client CPU µs/request |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-    let mut refusals = Vec::new();
-    for (contender, rounds) in contenders.iter().zip(samples) {
-        let of = |figure: &dyn Fn(&Sample) -> f64| median(rounds.iter().map(figure).collect());
-        let ratios = rounds.iter().zip(&samples[0]).map(|(sample, echo)| cpu_us(sample) / cpu_us(echo));
-        let latency = merged(rounds);
+    let echo = &contenders[0].samples;
+    for Contender { name, samples, .. } in contenders {
+        let of = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+        let ratios = samples.iter().zip(echo).map(|(sample, echo)| cpu_us(sample) / cpu_us(echo));
+        let latency = merged(samples);
         let quantile = |q| latency.value_at_quantile(q) as f64 / 1e3;
         println!(
-            "| {} | {:.3} | {:.2} | {:.0} | {:.0} | {:.0} | {:.0} | {:.3} |",
-            contender.name,
+            "| {name} | {:.3} | {:.2} | {:.0} | {:.0} | {:.0} | {:.0} | {:.3} |",
             of(&cpu_us),
             median(ratios.collect()),
-            of(&|sample| sample.replies as f64 / sample.elapsed.as_secs_f64()),
+            of(&|sample| sample.latency.len() as f64 / sample.elapsed.as_secs_f64()),
             quantile(0.5),
             quantile(0.99),
             quantile(0.999),
-            of(&|sample| micros(sample.own_cpu) / sample.replies as f64),
+            of(&|sample| micros(sample.own_cpu) / sample.latency.len() as f64),
         );
-        let refused: u64 = rounds.iter().map(|sample| sample.refused).sum();
-        if refused > 0 {
-            let first = rounds.iter().find_map(|sample| sample.first_refusal.as_deref()).unwrap_or_default();
-            refusals.push(format!("{}: {refused} requests refused: {first}", contender.name));
-        }
-    }
-    for refusal in refusals {
-        println!("\n{refusal}");
     }
 }
 

@@ -5,11 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use snowbank_testkit::failing_disk;
+use snowbank_testkit::failing_disk::FailingDisk;
+use snowbank_testkit::{Ask, Daemon};
 
-use crate::Effort;
-use crate::client::Client;
-use crate::process::Process;
+use crate::{Effort, server};
 
 /// 10,000 requests a second.
 const EVERY: Duration = Duration::from_micros(100);
@@ -23,25 +22,22 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         "10,000 requests of one ID a second for {} s, from the moment that each was due.\n",
         stretch.as_secs()
     );
-    println!("| a sync takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
-    println!("|---|---:|---:|---:|---:|");
+    print_header("a sync takes");
     let directory = tempfile::tempdir()?;
-    for (name, orders) in [("what it takes", ""), ("500 ms", "sync stall 500")] {
-        let control = directory.path().join("control");
+    for (index, (name, orders)) in [("what it takes", ""), ("500 ms", "sync stall 500")].iter().enumerate() {
+        let state = directory.path().join(format!("state-{index}"));
+        let disk = FailingDisk::new(&state, directory.path().join("control"));
+        let daemon = disk.under(server::daemon(&state)).option("--worker-id", "0").start();
         // The start's syncs are not what is measured.
-        std::fs::write(&control, "")?;
-        let state = directory.path().join(format!("state-{}", orders.len()));
-        std::fs::create_dir_all(&state)?;
-        let environment = [
-            ("LD_PRELOAD", failing_disk::library()),
-            ("FAILING_DISK_DIR", state.as_path()),
-            ("FAILING_DISK_CONTROL", control.as_path()),
-        ];
-        let daemon = Process::daemon_with_state(&["--worker-id", "0"], &state, &environment)?;
-        std::fs::write(&control, orders)?;
+        disk.order(orders);
         print_times(name, &measure(&daemon, stretch)?);
     }
     Ok(())
+}
+
+pub(crate) fn print_header(cause: &str) {
+    println!("| {cause} | p50 µs | p99 µs | p99.9 µs | longest µs |");
+    println!("|---|---:|---:|---:|---:|");
 }
 
 pub(crate) fn print_times(name: &str, times: &Histogram<u64>) {
@@ -50,8 +46,8 @@ pub(crate) fn print_times(name: &str, times: &Histogram<u64>) {
     println!("| {name} | {:.0} | {:.0} | {:.0} | {longest:.0} |", at(0.5), at(0.99), at(0.999));
 }
 
-pub(crate) fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogram<u64>> {
-    let mut client = Client::connect(daemon.address())?;
+pub(crate) fn measure(daemon: &Daemon, stretch: Duration) -> io::Result<Histogram<u64>> {
+    let mut client = daemon.connect();
     let mut times = Histogram::new(3).map_err(io::Error::other)?;
     let begin = Instant::now();
     let mut due = begin;
@@ -59,7 +55,7 @@ pub(crate) fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogr
         if let Some(early) = due.checked_duration_since(Instant::now()) {
             thread::sleep(early);
         }
-        client.take(1)?;
+        client.next(Ask::of(1)).runs();
         times.record(due.elapsed().as_nanos() as u64).map_err(io::Error::other)?;
         due += EVERY;
     }

@@ -1,5 +1,5 @@
-//! The floor: a bare single-thread epoll server that answers each 16 bytes with 24, or each INCR
-//! with a number of 19 digits.
+//! The floor: a bare single-thread epoll server that answers each NEXT of one ID with 24 bytes, or
+//! each INCR with a number of 19 digits.
 //!
 //! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: what a
 //! server adds to that is its own.
@@ -10,23 +10,25 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
-const REQUEST_SIZE: usize = 16;
-/// The daemon's reply to such a request, so that one load generator reads both.
-const REPLY: [u8; 24] = *b"\x14\0\0\0\x81\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0";
-/// A reply to INCR, as long as the daemon's.
-const INCR_REPLY: [u8; 22] = *b":2123826781336245015\r\n";
-/// The first byte of each INCR, and no other byte of it.
-const INCR_BEGINS: u8 = b'*';
+/// A form of requests and the reply to each.
+struct Exchange {
+    /// A byte that each request has once.
+    marker: u8,
+    /// As long as the daemon's.
+    reply: &'static [u8],
+}
+
+/// 12 is the length of the frame.
+const NEXT: Exchange =
+    Exchange { marker: 12, reply: b"\x14\0\0\0\x81\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0" };
+const INCR: Exchange = Exchange { marker: b'*', reply: b":2123826781336245015\r\n" };
+
 const INPUT_SIZE: usize = 64 * 1024;
+/// More requests of either kind than fit into the input.
+const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
-
-struct Peer {
-    stream: TcpStream,
-    /// Bytes of a request that is not all there yet.
-    begun: usize,
-}
 
 /// Serves until standard input ends, as it does when the process that started this one ends.
 /// `of_incr`: clients speak Redis' protocol.
@@ -38,10 +40,10 @@ pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     epoll::add(&epoll, io::stdin(), epoll::EventData::new_u64(PARENT), watch)?;
     println!("listening on {}", listener.local_addr()?);
 
-    let reply: &[u8] = if of_incr { &INCR_REPLY } else { &REPLY };
-    let replies = reply.repeat(INPUT_SIZE / REQUEST_SIZE + 1);
+    let exchange = if of_incr { INCR } else { NEXT };
+    let replies = exchange.reply.repeat(REQUESTS_MAX);
     let mut input = vec![0; INPUT_SIZE];
-    let mut peers: Vec<Option<Peer>> = Vec::new();
+    let mut peers: Vec<Option<TcpStream>> = Vec::new();
     let mut events = Vec::with_capacity(256);
     loop {
         epoll::wait(&epoll, spare_capacity(&mut events), None)?;
@@ -52,33 +54,20 @@ pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
                     let (stream, _) = listener.accept()?;
                     stream.set_nodelay(true)?;
                     epoll::add(&epoll, &stream, epoll::EventData::new_u64(peers.len() as u64), watch)?;
-                    peers.push(Some(Peer { stream, begun: 0 }));
+                    peers.push(Some(stream));
                 }
                 index => {
-                    let slot = &mut peers[index as usize];
-                    if slot.as_mut().is_some_and(|peer| !peer.turn(&mut input, &replies, of_incr)) {
-                        *slot = None;
+                    let peer = &mut peers[index as usize];
+                    // The socket is readable, so this does not block.
+                    let size = peer.as_mut().map_or(Ok(0), |stream| stream.read(&mut input)).unwrap_or(0);
+                    let requests = input[..size].iter().filter(|byte| **byte == exchange.marker).count();
+                    let answer = &replies[..requests * exchange.reply.len()];
+                    let is_sent = peer.as_mut().is_some_and(|stream| stream.write_all(answer).is_ok());
+                    if size == 0 || !is_sent {
+                        *peer = None;
                     }
                 }
             }
         }
-    }
-}
-
-impl Peer {
-    /// One `recv`, which does not block because the socket is readable, and one `send`. False at
-    /// the end.
-    fn turn(&mut self, input: &mut [u8], replies: &[u8], of_incr: bool) -> bool {
-        let Ok(size @ 1..) = self.stream.read(input) else {
-            return false;
-        };
-        let answered = if of_incr {
-            input[..size].iter().filter(|byte| **byte == INCR_BEGINS).count() * INCR_REPLY.len()
-        } else {
-            let bytes = self.begun + size;
-            self.begun = bytes % REQUEST_SIZE;
-            bytes / REQUEST_SIZE * REPLY.len()
-        };
-        answered == 0 || self.stream.write_all(&replies[..answered]).is_ok()
     }
 }

@@ -2,19 +2,14 @@
 //! meanwhile.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use snowbank_client::protocol::Wait;
+use snowbank_client::protocol::ErrorCode;
+use snowbank_testkit::{Ask, Daemon, Reply};
 
-use crate::Effort;
-use crate::client::{Answer, Client};
-use crate::full_rate::{IDS_PER_SECOND, asking};
-use crate::load::Sample;
-use crate::process::Process;
+use crate::{Effort, server};
 
 const LARGE: u32 = 1_000_000;
 const LARGE_CONNECTIONS: usize = 5;
@@ -24,6 +19,8 @@ const SINGLES_EVERY: Duration = Duration::from_millis(1);
 const WARM: Duration = Duration::from_secs(2);
 /// From the start of the stretch until the large requests are sent.
 const LARGE_AFTER: Duration = Duration::from_millis(500);
+/// The IDs per second that `twitter` allows one worker ID: 4,096 IDs each millisecond.
+const IDS_PER_SECOND: f64 = 4_096_000.0;
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(5), Duration::from_secs(3));
@@ -42,118 +39,127 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     );
     println!("|---|---|---|---:|---:|---:|---:|---:|---:|");
     for order in ["relaxed", "strict"] {
-        for (name, wait) in [("default", Wait::DEFAULT), ("10 s", Wait::at_most(Duration::from_secs(10)))] {
-            let daemon = Process::daemon(&["--worker-id", "0", "--shards", "2", "--order", order])?;
-            let round = round(&daemon, stretch, wait)?;
-            println!("| {order} | {name} | {}", round.cells());
+        for (name, large) in
+            [("default", Ask::of(LARGE).default_wait()), ("10 s", Ask::of(LARGE).wait_ms(10_000))]
+        {
+            let state = tempfile::tempdir()?;
+            let options = ["--worker-id", "0", "--shards", "2", "--order", order];
+            let daemon = server::daemon(state.path()).args(options).start();
+            print!("| {order} | {name} | ");
+            Round { daemon: &daemon, begin: Instant::now() + WARM, stretch }.print(large);
         }
     }
     Ok(())
 }
 
-struct Round {
-    streams: Sample,
-    large: Vec<(Answer, Duration)>,
-    /// IDs of large requests that were answered within the stretch.
-    large_ids: u64,
-    singles: Singles,
+/// A daemon under all three kinds of requests.
+struct Round<'a> {
+    daemon: &'a Daemon,
+    begin: Instant,
+    stretch: Duration,
 }
 
-/// The measurements of the connection that asks single IDs.
-struct Singles {
-    latency: Histogram<u64>,
+/// Replies that came within the stretch.
+#[derive(Default)]
+struct Served {
+    ids: u64,
     refused: u64,
 }
 
-fn round(daemon: &Process, stretch: Duration, wait: Wait) -> io::Result<Round> {
-    let address = daemon.address();
-    let stop = AtomicBool::new(false);
-    let large_ids = AtomicU64::new(0);
-    let begin = Instant::now() + WARM;
-    thread::scope(|scope| {
-        let singles = scope.spawn(|| ask_singles(address, begin, &stop));
-        let large: Vec<_> = (0..LARGE_CONNECTIONS)
-            .map(|_| {
-                scope.spawn(|| ask_large(address, wait, begin + LARGE_AFTER, begin + stretch, &large_ids))
-            })
-            .collect();
-        let streams = asking(STREAMED, STREAMING_CONNECTIONS, 1).run(daemon, WARM, stretch);
-        stop.store(true, Ordering::Relaxed);
-        let join = |_| io::Error::other("a client's thread failed");
-        let singles = singles.join().map_err(join)??;
-        let large: io::Result<Vec<_>> = large.into_iter().map(|large| large.join().map_err(join)?).collect();
-        Ok(Round { streams: streams?, large: large?, large_ids: large_ids.load(Ordering::Relaxed), singles })
-    })
-}
-
-fn ask_large(
-    address: SocketAddr,
-    wait: Wait,
-    at: Instant,
-    end: Instant,
-    within: &AtomicU64,
-) -> io::Result<(Answer, Duration)> {
-    let mut client = Client::connect(address)?;
-    thread::sleep(at.saturating_duration_since(Instant::now()));
-    let begin = Instant::now();
-    let answer = client.ask(LARGE, wait)?;
-    if let Answer::Ids(ids) = answer
-        && Instant::now() < end
-    {
-        within.fetch_add(ids, Ordering::Relaxed);
-    }
-    Ok((answer, begin.elapsed()))
-}
-
-/// Asks at fixed moments. A request that could not be sent because the one before it was still out
-/// counts from when it should have been.
-fn ask_singles(address: SocketAddr, begin: Instant, stop: &AtomicBool) -> io::Result<Singles> {
-    let latency = Histogram::new_with_max(60_000_000_000, 3).map_err(io::Error::other)?;
-    let mut singles = Singles { latency, refused: 0 };
-    let mut client = Client::connect(address)?;
-    let mut due = begin;
-    while !stop.load(Ordering::Relaxed) {
-        let now = Instant::now();
-        let sent = if due > now {
-            thread::sleep(due - now);
-            Instant::now()
-        } else {
-            due
-        };
-        if client.ask(1, Wait::DEFAULT)? != Answer::Ids(1) {
-            singles.refused += 1;
+impl Served {
+    fn add(&mut self, reply: &Reply) {
+        match reply.id_count() {
+            Some(ids) => self.ids += ids,
+            None => self.refused += 1,
         }
-        singles.latency.saturating_record(sent.elapsed().as_nanos() as u64);
-        due += SINGLES_EVERY;
     }
-    Ok(singles)
 }
 
-impl Round {
-    fn cells(&self) -> String {
-        let large: Vec<String> = self
-            .large
-            .iter()
-            .map(|(answer, took)| {
-                let outcome = match answer {
-                    Answer::Ids(_) => "all",
-                    Answer::Refused(code) => code.map_or("refused", |code| code.name()),
-                };
-                format!("{outcome} {}", took.as_millis())
-            })
-            .collect();
-        let streamed = (self.streams.replies - self.streams.refused) * u64::from(STREAMED);
-        let ids = streamed + self.large_ids + self.singles.latency.len() - self.singles.refused;
-        let ms = |quantile| self.singles.latency.value_at_quantile(quantile) as f64 / 1e6;
-        format!(
-            "{} | {} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
-            large.join(", "),
-            self.streams.refused,
-            100.0 * ids as f64 / self.streams.elapsed.as_secs_f64() / IDS_PER_SECOND,
-            ms(0.5),
-            ms(0.99),
-            ms(1.0),
-            self.singles.refused,
-        )
+impl Round<'_> {
+    fn is_over(&self) -> bool {
+        self.begin.elapsed() >= self.stretch
+    }
+
+    fn stream(&self) -> Served {
+        let mut client = self.daemon.connect();
+        let mut served = Served::default();
+        while !self.is_over() {
+            let reply = client.next(Ask::of(STREAMED).wait_ms(10_000));
+            if Instant::now() >= self.begin && !self.is_over() {
+                served.add(&reply);
+            }
+        }
+        served
+    }
+
+    /// Asks for many IDs. Returns the outcome in words.
+    fn ask_large(&self, large: Ask) -> (Served, String) {
+        let mut client = self.daemon.connect();
+        thread::sleep((self.begin + LARGE_AFTER).saturating_duration_since(Instant::now()));
+        let sent = Instant::now();
+        let reply = client.next(large);
+        let mut served = Served::default();
+        if !self.is_over() {
+            served.add(&reply);
+        }
+        let outcome = match reply {
+            Reply::Error { code, .. } => ErrorCode::from_u16(code).map_or("refused", ErrorCode::name),
+            _ => "all",
+        };
+        (served, format!("{outcome} {}", sent.elapsed().as_millis()))
+    }
+
+    /// Asks at fixed moments. A request that could not be sent because the one before it was still
+    /// out counts from when it should have been. Returns the latencies in nanoseconds.
+    fn ask_singles(&self) -> (Served, Histogram<u64>) {
+        let mut client = self.daemon.connect();
+        let mut served = Served::default();
+        let mut latency = Histogram::new_with_max(60_000_000_000, 3).expect("bounds are allowed");
+        let mut due = self.begin;
+        while !self.is_over() {
+            let mut sent = due;
+            if let Some(early) = due.checked_duration_since(Instant::now()) {
+                thread::sleep(early);
+                sent = Instant::now();
+            }
+            served.add(&client.next(Ask::of(1).default_wait()));
+            latency.saturating_record(sent.elapsed().as_nanos() as u64);
+            due += SINGLES_EVERY;
+        }
+        (served, latency)
+    }
+
+    fn print(&self, large: Ask) {
+        thread::scope(|scope| {
+            let singles = scope.spawn(|| self.ask_singles());
+            let large: Vec<_> =
+                (0..LARGE_CONNECTIONS).map(|_| scope.spawn(move || self.ask_large(large))).collect();
+            let streams: Vec<_> =
+                (0..STREAMING_CONNECTIONS).map(|_| scope.spawn(move || self.stream())).collect();
+            let (singles, latency) = singles.join().expect("single IDs");
+            let mut ids = singles.ids;
+            let mut streams_refused = 0;
+            let mut outcomes = Vec::new();
+            for large in large {
+                let (served, outcome) = large.join().expect("a large request");
+                ids += served.ids;
+                outcomes.push(outcome);
+            }
+            for stream in streams {
+                let served = stream.join().expect("a stream");
+                ids += served.ids;
+                streams_refused += served.refused;
+            }
+            let ms = |quantile| latency.value_at_quantile(quantile) as f64 / 1e6;
+            println!(
+                "{} | {streams_refused} | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
+                outcomes.join(", "),
+                100.0 * ids as f64 / self.stretch.as_secs_f64() / IDS_PER_SECOND,
+                ms(0.5),
+                ms(0.99),
+                ms(1.0),
+                singles.refused,
+            );
+        });
     }
 }

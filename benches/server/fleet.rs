@@ -2,15 +2,13 @@
 //! answer.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
+use snowbank_testkit::Setup;
 use snowbank_testkit::coordinators::{Coordinator, Etcd};
-use snowbank_testkit::program::snowbank;
 
-use crate::client::Client;
-use crate::process::Process;
-use crate::{Effort, disk, moments};
+use crate::{Effort, disk, server, start};
 
 /// Several times as long as a start takes at a slow coordinator, and short enough for raises while
 /// single IDs are measured.
@@ -18,28 +16,10 @@ const HORIZON: &str = "40s";
 /// The delay of each answer of a slow coordinator.
 const DELAY: Duration = Duration::from_secs(2);
 
-/// A daemon's directory, with its configuration, state and locks.
-struct Place(tempfile::TempDir);
-
-impl Place {
-    fn new(worker: usize, table: &str, horizon: &str) -> io::Result<Place> {
-        let place = Place(tempfile::tempdir()?);
-        let toml = format!("worker_ids = {worker}\nmax_ahead = \"1s\"\n{table}horizon = \"{horizon}\"\n");
-        std::fs::write(place.config(), toml)?;
-        Ok(place)
-    }
-
-    fn config(&self) -> PathBuf {
-        self.0.path().join("snowbank.toml")
-    }
-
-    fn daemon(&self) -> io::Result<Process> {
-        let text = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| io::Error::other("a path"));
-        let config = text(&self.config())?;
-        let locks = text(&self.0.path().join("locks"))?;
-        let options = ["--config", config.as_str(), "--lock-dir", locks.as_str()];
-        Process::daemon_with_state(&options, &self.0.path().join("state"), &[])
-    }
+/// A daemon of the fleet, on the state and the locks in this directory.
+fn daemon(directory: &Path, worker: usize, table: &str, horizon: &str) -> Setup {
+    let toml = format!("worker_ids = {worker}\nmax_ahead = \"1s\"\n{table}horizon = \"{horizon}\"\n");
+    server::daemon(&directory.join("state")).env("SNOWBANK_LOCK_DIR", directory.join("locks")).config(&toml)
 }
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
@@ -48,29 +28,16 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!(
         "From before the fork to the first ID over TCP. Targets: 50 ms; after kill -9 as without a fleet.\n"
     );
-    println!("| state | median ms | longest ms | times |");
-    println!("|---|---:|---:|---:|");
-    let place = Place::new(0, &etcd.table(&[&etcd.url()]), "5m")?;
-    let prepared =
-        snowbank(["fleet", "init", "--new", "--config"].map(Path::new).into_iter().chain([&*place.config()]));
-    if prepared.code != Some(0) {
-        return Err(io::Error::other(prepared.err));
-    }
-    for (name, clean) in [("after a clean stop", true), ("after kill -9", false)] {
-        let mut times = Vec::new();
-        for round in 0..=effort.rounds(20, 5) {
-            let begin = Instant::now();
-            let daemon = place.daemon()?;
-            Client::connect(daemon.address())?.take(1)?;
-            // The first start also takes the worker ID.
-            if round > 0 {
-                times.push(begin.elapsed().as_secs_f64() * 1e3);
-            }
-            if clean {
-                daemon.stop()?;
-            }
-        }
-        moments::print_times(&format!("| {name}"), times);
+    start::print_header();
+    let directory = tempfile::tempdir()?;
+    let table = etcd.table(&[&etcd.url()]);
+    let new = daemon(directory.path(), 0, &table, "5m");
+    let config = new.path("snowbank.toml");
+    let prepared = new.run(&["fleet", "init", "--new", "--config", &config.to_string_lossy()]);
+    assert_eq!(prepared.code, Some(0), "{}", prepared.err);
+    for (name, is_clean) in [("after a clean stop", true), ("after kill -9", false)] {
+        let times = start::first_ids(effort, is_clean, || daemon(directory.path(), 0, &table, "5m"));
+        start::print_times(name, times);
     }
     slow(effort, &etcd)
 }
@@ -83,15 +50,14 @@ fn slow(effort: &Effort, etcd: &Etcd) -> io::Result<()> {
         "\n10,000 requests of one ID a second for {} s, from the moment that each was due, with a horizon of {HORIZON}.\n",
         stretch.as_secs()
     );
-    println!("| an answer takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
-    println!("|---|---:|---:|---:|---:|");
+    disk::print_header("an answer takes");
     for (worker, name, delay) in [(1, "what it takes", Duration::ZERO), (2, "2 s", DELAY)] {
         let proxy = etcd.proxy();
         proxy.delay(delay);
-        let place = Place::new(worker, &etcd.table(&[&proxy.url()]), HORIZON)?;
-        let daemon = place.daemon()?;
+        let directory = tempfile::tempdir()?;
+        let daemon = daemon(directory.path(), worker, &etcd.table(&[&proxy.url()]), HORIZON).start();
         disk::print_times(name, &disk::measure(&daemon, stretch)?);
-        daemon.stop()?;
+        daemon.stop();
     }
     Ok(())
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::Effort;
-use crate::client::Client;
-use crate::process::Process;
+use snowbank_testkit::{Ask, Daemon};
+
+use crate::{Effort, server};
 
 /// After a start or after the last request, until only the timers of an idle daemon are left.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -33,9 +33,10 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     );
     println!("|---:|---:|---:|---:|---:|---:|");
 
-    let daemon = Process::daemon(&["--worker-id", "0"])?;
+    let state = tempfile::tempdir()?;
+    let daemon = server::daemon(state.path()).option("--worker-id", "0").start();
     thread::sleep(SETTLE);
-    let (_, before_kib) = row(&daemon, stretch, 0, None)?;
+    let before_kib = row(&daemon, stretch, 0, None)?;
 
     let files = getrlimit(Resource::Nofile);
     // Where the limit cannot be raised, fewer connections have to do.
@@ -44,8 +45,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let connections = CONNECTIONS.min(allowed);
     let mut clients = Vec::new();
     for _ in 0..connections {
-        let mut client = Client::connect(daemon.address())?;
-        client.take(1)?;
+        let mut client = daemon.connect();
+        client.next(Ask::of(1)).runs();
         clients.push(client);
     }
     thread::sleep(SETTLE);
@@ -56,24 +57,21 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Watches for a stretch; returns the daemon's memory.
-fn row(
-    daemon: &Process,
-    stretch: Duration,
-    connections: u64,
-    before_kib: Option<u64>,
-) -> io::Result<(u64, u64)> {
+/// Watches for a stretch. Returns the memory that no file backs.
+fn row(daemon: &Daemon, stretch: Duration, connections: u64, before_kib: Option<u64>) -> io::Result<u64> {
+    let process = daemon.id().to_string();
     let begin = Instant::now();
-    let wake_ups = daemon.wake_ups()?;
-    let cpu = daemon.cpu()?;
+    let wake_ups = daemon.voluntary_switches();
+    let cpu = server::cpu_of(&process)?;
     thread::sleep(stretch);
     let seconds = begin.elapsed().as_secs_f64();
-    let wake_ups = (daemon.wake_ups()? - wake_ups) as f64 / seconds;
-    let cpu_us = crate::micros(daemon.cpu()?.saturating_sub(cpu)) / seconds;
-    let (resident_kib, anonymous_kib) = daemon.memory_kib()?;
+    let wake_ups = (daemon.voluntary_switches() - wake_ups) as f64 / seconds;
+    let cpu_us = crate::micros(server::cpu_of(&process)?.saturating_sub(cpu)) / seconds;
+    let resident_kib = daemon.resident_kib();
+    let anonymous_kib = server::anonymous_kib(daemon.id())?;
     let each =
         before_kib.map(|before| anonymous_kib.saturating_sub(before) as f64 * 1024.0 / connections as f64);
     let each = each.map_or_else(|| String::from("–"), |bytes| format!("{bytes:.0}"));
     println!("| {connections} | {wake_ups:.2} | {cpu_us:.0} | {resident_kib} | {anonymous_kib} | {each} |");
-    Ok((resident_kib, anonymous_kib))
+    Ok(anonymous_kib)
 }

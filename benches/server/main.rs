@@ -6,27 +6,24 @@
 //! what else that machine does.
 //!
 //! - [`echo`]: the floor, a server that does nothing but move bytes.
-//! - [`process`]: servers as child processes, and what the kernel says of them.
+//! - [`server`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
-//! - [`client`]: a client with one request in flight.
-//! - [`cpu`], [`full_rate`], [`moments`], [`idle`], [`fairness`], [`fleet`], [`disk`]: the tables.
+//! - [`cpu`], [`idle`], [`start`], [`fleet`], [`fairness`], [`disk`]: the tables.
 
-mod client;
 mod cpu;
 mod disk;
 mod echo;
 mod fairness;
 mod fleet;
-mod full_rate;
 mod idle;
 mod load;
-mod moments;
-mod process;
+mod server;
+mod start;
 
 use std::io;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measures the daemon and prints the figures as Markdown tables.
 #[derive(Debug, Parser)]
@@ -35,15 +32,8 @@ struct Options {
     /// Only this table (repeatable)
     #[arg(long, value_enum)]
     only: Vec<Table>,
-    /// Shorter stretches and fewer rounds
-    #[arg(long)]
-    quick: bool,
-    /// The length of each measured stretch, in seconds
-    #[arg(long)]
-    seconds: Option<f64>,
-    /// Number of times that each figure is taken; medians are printed
-    #[arg(long)]
-    rounds: Option<usize>,
+    #[command(flatten)]
+    effort: Effort,
     /// The option that `cargo bench` passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -67,10 +57,6 @@ enum Part {
 enum Table {
     /// CPU per request, and that of the echo server and Redis
     Cpu,
-    /// The share of the full rate that reaches clients
-    FullRate,
-    /// A burst from rest
-    Burst,
     /// Wake-ups and memory without requests
     Idle,
     /// From before the fork to the first ID
@@ -84,10 +70,16 @@ enum Table {
 }
 
 /// The length and number of measurements.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 struct Effort {
+    /// Shorter stretches and fewer rounds
+    #[arg(long)]
     quick: bool,
+    /// The length of each measured stretch, in seconds
+    #[arg(long)]
     seconds: Option<f64>,
+    /// Number of times that each figure is taken; medians are printed
+    #[arg(long)]
     rounds: Option<usize>,
 }
 
@@ -109,31 +101,18 @@ fn main() -> io::Result<()> {
     if let Some(Part::Echo { incr }) = options.part {
         return echo::serve(incr);
     }
-    let effort = Effort { quick: options.quick, seconds: options.seconds, rounds: options.rounds };
-    let wants = |table| options.only.is_empty() || options.only.contains(&table);
-    if wants(Table::Cpu) {
-        cpu::run(&effort)?;
-    }
-    if wants(Table::FullRate) {
-        full_rate::run(&effort)?;
-    }
-    if wants(Table::Burst) {
-        moments::burst(&effort)?;
-    }
-    if wants(Table::Idle) {
-        idle::run(&effort)?;
-    }
-    if wants(Table::Start) {
-        moments::start(&effort)?;
-    }
-    if wants(Table::Fairness) {
-        fairness::run(&effort)?;
-    }
-    if wants(Table::Disk) {
-        disk::run(&effort)?;
-    }
-    if wants(Table::Fleet) {
-        fleet::run(&effort)?;
+    for table in Table::value_variants() {
+        if !options.only.is_empty() && !options.only.contains(table) {
+            continue;
+        }
+        match table {
+            Table::Cpu => cpu::run(&options.effort)?,
+            Table::Idle => idle::run(&options.effort)?,
+            Table::Start => start::run(&options.effort)?,
+            Table::Fairness => fairness::run(&options.effort)?,
+            Table::Disk => disk::run(&options.effort)?,
+            Table::Fleet => fleet::run(&options.effort)?,
+        }
     }
     Ok(())
 }

@@ -1,0 +1,77 @@
+//! From before the fork to the first ID over TCP.
+
+use std::io;
+use std::path::Path;
+use std::time::Instant;
+
+use snowbank_testkit::{Ask, Setup};
+
+use crate::server::{self, Server};
+use crate::{Effort, median};
+
+const TICKETS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+
+pub(crate) fn run(effort: &Effort) -> io::Result<()> {
+    println!("\n## Start\n");
+    println!(
+        "From before the fork to the first ID over TCP. Targets: 5 ms after a clean stop, 6 ms after kill -9. Redis, \
+         where it is installed, keeps nothing and answers its first INCR.\n"
+    );
+    print_header();
+    let directory = tempfile::tempdir()?;
+    let state = directory.path().join("state");
+    print_times("none kept", first_ids(effort, true, || server::daemon(Path::new("none"))));
+    kept(effort, "", "", &state);
+    let path = state.to_string_lossy();
+    let set = server::daemon(&state).run(&["ticket", "set", "orders", "0", "--state-dir", &path]);
+    assert_eq!(set.code, Some(0), "{}", set.err);
+    kept(effort, "ticket source, ", TICKETS, &state);
+    let mut times = Vec::new();
+    for _ in 0..effort.rounds(20, 5) {
+        let begin = Instant::now();
+        let Some(redis) = Server::redis()? else { return Ok(()) };
+        redis.command("INCR n", ":1\r\n")?;
+        times.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    print_times("Redis", times);
+    Ok(())
+}
+
+/// Prints the rows of a state that is there.
+fn kept(effort: &Effort, kind: &str, config: &str, state: &Path) {
+    for (end, is_clean) in [("after a clean stop", true), ("after kill -9", false)] {
+        let times = first_ids(effort, is_clean, || server::daemon(state).config(config));
+        print_times(&format!("{kind}{end}"), times);
+    }
+}
+
+/// Starts such a daemon again and again. Returns the milliseconds to each first ID.
+pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Setup) -> Vec<f64> {
+    let mut times = Vec::new();
+    // The first start may find no state yet, or the state after another kind of stop, and is not
+    // counted.
+    for round in 0..=effort.rounds(20, 5) {
+        let setup = daemon();
+        let begin = Instant::now();
+        let daemon = setup.start();
+        daemon.connect().next(Ask::of(1)).runs();
+        if round > 0 {
+            times.push(begin.elapsed().as_secs_f64() * 1e3);
+        }
+        if is_clean {
+            daemon.stop();
+        }
+    }
+    times
+}
+
+pub(crate) fn print_header() {
+    println!("| state | median ms | longest ms | times |");
+    println!("|---|---:|---:|---:|");
+}
+
+pub(crate) fn print_times(state: &str, times: Vec<f64>) {
+    let longest = times.iter().copied().fold(0.0, f64::max);
+    let count = times.len();
+    println!("| {state} | {:.3} | {longest:.3} | {count} |", median(times));
+}
