@@ -31,10 +31,10 @@ use samples::Samples;
 const START_DELAY: Duration = Duration::from_millis(50);
 
 /// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
-const LONGEST_ECHO: Duration = Duration::from_secs(3);
+const LONGEST_ECHO: Duration = Duration::from_secs(2);
 
 /// Nor need its warm-up: nothing there has to be filled.
-const LONGEST_ECHO_WARM_UP: Duration = Duration::from_secs(1);
+const LONGEST_ECHO_WARM_UP: Duration = Duration::from_millis(200);
 
 /// The name of the threads that carry the load.
 const LOAD_THREAD: &str = "load";

@@ -374,20 +374,25 @@ fn a_taker_notices_a_restore_within_another_takers_pause() {
     }
 }
 
-/// The coordinator was restored to before the fleet was prepared again, with a longer horizon. The
-/// daemons of the lost marker poll as that one said.
+/// The marker's daemons poll as it says, whatever the taker's horizon is. If the coordinator was
+/// restored to before the fleet was prepared again with a longer horizon, the daemons of the lost
+/// marker poll as that one said.
 #[test]
-fn a_pause_is_long_enough_for_daemons_of_a_lost_marker() {
+fn a_pause_is_long_enough_for_daemons_of_the_marker_and_of_a_lost_one() {
     let answer = Duration::from_millis(10);
-    let restored = world(Pace { period: POLL_PERIOD_MIN, answer });
-    let mut taker = member(&restored, Notes::default());
-    let mut taken = [taker.take(want(WALL, false), &five()).ok()];
-    taker.settle(&mut taken, clocks(WALL)).unwrap();
-    let paused = restored.0.lock().unwrap().now;
-    assert!(paused >= noticed_within(crate::poll_period(HORIZON), answer), "{paused:?}");
+    let short = Duration::from_secs(60);
+    for (period, horizon) in [(POLL_PERIOD_MAX, short), (POLL_PERIOD_MIN, HORIZON)] {
+        let world = world(Pace { period, answer });
+        let mut taker = member(&world, Notes::default());
+        let mut taken = [taker.take(Want { horizon, ..want(WALL, false) }, &five()).ok()];
+        taker.settle(&mut taken, clocks(WALL)).unwrap();
+        let paused = world.0.lock().unwrap().now;
+        let needed = noticed_within(period.max(crate::poll_period(horizon)), answer);
+        assert!(paused >= needed, "{horizon:?}: {paused:?}");
+    }
+    assert!(crate::poll_period(short) < POLL_PERIOD_MAX);
 }
 
-/// The taker pauses for the period of the holders, whatever its own horizon is.
 #[test]
 fn a_start_compares_its_keys_after_its_pause_again() {
     for pace in paces() {
