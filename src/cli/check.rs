@@ -25,6 +25,10 @@ Exit codes:
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
+/// The most readings of a state that changes meanwhile: a running daemon raises its ceilings some
+/// times a second at most, so few of them coincide with a raise.
+const READINGS_MAX: usize = 10;
+
 /// Options of `snowbank check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -118,7 +122,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// Returns the refusal that a start with this state would end with. Nothing is locked or written.
 ///
 /// A daemon may start, stop or be killed between two readings. So a state is only refused if it is
-/// still the same after the check.
+/// still the same after the check, or if each of [`READINGS_MAX`] is refused.
 ///
 /// # Errors
 /// The state cannot be read.
@@ -129,13 +133,15 @@ fn refusal_of_state(
     now: UnixMicros,
 ) -> Result<Option<StartError>, StateError> {
     let mut records = store::read(directory)?;
+    let mut readings = 1;
     loop {
         let Err(refusal) = check_records(&records, directory, adopt, settings, now) else { return Ok(None) };
         let read_again = store::read(directory)?;
-        if read_again == records {
+        if read_again == records || readings == READINGS_MAX {
             return Ok(Some(refusal));
         }
         records = read_again;
+        readings += 1;
     }
 }
 

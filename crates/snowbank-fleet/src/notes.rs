@@ -230,6 +230,8 @@ fn overwrite(path: &Path, mut text: Vec<u8>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn note(covered: u64) -> Note {
@@ -317,6 +319,10 @@ mod tests {
         let too_long = vec![b' '; ROOM_BYTES + 1];
         assert_eq!(overwrite(&path, too_long).unwrap_err().kind(), StorageFull);
         assert_eq!(read().of("orders", "space"), Some(&note(8)));
+        // A device that is always full takes the new file's place.
+        symlink("/dev/full", path.with_extension("new")).unwrap();
+        notes.keep(note(9)).unwrap();
+        assert_eq!(read().of("orders", "space"), Some(&note(9)));
     }
 
     #[test]

@@ -18,12 +18,12 @@
 //! - *Pause*: from the answer to the taker's write until it compares the marker and its keys. The
 //!   write was done after the restore. Otherwise the taker has lost a write itself, and that
 //!   comparison shows it.
-//! - *Period*: the same for holder and taker. It is in the marker, and no write changes it there as
-//!   long as the marker has the same identity: a restored marker has the same period, and the
-//!   daemons of a marker that was made again end. So it follows the horizon with which the fleet
-//!   was prepared, and not the longest one, which a restore forgets. A restore may also bring back
-//!   a marker that a later one had replaced, whose daemons poll less often. So a taker counts with
-//!   the period of its own horizon, if that is longer.
+//! - *Period*: that of the marker, for holder and taker. No write changes it there as long as the
+//!   marker has the same identity: a restored marker has the same period, and the daemons of a
+//!   marker that was made again end. So it follows the horizon with which the fleet was prepared,
+//!   and not the longest one, which a restore forgets. A restore may also bring back a marker that
+//!   a later one had replaced, whose daemons poll less often. So a taker counts with the period of
+//!   its own horizon, if that is longer.
 //! - *Answer*: the slower of [`ANSWER_OF_ALL`] and the slowest answer that the taker has in the
 //!   pause, from the first try to the answer. It asks all the time, so whatever makes answers slow
 //!   meanwhile makes the pause longer. A holder whose answers take longer than both counts as cut

@@ -110,8 +110,12 @@ impl Meter {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
-    /// Ends a turn: until the next one the thread has nothing to do.
+    /// Ends a turn: until the next one the thread has nothing to do. Turns of the warm-up excuse
+    /// nothing.
     pub(super) fn turned(&mut self, now: Now) {
+        if now.ns < self.warm_ns {
+            return;
+        }
         let turn = Duration::from_nanos(now.ns.saturating_sub(self.busy_since_ns));
         self.counts.longest_turn = self.counts.longest_turn.max(turn);
     }

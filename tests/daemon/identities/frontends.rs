@@ -180,3 +180,24 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     assert_eq!(web.get("/v1/ids", "").code, 401);
     assert_eq!(web.rest(), b"");
 }
+
+/// A Redis client without a token may connect again for each request, and close the connection
+/// itself.
+#[test]
+fn every_request_without_a_token_is_counted_and_logged() {
+    let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
+    let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
+    let mut redis = Client::connect(daemon.addresses[1].tcp());
+    for _ in 0..5 {
+        redis.send("INCR fast\r\n");
+        assert!(redis.line().starts_with("-NOAUTH"));
+    }
+    redis.asks(&format!("AUTH {PLAIN}\r\n"), "+OK\r\n");
+    assert_eq!(refusals(), 5.0);
+    daemon.assert_logs("refused a request: no token, and auth.token_file asks for one");
+    assert_eq!(ask(&mut http(&daemon), "/v1/ids", "wrong").code, 401);
+    let mut redis = Client::connect(daemon.addresses[1].tcp());
+    redis.send("AUTH wrong\r\n");
+    assert!(redis.line().starts_with("-WRONGPASS"));
+    poll("all", || (refusals() == 7.0).then_some(()));
+}

@@ -100,6 +100,23 @@ fn two_daemons_share_a_counter_and_each_rises() {
     });
 }
 
+#[test]
+fn many_counters_get_ranges_at_the_same_time() {
+    let Some(etcd) = Etcd::start() else { return };
+    let names = ["n1", "n2", "n3", "n4", "n5", "n6", "n7"];
+    let toml = toml_at(&etcd, &[&etcd.url()], &names.map(source).concat());
+    let machine = Machine::new();
+    set(&toml, "0");
+    names.iter().for_each(|name| assert_eq!(run_configured(&toml, &["ticket", "set", name, "0"]).0, Some(0)));
+    let daemon = machine.start(&toml);
+    let mut wires: Vec<_> = (0..=7).map(|source| (source, daemon.connect())).collect();
+    for count in [900, 2_000, 5_000, 10_000] {
+        let ask = |source| Ask { source, ..Ask::of(count).wait_ms(9_000) }.bytes();
+        wires.iter_mut().for_each(|(source, wire)| wire.send(&ask(*source)));
+        wires.iter_mut().for_each(|(_, wire)| assert_eq!(wire.reply().id_count(), Some(count.into())));
+    }
+}
+
 /// Kills and stops skip numbers. Each request gets consecutive numbers, though another daemon takes
 /// the ranges between, also if it asks for more than a range has.
 #[test]

@@ -99,11 +99,17 @@ impl Begin {
 }
 
 impl World {
-    /// Starts a daemon by the rules of `join_fleet` and `start_sources`, or goes on with its start.
+    /// Starts a daemon by the rules of `join_fleet` and `start_sources`. A start that pauses goes
+    /// on, or was killed in its pause.
     pub(crate) fn start(&mut self, machine: usize) {
         if let Some(at) = self.starting.iter().position(|starting| starting.machine == machine) {
             let starting = self.starting.swap_remove(at);
-            return self.settle(starting);
+            match self.rng.u8(..8) {
+                0 => {}
+                1 => self.boot(machine),
+                _ => self.settle(starting),
+            }
+            return;
         }
         let Some(starting) = self.begin(machine) else { return };
         if starting.taken.iter().flatten().any(|taken| taken.is_new) && self.rng.bool() {
