@@ -1,7 +1,7 @@
 //! Man pages and shell completions, written from the table that reads a command line.
 //! `packaging/build` runs this as a test of both programs, because only tests have what it needs.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
@@ -25,21 +25,23 @@ pub(crate) fn write(command: clap::Command) {
         let mut script = File::create(completions.join(file)).unwrap();
         clap_complete::generate(shell, &mut command.clone(), &name, &mut script);
     }
-    clap_mangen::generate_to(command, &man).unwrap();
-    for page in fs::read_dir(&man).unwrap() {
-        let page = page.unwrap().path();
-        let mut text = with_exit_status(&fs::read_to_string(&page).unwrap());
-        text.push_str(match page.file_name().and_then(OsStr::to_str) {
+    // The directory of all pages has the other program's, too.
+    let own = tempfile::tempdir().unwrap();
+    clap_mangen::generate_to(command, own.path()).unwrap();
+    for page in fs::read_dir(own.path()).unwrap() {
+        let page = page.unwrap();
+        let mut text = with_exit_status(&fs::read_to_string(page.path()).unwrap());
+        text.push_str(match page.file_name().to_str() {
             Some("snowbank.1") => ENDS,
             _ => ".SH SEE ALSO\n.BR snowbank (1),\n.BR snowbank.toml (5)\n",
         });
-        fs::write(page, text).unwrap();
+        fs::write(man.join(page.file_name()), text).unwrap();
     }
     if name == "snowbank" {
         fs::write(man.join("snowbank.toml.5"), reference()).unwrap();
     }
     let page = fs::read_to_string(man.join(format!("{name}.1"))).unwrap();
-    assert!(page.contains("SUBCOMMANDS") && page.contains("SEE ALSO"), "{page}");
+    assert!(page.contains("SUBCOMMANDS") && page.matches("SEE ALSO").count() == 1, "{page}");
 }
 
 /// The last sections of snowbank(1).

@@ -66,10 +66,10 @@ fn directories_without_permission_are_2() {
 
 /// Root without its capabilities has the permissions of an ordinary user.
 fn without_privileges(setup: Setup) -> Setup {
-    match rustix::process::getuid().is_root() {
-        true => setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]),
-        false => setup,
+    if rustix::process::getuid().is_root() {
+        return setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]);
     }
+    setup
 }
 
 #[test]

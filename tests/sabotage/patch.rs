@@ -144,10 +144,10 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
             }
         }
     }
-    match edits.iter().all(|edit| edit.old != edit.new) && !edits.is_empty() {
-        true => Ok(edits),
-        false => Err(String::from("it changes nothing")),
+    if edits.is_empty() || edits.iter().any(|edit| edit.old == edit.new) {
+        return Err(String::from("it changes nothing"));
     }
+    Ok(edits)
 }
 
 impl TestName {

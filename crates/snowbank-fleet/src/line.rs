@@ -150,9 +150,10 @@ impl Patience {
 
     /// Returns the time for the next answer.
     pub(super) fn answer(&self) -> Duration {
-        match self.is_in_hurry {
-            true => self.of_late.saturating_mul(LATER_BY).clamp(ANSWER_MIN, ANSWER_TIMEOUT),
-            false => ANSWER_TIMEOUT,
+        if self.is_in_hurry {
+            self.of_late.saturating_mul(LATER_BY).clamp(ANSWER_MIN, ANSWER_TIMEOUT)
+        } else {
+            ANSWER_TIMEOUT
         }
     }
 }

@@ -146,10 +146,7 @@ impl From<NoAnswer> for Stop {
     /// In another cluster, other daemons may have the numbers, and its answers about this daemon's
     /// keys mean nothing.
     fn from(answer: NoAnswer) -> Self {
-        match answer.is_foreign {
-            true => Stop::Foreign(answer.reason),
-            false => Stop::NoAnswer(answer),
-        }
+        if answer.is_foreign { Stop::Foreign(answer.reason) } else { Stop::NoAnswer(answer) }
     }
 }
 

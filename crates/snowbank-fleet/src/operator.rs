@@ -301,10 +301,12 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
     match NumberKey::parse(text) {
         Ok(key) => {
             let until = instant_of(layout, key.id_bound);
-            let state = match key.released {
-                true => "released",
-                false if until > now => "held",
-                false => "free",
+            let state = if key.released {
+                "released"
+            } else if until > now {
+                "held"
+            } else {
+                "free"
             };
             let is_free = rules::free_at(&key, until, Duration::MAX) < now;
             let id_bound = key.id_bound.to_string();

@@ -123,10 +123,8 @@ pub fn proof(marks: &[Mark], worker_ids: usize, state: &str, stored: u64) -> Pro
     if marks.len() != worker_ids || !are_covered {
         return Proof::None;
     }
-    match marks.iter().any(|mark| mark.fate == Fate::Returned) {
-        true => Proof::Newest,
-        false => Proof::Held,
-    }
+    let was_returned = marks.iter().any(|mark| mark.fate == Fate::Returned);
+    if was_returned { Proof::Newest } else { Proof::Held }
 }
 
 /// Decides whether a number may be taken. `until` is the instant of the key's bound.

@@ -52,7 +52,7 @@ fn an_id_twice_is_found_on_each_target() {
     let given = AtomicU64::new(0);
     let repeats = target(WORKER_4, move |number, ids, peer, next, tag| {
         let fresh = ids.take(next.count) + NEXT_WORKER;
-        let first = if number == 401 { given.load(Ordering::SeqCst) } else { fresh };
+        let first = if number == 20 { given.load(Ordering::SeqCst) } else { fresh };
         given.store(first, Ordering::SeqCst);
         peer.send_run(tag, first, next.count)
     });

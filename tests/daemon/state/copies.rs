@@ -152,12 +152,11 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
             last = id;
             disk.order(&orders);
             daemon.signal(Signal::TERM);
-            match orders.contains("stall") {
-                true => {
-                    thread::sleep(Duration::from_millis(150));
-                    daemon.kill();
-                }
-                false => assert_eq!(daemon.wait(), Some(0), "{}", daemon.log()),
+            if orders.contains("stall") {
+                thread::sleep(Duration::from_millis(150));
+                daemon.kill();
+            } else {
+                assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
             }
             disk.works();
         }

@@ -120,9 +120,10 @@ impl StateFile {
     /// Damages one sector of one copy, or loses the disk's last write of it.
     pub(crate) fn damage(&mut self, rng: &mut fastrand::Rng) {
         let copy = rng.usize(..2) * SLOT_BYTES;
-        let (from, length) = match rng.bool() {
-            true => (copy, SLOT_BYTES),
-            false => (copy + rng.usize(..SLOT_BYTES / SECTOR_BYTES) * SECTOR_BYTES, SECTOR_BYTES),
+        let (from, length) = if rng.bool() {
+            (copy, SLOT_BYTES)
+        } else {
+            (copy + rng.usize(..SLOT_BYTES / SECTOR_BYTES) * SECTOR_BYTES, SECTOR_BYTES)
         };
         let mut bytes = self.disk.durable.borrow_mut();
         if length == SLOT_BYTES {

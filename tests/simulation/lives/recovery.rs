@@ -41,9 +41,10 @@ impl World {
             let behind_us = self.rng.i64(0..=self.max_ahead_us());
             self.machine.wall_offset_us = (used_us - behind_us).min(self.highest_wall_us) - now_us;
         }
-        match used_us.is_some_and(|used_us| self.is_bridged(used_us)) {
-            true => self.expect_ids(2 * self.tick_us().max(1_500 * MS)),
-            false => self.expect_ids(8 * self.max_ahead_us()),
+        if used_us.is_some_and(|used_us| self.is_bridged(used_us)) {
+            self.expect_ids(2 * self.tick_us().max(1_500 * MS))
+        } else {
+            self.expect_ids(8 * self.max_ahead_us())
         }
         if self.tick_us() <= 10 * MS {
             self.rest();

@@ -45,10 +45,8 @@ impl Program {
         let mut text = String::new();
         let mut errors = self.child.stderr.take().expect("its errors");
         errors.read_to_string(&mut text).expect("UTF-8");
-        match self.child.wait().expect("an end").success() {
-            true => Ok(()),
-            false => Err(text.trim().to_owned()),
-        }
+        let has_succeeded = self.child.wait().expect("an end").success();
+        if has_succeeded { Ok(()) } else { Err(text.trim().to_owned()) }
     }
 }
 
