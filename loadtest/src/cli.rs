@@ -46,14 +46,8 @@ struct Arguments {
     /// IDs per second that are offered [default: 10000/s], or that a closed loop has to reach
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// Length of the measurement, after the warm-up [default: 10s]
-    #[arg(
-        long = "for",
-        value_name = "TIME",
-        default_value = "10s",
-        hide_default_value = true,
-        allow_hyphen_values = true
-    )]
+    /// Length of the measurement, after the warm-up
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     length: Time,
     /// Closed loop: send as fast as answers come, instead of on a schedule
     #[arg(long, conflicts_with = "poisson")]
@@ -161,8 +155,11 @@ impl Arguments {
         let ending = if self.kill_daemon_at.is_some() { Ending::Kill } else { Ending::Stop };
         let Some(at) = self.restart_daemon_at.or(self.kill_daemon_at) else { return Ok(None) };
         if at >= self.length {
-            let reason = format!("the outage at {at} is not within the measurement of {}", self.length);
-            return Err(Failure::usage(reason));
+            let Time(length) = self.length;
+            return Err(Failure::usage(format!(
+                "the outage at {:?} is not within the measurement of {length:?}",
+                at.0
+            )));
         }
         Ok(Some(Outage { at: at.0, ending }))
     }

@@ -17,7 +17,7 @@ use crate::report::{LOAD, ORIGIN, PROCESSOR, TARGET};
 use crate::sweep::Sweep;
 use crate::sweep::step::Step;
 use crate::units::{counted, grouped, ids_per_s};
-use crate::value::{Mix, Rate, Share};
+use crate::value::{Rate, Share};
 
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
@@ -63,7 +63,7 @@ struct Basis<'a> {
     /// The run at the saturation point.
     run: &'a Run,
     /// IDs per request.
-    batch: Mix,
+    batch: f64,
     /// Worker IDs of each daemon.
     worker_ids: u64,
     /// `None` of counters, and of a source whose layout is not known.
@@ -113,7 +113,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     let all_daemons = daemons as u64 + spare;
     basis.check_worker_ids(all_daemons)?;
     let each_ids_per_s = rate / daemons;
-    let each_requests_per_s = each_ids_per_s / basis.batch.mean();
+    let each_requests_per_s = each_ids_per_s / basis.batch;
     let cost_us = basis.us_per_request(each_requests_per_s);
     let busy = cost_us.map(|us| each_requests_per_s * us / 1e6);
     let cores = busy.map(|busy| (busy / used_share).ceil().max(1.0) as u64);
@@ -134,13 +134,9 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     }
     sum.row = "each daemon";
     sum.add("rate", Unit::IdsPerS, each_ids_per_s, "rate ÷ daemons");
-    let batch = format!("rate ÷ IDs per request, {}", grouped(basis.batch.mean()));
+    let batch = format!("rate ÷ IDs per request, {}", grouped(basis.batch));
     sum.add("requests per second", Unit::None, each_requests_per_s, &batch);
-    let step = if cost_us.is_some() {
-        "of the sweep's step below that"
-    } else {
-        "sweep on the daemon's machine to know"
-    };
+    let step = "of the sweep's step below that, if the sweep ran on the daemon's machine";
     sum.add("CPU per request", Unit::Us, cost_us, step);
     sum.add("cores busy", Unit::None, busy, "requests per second × CPU per request");
     sum.add("cores", Unit::None, cores, "cores busy ÷ (1 − unused share)");
@@ -183,7 +179,7 @@ impl<'a> Basis<'a> {
         if figures.words(TARGET, "protocol") != Some("snowbank") {
             return Err(lacks("a plan is for Snowbank's own protocol, and the sweep used another"));
         }
-        let batch = figures.words(LOAD, "IDs per request").and_then(|words| words.parse::<Mix>().ok());
+        let batch = figures.number(LOAD, "IDs per request").filter(|&batch| batch >= 1.0);
         let batch = batch.ok_or_else(|| lacks("it does not say its batch"))?;
         let held = figures.number(TARGET, "worker IDs").unwrap_or_default() as u64;
         let worker_ids = wanted.worker_ids.map_or(held.max(1), u64::from);
@@ -220,7 +216,7 @@ impl<'a> Basis<'a> {
         let mut known: Vec<&Step> =
             self.sweep.steps.iter().filter(|step| step.holds && us_per_request_of(step).is_some()).collect();
         known.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
-        let above = known.partition_point(|step| step.rate() / self.batch.mean() <= requests_per_s);
+        let above = known.partition_point(|step| step.rate() / self.batch <= requests_per_s);
         us_per_request_of(known.get(above.saturating_sub(1))?)
     }
 

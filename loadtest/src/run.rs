@@ -266,7 +266,7 @@ fn lanes(scenario: &Scenario) -> Lanes {
     let threads = scenario.threads;
     let schedules = (0..threads).filter_map(|thread| match scenario.drive {
         Drive::Open { rate, arrivals } => {
-            let requests_per_s = rate.per_s() / scenario.batch.mean();
+            let requests_per_s = rate.per_s() / f64::from(scenario.batch);
             Some(Schedule::new(requests_per_s, arrivals, thread, threads, SEED))
         }
         Drive::Closed { .. } => None,
@@ -279,7 +279,6 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::value::Mix;
 
     #[test]
     fn a_collector_that_panics_leaves_no_thread_behind() {
@@ -291,7 +290,7 @@ mod tests {
             source: None,
             protocol: &frontend::ECHO,
             drive: Drive::Closed { depth: 1 },
-            batch: Mix::fixed(1),
+            batch: 1,
             connections: 0,
             threads: 0,
             // No instant is so far ahead.

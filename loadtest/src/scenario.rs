@@ -9,7 +9,7 @@ use crate::daemon::Ending;
 use crate::frontend::Row;
 use crate::schedule::Arrivals;
 use crate::target::{Access, Token};
-use crate::value::{Mix, Rate};
+use crate::value::Rate;
 
 /// The seed of random draws: every run has the same schedule.
 pub(crate) const SEED: u64 = 1;
@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     /// When requests leave.
     pub(crate) drive: Drive,
     /// IDs per request.
-    pub(crate) batch: Mix,
+    pub(crate) batch: u32,
     /// Connections of all threads together.
     pub(crate) connections: usize,
     /// Generator threads.

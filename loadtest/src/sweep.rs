@@ -27,7 +27,7 @@ use crate::run::{self, Loaded};
 use crate::scenario::Scenario;
 use crate::units::{grouped, lowercase};
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
-use search::{Bounds, Limit, Phase, Search};
+use search::{Bounds, Limit, Search};
 use step::Step;
 
 /// The first step's requests per second without `--start`. This is far below the limit of any
@@ -42,7 +42,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// The factor by which a confirmation is longer than a step, so that a rate that held by luck does
 /// not hold again.
-const CONFIRM_LENGTH: u32 = 2;
+pub(crate) const CONFIRM_LENGTH: u32 = 2;
 
 /// The options of a sweep.
 #[derive(Debug, Clone)]
@@ -175,25 +175,14 @@ impl Settings {
         let full_rate = per_second.filter(|&rate| rate > 0).map_or(MAX_RATE_PER_S, |rate| rate as f64);
         let limit = self.search.limit.map_or(full_rate, Rate::per_s).min(full_rate);
         let usual =
-            (START_REQUESTS_PER_S * self.scenario.batch.mean()).min(full_rate * START_SHARE_OF_FULL_RATE);
+            (START_REQUESTS_PER_S * f64::from(self.scenario.batch)).min(full_rate * START_SHARE_OF_FULL_RATE);
         let start = self.search.start.map_or(usual.min(limit), Rate::per_s);
         if start > limit {
-            let why = if limit < full_rate {
-                "where --limit ends the sweep"
-            } else {
-                "which is all that the source can hand out in a second"
-            };
-            return Err(Failure::usage(format!("--start {start}/s is above {limit}, {why}")));
+            return Err(Failure::usage(format!(
+                "found --start {start}/s, allowed: at most {limit}/s, --limit or what the source can hand out"
+            )));
         }
         Ok(Bounds { start, limit, resolution: self.search.resolution.0 })
-    }
-
-    /// Returns the length of a step without its warm-up.
-    pub(crate) fn length(&self, phase: Phase) -> Duration {
-        match phase {
-            Phase::Climb | Phase::Bisect => self.search.length.0,
-            Phase::Confirm => self.search.length.0 * CONFIRM_LENGTH,
-        }
     }
 }
 

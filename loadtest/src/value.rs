@@ -1,6 +1,5 @@
-//! Rates, durations and mixes as a person writes them.
+//! Rates, durations and shares as a person writes them.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,10 +12,6 @@ pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
 /// The form that a value of its kind has.
 type Wanted = &'static str;
-
-fn above_zero(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|&number| number > 0)
-}
 
 /// Reads a decimal number and its unit: digits with at most one point, and not `inf` or `1e9`.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
@@ -53,12 +48,6 @@ impl FromStr for Rate {
     }
 }
 
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/s", self.0)
-    }
-}
-
 /// A time above 0, [`MAX_TIME`] at most. Written `500us`, `2ms`, `1.5s`, `10m`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(pub(crate) Duration);
@@ -73,12 +62,6 @@ impl FromStr for Time {
     }
 }
 
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
 /// A share above 0 and below 1. Written `5%`, `12.5%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) struct Share(pub(crate) f64);
@@ -89,74 +72,6 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, Wanted> {
         let share = scaled(text, &[("%", 0.01)]).filter(|&share| share > 0.0 && share < 1.0).map(Self);
         share.ok_or("a share is above 0% and below 100%, as in 5% or 50%")
-    }
-}
-
-/// IDs per request: one size (`1000`), or several with their weights (`1:90,100:9,10000:1`).
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Mix {
-    /// Sizes, each with the share of requests that have it or one before it. Invariant: at least
-    /// one, shares ascend to 1, sizes are above 0.
-    parts: Vec<(u32, f64)>,
-    mean: f64,
-    text: String,
-}
-
-impl Mix {
-    /// Makes a mix in which every request asks for `count` IDs; at least one.
-    pub(crate) fn fixed(count: u32) -> Self {
-        let count = count.max(1);
-        Self { parts: vec![(count, 1.0)], mean: f64::from(count), text: count.to_string() }
-    }
-
-    /// Returns the size at `share` of the way through the mix, from 0 to 1.
-    pub(crate) fn at(&self, share: f64) -> u32 {
-        let part = self.parts.iter().find(|&&(_, upto)| share < upto);
-        part.or(self.parts.last()).map_or(1, |&(count, _)| count)
-    }
-
-    /// IDs per request in the long run.
-    pub(crate) fn mean(&self) -> f64 {
-        self.mean
-    }
-
-    /// Returns the largest size.
-    pub(crate) fn max(&self) -> u32 {
-        self.parts.iter().map(|&(count, _)| count).max().unwrap_or(1)
-    }
-}
-
-impl FromStr for Mix {
-    type Err = Wanted;
-
-    fn from_str(text: &str) -> Result<Self, Wanted> {
-        if let Some(count) = above_zero(text) {
-            return Ok(Self::fixed(count));
-        }
-        let parts = text.split(',').map(|part| {
-            let (count, weight) = part.split_once(':')?;
-            Some((above_zero(count)?, above_zero(weight)?))
-        });
-        let parts: Option<Vec<(u32, u32)>> = parts.collect();
-        let parts = parts.ok_or(
-            "IDs per request are a number above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1",
-        )?;
-        let total: f64 = parts.iter().map(|&(_, weight)| f64::from(weight)).sum();
-        let mut upto = 0.0;
-        let mut mean = 0.0;
-        let shares = parts.iter().map(|&(count, weight)| {
-            let share = f64::from(weight) / total;
-            upto += share;
-            mean += share * f64::from(count);
-            (count, upto)
-        });
-        Ok(Self { parts: shares.collect(), mean, text: text.to_owned() })
-    }
-}
-
-impl fmt::Display for Mix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 
@@ -195,21 +110,6 @@ mod tests {
         assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
         for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
             assert!(share(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_mix_is_drawn_by_its_weights() {
-        let mix: Mix = "1:90,100:9,10000:1".parse().expect("a mix");
-        assert!((mix.mean() - 109.9).abs() < 1e-9);
-        assert_eq!(
-            (mix.at(0.0), mix.at(0.89), mix.at(0.95), mix.at(0.995), mix.at(1.0)),
-            (1, 1, 100, 10_000, 10_000)
-        );
-        assert_eq!(mix.max(), 10_000);
-        assert_eq!("7".parse(), Ok(Mix::fixed(7)));
-        for wrong in ["0", "", "1:", ":1", "1:0", "0:1", "1:90,", "1:90;2:10", "a:b", "-1", "4294967296"] {
-            assert!(wrong.parse::<Mix>().is_err(), "{wrong}");
         }
     }
 }

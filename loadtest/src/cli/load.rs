@@ -17,7 +17,7 @@ use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::Token;
 use crate::units::counted;
-use crate::value::{Mix, Time};
+use crate::value::Time;
 
 /// Two, so that one can send when something else has the other's core.
 const OPEN_LOOP_THREADS: u32 = 2;
@@ -40,9 +40,9 @@ pub(super) struct Load {
     front_ends: FrontEnds,
     #[command(flatten)]
     tls: TlsOptions,
-    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
-    #[arg(long, value_name = "N|MIX", default_value = "1", allow_hyphen_values = true)]
-    pub(super) batch: Mix,
+    /// IDs per request
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) batch: u32,
     /// Connections
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
@@ -128,11 +128,8 @@ pub(super) struct Latencies {
 impl FrontEnds {
     fn chosen(&self) -> &'static Row {
         let given = [self.resp, self.memcached, self.http, self.noeqd];
-        given
-            .into_iter()
-            .zip(frontend::ALL)
-            .find(|(is_given, _)| *is_given)
-            .map_or(&frontend::NATIVE, |(_, row)| row)
+        let mut rows = given.into_iter().zip(frontend::ALL);
+        rows.find(|(is_given, _)| *is_given).map_or(&frontend::NATIVE, |(_, row)| row)
     }
 }
 
@@ -168,7 +165,7 @@ impl Load {
             tls: self.tls.connector(self.address.iter().chain(info))?,
             info: info.clone(),
             drive,
-            batch: self.batch.clone(),
+            batch: self.batch,
             connections,
             threads,
             warm_up: self.warm_up.0,
@@ -223,9 +220,7 @@ impl Latencies {
     pub(super) fn given(&self) -> Vec<Latency> {
         let Self { p50, p90, p99, p99_9, p99_99, max } = *self;
         let given = [(0.5, p50), (0.9, p90), (0.99, p99), (0.999, p99_9), (0.9999, p99_99), (1.0, max)];
-        given
-            .into_iter()
-            .filter_map(|(quantile, limit)| limit.map(|limit| Latency { quantile, limit: limit.0 }))
-            .collect()
+        let named = given.into_iter().filter_map(|(quantile, limit)| Some((quantile, limit?.0)));
+        named.map(|(quantile, limit)| Latency { quantile, limit }).collect()
     }
 }

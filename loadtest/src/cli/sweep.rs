@@ -99,9 +99,9 @@ mod tests {
         assert_eq!(bounds(&["--limit", "1000"], None), Ok((1_000.0, 1_000.0)));
         assert_eq!(bounds(&["--limit", "1M", "--start", "500"], Some(10_000)), Ok((500.0, 10_000.0)));
         for (options, reason) in [
-            (&["--start", "20000"][..], "--start 20000/s is above 10000, which is all that the source"),
-            (&["--start", "20000", "--limit", "1M"], "--start 20000/s is above 10000, which is all"),
-            (&["--start", "2000", "--limit", "1000"], "--start 2000/s is above 1000, where --limit ends"),
+            (&["--start", "20000"][..], "found --start 20000/s, allowed: at most 10000/s"),
+            (&["--start", "20000", "--limit", "1M"], "found --start 20000/s, allowed: at most 10000/s"),
+            (&["--start", "2000", "--limit", "1000"], "found --start 2000/s, allowed: at most 1000/s"),
         ] {
             let refused = bounds(options, Some(10_000)).expect_err("out of range");
             assert!(refused.starts_with(reason), "{refused}");

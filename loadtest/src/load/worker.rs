@@ -18,7 +18,7 @@ use crate::machine::processor::RunDelay;
 use crate::machine::stalls::MIN_STALL_NS;
 use crate::measure::Fault;
 use crate::promise::Span;
-use crate::scenario::{Drive, SEED};
+use crate::scenario::Drive;
 use crate::target::Stream;
 
 /// Several replies of the largest frame at once.
@@ -45,7 +45,6 @@ pub(super) struct Worker<'a> {
     pub(super) to: &'a SyncSender<Message>,
     pub(super) connections: Vec<Connection>,
     pub(super) epoll: OwnedFd,
-    random: fastrand::Rng,
     pub(super) meter: Meter,
     pub(super) end_ns: u64,
     /// By target.
@@ -100,7 +99,6 @@ impl<'a> Worker<'a> {
             to,
             connections,
             epoll,
-            random: fastrand::Rng::with_seed(SEED.wrapping_add(thread as u64)),
             meter: Meter::new(thread, scenario),
             end_ns: scenario.ends_at().as_nanos() as u64,
             spans: shared.peers.iter().map(|_| Vec::new()).collect(),
@@ -198,8 +196,7 @@ impl<'a> Worker<'a> {
                 continue;
             }
             let connection = &mut self.connections[index];
-            let count = self.shared.scenario.batch.at(self.random.f64());
-            connection.ask(&self.shared.peers[connection.peer], count, due_ns);
+            connection.ask(&self.shared.peers[connection.peer], self.shared.scenario.batch, due_ns);
         }
         Ok(true)
     }
@@ -225,8 +222,7 @@ impl<'a> Worker<'a> {
                 continue;
             }
             while connection.in_flight.len() < depth {
-                let count = self.shared.scenario.batch.at(self.random.f64());
-                connection.ask(&self.shared.peers[connection.peer], count, now.ns);
+                connection.ask(&self.shared.peers[connection.peer], self.shared.scenario.batch, now.ns);
             }
         }
         true

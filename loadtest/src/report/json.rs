@@ -228,7 +228,7 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
         }
         Drive::Closed { depth } => figures.add(LOAD, "requests in flight", Unit::None, depth),
     }
-    figures.add(LOAD, "IDs per request", Unit::None, scenario.batch.to_string());
+    figures.add(LOAD, "IDs per request", Unit::None, scenario.batch);
     figures.add(LOAD, "connections", Unit::None, scenario.connections);
     figures.add(LOAD, "threads", Unit::None, scenario.threads);
     figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64());
@@ -241,18 +241,17 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
 impl Report<'_> {
     fn objectives(&self) -> Vec<Objective> {
         let counts = &self.outcome.counts;
-        let mut objectives = Vec::new();
-        for &Latency { quantile, limit } in &self.objectives.latencies {
+        let objectives = self.objectives.latencies.iter().map(|&Latency { quantile, limit }| {
             let found = counts.response.known_at(quantile);
-            objectives.push(Objective {
+            Objective {
                 quantile: quantile_name(quantile),
                 limit_us: micros(limit),
                 found_us: found.map(micros),
                 certain_us: counts.settling.certain.known_at(quantile).map(micros),
                 met: found.is_some_and(|found| found <= limit),
-            });
-        }
-        objectives
+            }
+        });
+        objectives.collect()
     }
 }
 

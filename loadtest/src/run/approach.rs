@@ -83,7 +83,7 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
         None => Promise::unknown(source),
     };
     promise.max_count = promise.max_count.min(met.front_end.max_count());
-    let asked = scenario.batch.max();
+    let asked = scenario.batch;
     let allowed = promise.max_count;
     if asked > allowed {
         return Err(Failure::usage(format!(

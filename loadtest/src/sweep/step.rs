@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use snowbank_client::protocol::ErrorCode;
 
 use super::search::{Attempt, Limit, Phase};
-use super::{Ended, Settings};
+use super::{CONFIRM_LENGTH, Ended, Settings};
 use crate::failure::Failure;
 use crate::judge::{Verdict, trial};
 use crate::measure::{Counts, Fault};
@@ -53,7 +53,9 @@ pub(super) fn run(
     full_rate: Option<u64>,
     target: &mut Loaded<'_>,
 ) -> Result<(Step, Result<Option<Limit>, Ended>), Failure> {
-    let mut scenario = Scenario { length: settings.length(attempt.phase), ..settings.scenario.clone() };
+    let times = if attempt.phase == Phase::Confirm { CONFIRM_LENGTH } else { 1 };
+    let length = settings.search.length.0 * times;
+    let mut scenario = Scenario { length, ..settings.scenario.clone() };
     if let Drive::Open { rate, .. } = &mut scenario.drive {
         // Every rate of a search lies between its bounds, which are rates.
         *rate = Rate::new(attempt.rate).unwrap_or(Rate::STANDARD);

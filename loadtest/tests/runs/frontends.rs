@@ -17,14 +17,10 @@ fn each_front_end_of_a_daemon_is_loaded_and_its_ids_are_checked() {
         return;
     }
     // A reply of 1,000 IDs comes in chunks.
-    let cases = [
-        ("--resp", "1:5,20:5"),
-        ("--memcached", "1:5,20:5"),
-        ("--http", "1:5,1000:5"),
-        ("--noeqd", "1:5,20:5"),
-    ];
-    for (front_end, batches) in cases {
-        let ran = load(&[front_end, "--batch", batches]);
+    let cases = [("--resp", "20"), ("--memcached", "20"), ("--http", "1000"), ("--noeqd", "20")];
+    for (front_end, several) in cases {
+        assert_eq!(load(&[front_end]).code, 0, "{front_end}");
+        let ran = load(&[front_end, "--batch", several]);
         assert_eq!(ran.code, 0, "{front_end}: {ran:?}");
         assert_eq!(ran.figure("target", "protocol"), front_end.trim_start_matches('-'));
         let of = |name: &str| ran.figure("IDs", name).as_f64();

@@ -27,7 +27,7 @@ fn run(batch: u32, ids_per_s: f64, us_per_request: f64) -> Value {
             figure("target", "IDs of a request at most", 1_000_000.into()),
             figure("load", "offered", ids_per_s.into()),
             figure("load", "arrivals", "even".into()),
-            figure("load", "IDs per request", batch.to_string().into()),
+            figure("load", "IDs per request", batch.into()),
             figure("load", "connections", 8.into()),
             figure("load", "threads", 1.into()),
             figure("origin", "load test", env!("CARGO_PKG_VERSION").into()),

@@ -26,8 +26,9 @@ fn a_redis_is_loaded_and_checked_like_a_daemon() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let address = address.to_string();
-    for load in [&["--rate", "1000", "--for", "1s", "--p99.9", "5s"][..], &["--closed", "--for", "300ms"]] {
-        let target = ["--resp", "--address", &address, "--batch", "1:9,50:1"];
+    let open = ["--rate", "10000", "--batch", "50", "--for", "1s", "--p99.9", "5s"];
+    for load in [&open[..], &["--closed", "--for", "300ms"]] {
+        let target = ["--resp", "--address", &address];
         let ran = until_in_time(|| loadtest(&[&target[..], load].concat()));
         assert_eq!(ran.code, 0, "{ran:?}");
         let of = |name: &str| ran.figure("IDs", name).as_f64();

@@ -15,7 +15,7 @@ fn counter(offset: &str) -> Daemon {
 }
 
 fn load(more: &[&str]) -> Ran {
-    loadtest(&[&CLOSED[..], &["--batch=1:5,20:5"], more].concat())
+    loadtest(&[&CLOSED[..], &["--batch=20"], more].concat())
 }
 
 #[test]
