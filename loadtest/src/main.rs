@@ -8,7 +8,7 @@
 //!          └─▶ load ─┴──────────┴────────┴──────────┘   one thread each, all the I/O of the load
 //! ```
 //!
-//! - [`cli`]: options in, exit code out. [`value`]: rates, durations and shares on the command line.
+//! - [`cli`]: options in, exit code out. [`value`]: rates, durations and shares as text.
 //! - [`scenario`]: the options of a run. [`run`]: one run: it starts the threads and collects their
 //!   messages.
 //! - [`schedule`]: when each request is due. [`load`]: the threads that send requests and read
