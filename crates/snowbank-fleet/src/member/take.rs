@@ -165,37 +165,37 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let fleets_floor = rules::bound_above(numbering, self.known_marker()?.marker.floor());
         let mut bounds = Bounds { floor: 0, lowest: 0, is_same_term: true, is_new: false };
         for found in found {
-            match want.judge(numbering, found, own) {
+            let (lowest, is_released) = match want.judge(numbering, found, own) {
                 Ok(Taking::Resume) => {
                     let acknowledged = own.note.as_ref().map_or(0, |note| note.acknowledged);
                     let key = found.readable();
                     let lowest = key.map_or(0, |key| key.id_bound).max(acknowledged);
-                    bounds.lowest = bounds.lowest.max(lowest);
-                    bounds.floor = bounds.floor.max(noted_floor);
-                    let is_released = key.is_some_and(|key| key.released);
-                    let until = rules::instant_of(numbering, lowest);
-                    let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
-                    let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
-                    if is_released || !is_ahead || !is_held {
-                        bounds.floor = bounds.floor.max(fleets_floor);
-                        bounds.is_same_term &= !is_released;
-                        // A clean restart needs no pause: the release is the key's last write.
-                        bounds.is_new |= !is_released;
-                    }
+                    (lowest, key.is_some_and(|key| key.released))
                 }
-                Ok(Taking::Again(acknowledged)) => {
-                    bounds.lowest = bounds.lowest.max(acknowledged);
-                    bounds.floor = bounds.floor.max(noted_floor);
-                }
+                Ok(Taking::Again(acknowledged)) => (acknowledged, false),
                 Ok(Taking::New) => {
                     bounds.floor = bounds.floor.max(fleets_floor);
                     (bounds.is_same_term, bounds.is_new) = (false, true);
+                    continue;
                 }
                 Ok(Taking::Above(bound)) => {
                     bounds.floor = bounds.floor.max(bound).max(fleets_floor);
                     (bounds.is_same_term, bounds.is_new) = (false, true);
+                    continue;
                 }
                 Err(busy) => return Err(self.refusal(want, found.number, busy)),
+            };
+            bounds.lowest = bounds.lowest.max(lowest);
+            bounds.floor = bounds.floor.max(noted_floor);
+            let until = rules::instant_of(numbering, lowest);
+            let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
+            // False for a start that has not ended its pause, too.
+            let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
+            if is_released || !is_ahead || !is_held {
+                bounds.floor = bounds.floor.max(fleets_floor);
+                bounds.is_same_term &= !is_released;
+                // A clean restart needs no pause: the release is the key's last write.
+                bounds.is_new |= !is_released;
             }
         }
         Ok(bounds)
