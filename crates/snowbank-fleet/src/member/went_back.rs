@@ -109,6 +109,24 @@ fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
 }
 
+/// Its pause protects the IDs of a holder that is cut off, and whose write an earlier restore lost.
+#[test]
+fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    first.take(want(WALL, false), &five()).unwrap();
+    let backup = store.text(&key_five());
+    let mut second = member(&store, first.notes().clone()).after(first.into_tried());
+    let now = at(WALL, 7);
+    second.take(want(now, true), &five()).unwrap();
+    store.put(&key_five(), &backup);
+    let mut third = member(&store, second.notes().clone());
+    let taken = third.take(want(now, true), &five()).unwrap();
+    assert!(floor(&store) > now, "it has noticed the restore");
+    assert!(taken.is_new, "it pauses");
+    assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+}
+
 /// The restored bound has passed, so another daemon starts there, and an operator takes the number
 /// from it, before the first holder asks again.
 #[test]
