@@ -6,7 +6,7 @@ use std::time::Duration;
 use snowbank::ceiling::{CeilingRule, Grant, Left};
 use snowbank::clock::{Now, Remembered, StepRule, Wall};
 use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Clocks, JoinError, Member, Names, NumberKey, Raised, Taken, Want};
+use snowbank::fleet::{Bound, Clocks, JoinError, Member, Names, Raised, Taken, Want};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach, Write};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
@@ -121,12 +121,7 @@ impl World {
 
     /// Begins a start: it takes its numbers. `None`: it waits for them.
     pub(crate) fn begin(&mut self, machine: usize) -> Option<Starting> {
-        // A number that this state had released starts without a pause. If another daemon has had
-        // it since, and the coordinator has lost that, that one must have asked before.
-        // `docs/fleet.md` says that it is not covered.
-        if self.link.server().lost_writes && self.has_released(machine) {
-            return None;
-        }
+        let before = (self.machines[machine].clone(), self.link.server().clone());
         self.call_from(machine);
         let reading = self.reading(machine);
         if self.rng.bool() {
@@ -149,15 +144,17 @@ impl World {
             self.machines[machine].tried = Some(member.into_tried());
             return None;
         };
+        // A number that this state had released starts without a pause. If another daemon has had
+        // it since, and the coordinator has lost that, that one must have asked before. So this
+        // start does not happen.
+        let lost_writes = self.link.server().lost_writes;
+        if lost_writes && taken.iter().flatten().any(|taken| !taken.is_new && !taken.is_same_term) {
+            let (machine_before, server) = before;
+            self.machines[machine] = machine_before;
+            *self.link.server() = server;
+            return None;
+        }
         Some(Starting { machine, member, layouts, taken })
-    }
-
-    /// Returns whether a number stands released by the state of a machine.
-    fn has_released(&self, machine: usize) -> bool {
-        let state = &self.machines[machine].disk.state;
-        let server = self.link.server();
-        let mut keys = server.keys.values().filter_map(|text| NumberKey::parse(text).ok());
-        keys.any(|key| key.released && key.state == *state)
     }
 
     /// Ends the pause of a start, if it had one, and serves.
@@ -330,15 +327,17 @@ impl World {
     }
 
     /// A daemon whose write the last restores have lost has noticed that. If it raised no floor
-    /// then, none comes.
+    /// then, none comes from it. The others are still to notice theirs.
     fn note_loss(&mut self, ended: &Daemon) {
         let mut server = self.link.server();
+        let had_lost = !server.lost_terms.is_empty();
         for served in &ended.sources {
             let of = served.workers.of;
             let note = ended.member.notes().of(SOURCES[of.source], &of.layout().space().to_string());
-            if note.is_some_and(|note| server.lost_terms.contains(&note.term)) {
-                server.find_losses();
-            }
+            server.lost_terms.retain(|term| note.is_none_or(|note| note.term != *term));
+        }
+        if had_lost && server.lost_terms.is_empty() {
+            server.find_losses();
         }
     }
 

@@ -24,6 +24,7 @@ pub(crate) enum Kind {
 }
 
 /// The coordinator, with the faults of its network.
+#[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) kind: Kind,
     pub(crate) keys: Keys,
