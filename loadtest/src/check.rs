@@ -34,21 +34,24 @@ pub(crate) enum Violation {
 impl Violation {
     /// Returns one line for a person, IDs decoded.
     pub(crate) fn describe(&self, promise: &Promise) -> String {
-        let decoded = |id: u64| promise.describe(id);
         match *self {
-            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", decoded(id)),
+            Self::Duplicate { id } => format!("duplicate: {} was handed out twice", promise.describe(id)),
             Self::Order { previous, id } => {
-                format!("wrong order: {} follows {} on one connection", decoded(id), decoded(previous))
+                format!(
+                    "wrong order: {} follows {} on one connection",
+                    promise.describe(id),
+                    promise.describe(previous)
+                )
             }
             Self::Strict { received, id } => format!(
                 "wrong order: {} was asked for after {} was received, and order is strict",
-                decoded(id),
-                decoded(received)
+                promise.describe(id),
+                promise.describe(received)
             ),
             Self::BadRun { first } => {
                 format!(
                     "malformed reply: the run from {} is empty, repeats itself or leaves 64 bits",
-                    decoded(first)
+                    promise.describe(first)
                 )
             }
             Self::Count { asked, found } => {
@@ -56,8 +59,9 @@ impl Violation {
                 format!("too {compared} IDs: {found} came and {asked} were asked for")
             }
             Self::Layout { id, previous } => {
-                let before = previous.map(|id| format!("; {} came before", decoded(id))).unwrap_or_default();
-                format!("wrong layout: {} is not of the layout that INFO names{before}", decoded(id))
+                let before =
+                    previous.map(|id| format!("; {} came before", promise.describe(id))).unwrap_or_default();
+                format!("wrong layout: {} is not of the layout that INFO names{before}", promise.describe(id))
             }
             Self::Gap { id } => {
                 format!(
@@ -65,12 +69,15 @@ impl Violation {
                 )
             }
             Self::Worker { id, worker } => {
-                format!("wrong worker: {} has worker {worker}, which INFO does not list", decoded(id))
+                format!(
+                    "wrong worker: {} has worker {worker}, which INFO does not list",
+                    promise.describe(id)
+                )
             }
             Self::Time { id, by_us } => {
                 let far_us = by_us.unsigned_abs();
                 let way = if by_us < 0 { "older" } else { "newer" };
-                format!("wrong time: {} is {far_us} us {way} than the promised window", decoded(id))
+                format!("wrong time: {} is {far_us} us {way} than the promised window", promise.describe(id))
             }
         }
     }

@@ -20,11 +20,10 @@ use snowbank_client::protocol::one_line;
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::failure::{Blame, Failure};
-use crate::judge::{Objectives, trial};
+use crate::judge::{Objectives, judge, trial};
 use crate::origin;
 use crate::report::terminal::{Terminal, is_stdout};
-use crate::report::{Report, csv, html, json, table};
-use crate::run::Outcome;
+use crate::report::{csv, html, json, table};
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::value::{Rate, Share, Time};
 
@@ -121,20 +120,18 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let outcome = trial::run(&scenario, &objectives, arguments.runs, &terminal);
     terminal.clear();
     let outcome = outcome?;
-    let report = Report::new(&scenario, &objectives, &outcome);
-    let figures = json::Run::of(&report, &origin);
+    let verdict = judge(&outcome, &objectives);
+    let figures = json::Run::of(&scenario, &objectives, &outcome, &verdict, &origin);
     terminal.print(|out| table::write(&figures, out));
-    let written = arguments.write_files(&figures, &outcome);
-    with_files(report.verdict.exit_code(), written)
-}
-
-/// Returns the exit code. A pass without its files is a failure, because a script may need them.
-/// The table is printed before, so a full disk does not take it away.
-fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
-    written.map(|()| code).map_err(|failure| Failure {
-        blame: if code == 1 { Blame::Target } else { failure.blame },
-        ..failure
-    })
+    write_files(
+        verdict.exit_code(),
+        &[
+            (json, &|| json_text(&figures)),
+            (html, &|| html::run::render(&figures).into_bytes()),
+            (csv, &|| csv::seconds(&figures.seconds)),
+            (hlog, &|| outcome.interval_log.clone()),
+        ],
+    )
 }
 
 impl Arguments {
@@ -169,13 +166,6 @@ impl Arguments {
         let errors = self.errors.map_or(0.0, |share| share.0);
         Objectives { rate: self.rate, latencies, errors }
     }
-
-    fn write_files(&self, figures: &json::Run, outcome: &Outcome) -> Result<(), Failure> {
-        write_file(self.json.as_ref(), || json_text(figures))?;
-        write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
-        write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds))?;
-        write_file(self.hlog.as_ref(), || outcome.interval_log.clone())
-    }
 }
 
 /// Opens the files that the run will write, so that a wrong path fails at once. Their content stays
@@ -193,11 +183,20 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format!("cannot write {}: {error}", path.display()))
 }
 
-/// Writes a file if its path was given.
-fn write_file(path: Option<&PathBuf>, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), Failure> {
-    let Some(path) = path else { return Ok(()) };
-    let written = if is_stdout(path) { io::stdout().write_all(&bytes()) } else { fs::write(path, bytes()) };
-    written.map_err(|error| cannot_write(path, &error))
+/// A file whose path may have been given, and its content.
+type File<'a> = (&'a Option<PathBuf>, &'a dyn Fn() -> Vec<u8>);
+
+/// Writes files, and returns the exit code. A pass without its files is a failure, because a script
+/// may need them. The table is printed before, so a full disk does not take it away.
+fn write_files(code: u8, files: &[File<'_>]) -> Result<u8, Failure> {
+    let blame = if code == 1 { Blame::Target } else { Blame::User };
+    for (path, bytes) in files {
+        let Some(path) = path else { continue };
+        let written =
+            if is_stdout(path) { io::stdout().write_all(&bytes()) } else { fs::write(path, bytes()) };
+        written.map_err(|error| Failure { blame, ..cannot_write(path, &error) })?;
+    }
+    Ok(code)
 }
 
 /// Returns the text of a JSON file.

@@ -25,29 +25,20 @@ const ALWAYS_SAME: f64 = 1.05;
 /// An interval that reaches further than this factor from 1 holds a doubling or a halving.
 const CAN_TELL: f64 = 2.0;
 
-/// A figure that is compared: its row and name, and the words for a B that has more or less of it.
-struct Compared {
-    row: &'static str,
-    name: &'static str,
-    more: &'static str,
-    less: &'static str,
-}
-
-const fn compared(row: &'static str, name: &'static str, more: &'static str, less: &'static str) -> Compared {
-    Compared { row, name, more, less }
-}
-
-/// The figures that are compared. More is worse of all but the first.
-const COMPARED: [Compared; 8] = [
-    compared(IDS, "rate", "higher", "lower"),
-    compared(IDS, "refused", "more errors", "fewer errors"),
-    compared(IDS, "unanswered", "more errors", "fewer errors"),
-    compared(LATENCIES[0], "p50", "slower", "faster"),
-    compared(LATENCIES[0], "p90", "slower", "faster"),
-    compared(LATENCIES[0], "p99", "slower", "faster"),
-    compared(LATENCIES[0], "p99.9", "slower", "faster"),
-    compared(PROCESSOR, "target's CPU per request", "more CPU", "less CPU"),
+/// The figures that are compared: row and name, and the words for a B that has more or less of it.
+/// More is worse of all but the rate.
+const COMPARED: [[&str; 4]; 8] = [
+    [IDS, RATE, "higher", "lower"],
+    [IDS, "refused", "more errors", "fewer errors"],
+    [IDS, "unanswered", "more errors", "fewer errors"],
+    [LATENCIES[0], "p50", "slower", "faster"],
+    [LATENCIES[0], "p90", "slower", "faster"],
+    [LATENCIES[0], "p99", "slower", "faster"],
+    [LATENCIES[0], "p99.9", "slower", "faster"],
+    [PROCESSOR, "target's CPU per request", "more CPU", "less CPU"],
 ];
+
+const RATE: &str = "rate";
 
 /// The figures that all runs should have in common, by row and name, besides those of the load.
 const ALIKE: [(&str, &str); 8] = [
@@ -123,24 +114,23 @@ impl Call {
 /// One line if the runs measured different things and must not be compared.
 pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     let warnings = warnings(a, b)?;
-    let rows: Vec<Row> = COMPARED.iter().filter_map(|figure| row(figure, a, b)).collect();
+    let rows: Vec<Row> = COMPARED.into_iter().filter_map(|figure| row(figure, a, b)).collect();
     let verdict = verdict(&rows);
     let summary = summary(verdict, &rows);
     Ok(Comparison { format: FORMAT, kind: "comparison", verdict, summary, warnings, rows })
 }
 
-impl Compared {
-    /// Returns the figure of each run, if every run has it.
-    fn values(&self, runs: &[Run]) -> Option<Vec<f64>> {
-        runs.iter().map(|run| run.figures.number(self.row, self.name)).collect()
-    }
+/// Returns a figure of each run, if every run has it.
+fn values(runs: &[Run], row: &str, name: &str) -> Option<Vec<f64>> {
+    runs.iter().map(|run| run.figures.number(row, name)).collect()
 }
 
 /// Compares one figure, if every run has it.
-fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
-    let a_values = figure.values(a)?;
-    let b_values = figure.values(b)?;
-    let unit = a.first()?.figures.get(figure.row, figure.name)?.unit;
+fn row(figure: [&'static str; 4], a: &[Run], b: &[Run]) -> Option<Row> {
+    let [row, name, more_words, less_words] = figure;
+    let a_values = values(a, row, name)?;
+    let b_values = values(b, row, name)?;
+    let unit = a.first()?.figures.get(row, name)?.unit;
     let a = (&a_values).mean();
     let b = (&b_values).mean();
     let interval = if unit == Unit::None { None } else { spread::of_runs(&a_values, &b_values) };
@@ -149,7 +139,9 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
         _ if unit == Unit::None && (a > 0.0) == (b > 0.0) => Ok(None),
         _ if unit == Unit::None => Ok(Some(b > a)),
         None => Err("? single runs, or 0"),
-        Some(interval) if interval.leaves_out_one() && interval.distance() > ALWAYS_SAME => {
+        Some(interval)
+            if interval.leaves_out_one() && interval.ratio.max(1.0 / interval.ratio) > ALWAYS_SAME =>
+        {
             Ok(Some(interval.ratio > 1.0))
         }
         Some(interval) if interval.high > CAN_TELL || interval.low < 1.0 / CAN_TELL => {
@@ -161,11 +153,11 @@ fn row(figure: &Compared, a: &[Run], b: &[Run]) -> Option<Row> {
         Err(reason) => (Call::CannotTell, reason),
         Ok(None) => (Call::Same, "the same"),
         Ok(Some(more)) => (
-            if more == (figure.name != COMPARED[0].name) { Call::Worse } else { Call::Better },
-            if more { figure.more } else { figure.less },
+            if more == (name != RATE) { Call::Worse } else { Call::Better },
+            if more { more_words } else { less_words },
         ),
     };
-    Some(Row { name: format!("{} {}", figure.row, figure.name), a, b, interval, call, words, unit })
+    Some(Row { name: format!("{row} {name}"), a, b, interval, call, words, unit })
 }
 
 fn verdict(rows: &[Row]) -> Call {

@@ -27,19 +27,13 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    pub(crate) addresses: Addresses,
+    /// Of Snowbank's own protocol, and behind it of the one that the load is for, if that is
+    /// another.
+    pub(crate) addresses: Vec<Endpoint>,
     protocol: &'static Row,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
-}
-
-/// The addresses that a daemon listens on.
-#[derive(Debug)]
-pub(crate) struct Addresses {
-    pub(crate) native: Endpoint,
-    /// The address of the other protocol that the load is for.
-    pub(crate) front_end: Option<Endpoint>,
 }
 
 /// The ways to end a daemon.
@@ -61,11 +55,8 @@ impl Daemon {
         let binary = binary()?;
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let any = Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
-        let any = Addresses {
-            front_end: (protocol.name != frontend::NATIVE.name).then(|| any.clone()),
-            native: any,
-        };
-        let (child, addresses) = spawn(&binary, directory.path(), protocol, &any)?;
+        let listeners = if protocol.name == frontend::NATIVE.name { 1 } else { 2 };
+        let (child, addresses) = spawn(&binary, directory.path(), protocol, &vec![any; listeners])?;
         Ok(Self { child, addresses, protocol, binary, directory })
     }
 
@@ -74,21 +65,18 @@ impl Daemon {
     /// # Errors
     /// The system's, or the daemon's last words.
     pub(crate) fn restart(&mut self, ending: Ending) -> io::Result<()> {
-        match ending {
-            Ending::Stop => self.stop(),
-            Ending::Kill => {
-                self.child.kill()?;
-                self.child.wait()?;
-            }
-        }
+        self.end(match ending {
+            Ending::Stop => Signal::TERM,
+            Ending::Kill => Signal::KILL,
+        });
         (self.child, _) = spawn(&self.binary, self.directory.path(), self.protocol, &self.addresses)?;
         Ok(())
     }
 
-    /// Stops the daemon cleanly, so that it releases its worker ID; kills it if it does not end.
-    fn stop(&mut self) {
+    /// Ends the daemon by a signal; kills it if it does not end.
+    fn end(&mut self, signal: Signal) {
         // Fails only when it has ended already.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = kill_process(Pid::from_child(&self.child), signal);
         for _ in 0..5_000 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
@@ -108,26 +96,27 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.stop();
+        // Cleanly, so that it releases its worker ID.
+        self.end(Signal::TERM);
     }
 }
 
-/// Starts a process and waits until it listens.
+/// Starts a process and waits until it listens on these addresses. Returns it with their ports.
 fn spawn(
     binary: &Path,
     directory: &Path,
     protocol: &'static Row,
-    listen: &Addresses,
-) -> io::Result<(Child, Addresses)> {
+    listen: &[Endpoint],
+) -> io::Result<(Child, Vec<Endpoint>)> {
     // A file, because a full pipe would block the daemon.
     let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
     // Its settings are those below, whatever the environment has.
     command.env_clear();
-    command.args(["serve", "--listen", &listen.native.to_string(), "--layout", "twitter", "--worker-id"]);
-    command.arg(WORKER_ID.to_string()).arg("--state-dir").arg(directory.join("state"));
-    if let Some(front_end) = &listen.front_end {
-        command.arg(format!("--{}={front_end}", protocol.name));
+    command.args(["serve", "--layout", "twitter", "--worker-id", &WORKER_ID.to_string()]);
+    command.arg("--state-dir").arg(directory.join("state"));
+    for (option, address) in ["listen", protocol.name].into_iter().zip(listen) {
+        command.arg(format!("--{option}={address}"));
     }
     // Not every user may use the machine's locks.
     command.arg("--lock-dir").arg(directory.join("locks"));
@@ -139,12 +128,11 @@ fn spawn(
     command.process_group(0);
     command.stdout(Stdio::piped()).stderr(File::create(&stderr)?);
     let mut child = command.spawn()?;
-    let listeners = 1 + usize::from(listen.front_end.is_some());
-    let lines = child.stdout.take().map(|stdout| first_lines(stdout, listeners));
-    let lines = lines.unwrap_or_default();
-    if let Some(native) = address_of("listening", &lines) {
-        let front_end = address_of(protocol.name, &lines);
-        return Ok((child, Addresses { native, front_end }));
+    let lines = child.stdout.take().map(|stdout| first_lines(stdout, listen.len())).unwrap_or_default();
+    let names = ["listening", protocol.name].into_iter();
+    let addresses: Vec<Endpoint> = names.filter_map(|name| address_of(name, &lines)).collect();
+    if addresses.len() == listen.len() {
+        return Ok((child, addresses));
     }
     let _ = child.kill();
     child.wait()?;
@@ -154,7 +142,7 @@ fn spawn(
 }
 
 /// Returns the address that a line of the daemon's names.
-fn address_of<A: std::str::FromStr>(name: &str, lines: &[String]) -> Option<A> {
+fn address_of(name: &str, lines: &[String]) -> Option<Endpoint> {
     let address = lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(" on "))?;
     address.trim().parse().ok()
 }

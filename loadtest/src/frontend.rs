@@ -12,12 +12,11 @@ mod native;
 mod noeqd;
 mod resp;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use snowbank_client::layout::Run;
-use snowbank_client::protocol::{ErrorCode, Info};
+use snowbank_client::protocol::{ErrorCode, Info, one_line};
 
 use crate::failure::Failure;
 use crate::measure::Fault;
@@ -62,25 +61,25 @@ pub(crate) struct At {
 
 /// A part of a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part<'a> {
+pub(crate) enum Part {
     /// IDs, and more may follow.
     More,
     /// The end of the reply.
     End,
-    Refused(Refusal<'a>),
+    Refused(Refusal),
     /// No answer to this request: see [`FrontEnd::unasked`].
     Unasked,
 }
 
-/// A refusal: the error code, and the target's words.
+/// A refusal: the error code, and the target's words in one line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal<'a> {
+pub(crate) struct Refusal {
     pub(crate) code: u16,
-    pub(crate) words: Cow<'a, [u8]>,
+    pub(crate) words: String,
 }
 
 /// A part, and the bytes that it takes; `None` if it is not all there.
-type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
+type Read = Result<Option<(Part, usize)>, Fault>;
 
 /// A protocol, with the key or source that its requests name.
 pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
@@ -91,7 +90,7 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The fault of bytes that are no reply.
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
+    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read;
 
     /// Takes bytes that answer no request; more may have to come first. So many requests wait for
     /// an answer.
@@ -154,15 +153,20 @@ fn next_line(conversation: &mut Conversation<'_>) -> Result<Vec<u8>, Failure> {
     conversation.next(|bytes| Ok(line(bytes).map(|(line, size)| (line.to_vec(), size))))
 }
 
+/// Returns a target's words in one line, for a person.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    one_line(&String::from_utf8_lossy(bytes))
+}
+
 fn number(digits: &[u8]) -> Option<u64> {
     let is_number = digits.first().is_some_and(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
 }
 
 /// Returns a refusal; its first word may be the name of an error code of Snowbank.
-fn refusal_in(words: &[u8]) -> Refusal<'_> {
+fn refusal_in(words: &[u8]) -> Refusal {
     let first = words.split(|&byte| byte == b' ').next().unwrap_or_default();
-    Refusal { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }
+    Refusal { code: code_of(&text(first)), words: text(words) }
 }
 
 /// Returns the number of an error code by its name, in any case.

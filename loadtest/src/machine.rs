@@ -40,7 +40,7 @@ use waits::{Look, Waits};
 
 /// The sleep of a sleeper: short in comparison with any stall that matters. It costs half a per
 /// cent of a core.
-const NAP_NS: u64 = 1_000_000;
+pub(crate) const NAP_NS: u64 = 1_000_000;
 
 /// The machine under watch.
 #[derive(Debug)]
@@ -52,15 +52,6 @@ pub(crate) struct Watched {
     own: Mutex<OwnTime>,
     /// Those that this process may use.
     cores: Vec<usize>,
-}
-
-/// A sleep of a sleeper, in nanoseconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Nap {
-    pub(crate) from_ns: u64,
-    pub(crate) woke_ns: u64,
-    /// The part of the lateness in which a program had the core.
-    pub(crate) waited_ns: u64,
 }
 
 impl Watched {
@@ -89,10 +80,6 @@ impl Watched {
         self.lock_own().owners[target] = owner;
     }
 
-    fn cores(&self) -> u64 {
-        self.cores.len().max(1) as u64
-    }
-
     fn now_ns(&self) -> u64 {
         Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
     }
@@ -106,14 +93,10 @@ impl Watched {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self) -> Look {
-        let target_ns = self.lock_own().target_used_ns();
-        Look { at_ns: self.now_ns(), target_ns, own_ns: target_ns + own::generator_ns() }
-    }
-
     /// Looks at the waits of the target's threads, again and again.
     fn watch_target(&self, stop: &AtomicBool) {
         let mut waits = Waits::default();
+        let cores = self.cores.len().max(1) as u64;
         for look in 0_u32.. {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -121,10 +104,12 @@ impl Watched {
             if look.is_multiple_of(waits::LOOKS_PER_SEARCH) {
                 let mut own = self.lock_own();
                 own.find_processes();
-                waits.find_threads(own.processes());
+                waits.find_threads(own.processes.keys());
             }
-            let now = self.look();
-            waits.look(now, self.cores()).into_iter().for_each(|stall| self.stalls.add(stall));
+            let target_ns = self.lock_own().target_used_ns();
+            let generator_ns = own::used_by(std::process::id()).unwrap_or(0);
+            let now = Look { at_ns: self.now_ns(), target_ns, own_ns: target_ns + generator_ns };
+            waits.look(now, cores).into_iter().for_each(|stall| self.stalls.add(stall));
             std::thread::sleep(waits::LOOK_PERIOD);
         }
     }
@@ -138,34 +123,25 @@ impl Watched {
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut run_delay = RunDelay::of_this_thread();
         let sees_waits = self.lock_own().sees_all();
-        let mut nap = Nap::from(self.now_ns());
+        let mut slept_ns = self.now_ns();
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_nanos(NAP_NS));
-            nap.woke_ns = self.now_ns();
+            let woke_ns = self.now_ns();
             let waited_ns = run_delay.since_last_ns();
-            nap.waited_ns = if sees_waits { waited_ns } else { 0 };
-            nap.stall().into_iter().for_each(|stall| self.stalls.add(stall));
+            let had_core_ns = if sees_waits { waited_ns } else { 0 };
+            stall_of_nap(slept_ns, woke_ns, had_core_ns).into_iter().for_each(|stall| self.stalls.add(stall));
             // No time between two naps goes unwatched.
-            nap = Nap::from(nap.woke_ns);
+            slept_ns = woke_ns;
         }
     }
 }
 
-impl Nap {
-    /// Returns a nap that begins now.
-    pub(crate) fn from(from_ns: u64) -> Self {
-        Self { from_ns, woke_ns: 0, waited_ns: 0 }
-    }
-
-    pub(crate) fn due_ns(self) -> u64 {
-        self.from_ns + NAP_NS
-    }
-
-    /// Returns the stall that made the sleeper late.
-    pub(crate) fn stall(self) -> Option<Stall> {
-        let lost_ns = self.woke_ns.saturating_sub(self.due_ns()).saturating_sub(self.waited_ns);
-        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: self.due_ns(), until_ns: self.woke_ns, lost_ns })
-    }
+/// Returns the stall that made a sleeper late. It slept and woke at these instants, and for
+/// `waited_ns` of its lateness a program had its core.
+pub(crate) fn stall_of_nap(slept_ns: u64, woke_ns: u64, waited_ns: u64) -> Option<Stall> {
+    let due_ns = slept_ns + NAP_NS;
+    let lost_ns = woke_ns.saturating_sub(due_ns).saturating_sub(waited_ns);
+    (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: due_ns, until_ns: woke_ns, lost_ns })
 }
 
 #[cfg(test)]
@@ -175,16 +151,11 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_stall_is_as_wide_as_the_lateness() {
-        let nap = Nap { from_ns: 5 * MS, woke_ns: 16 * MS, waited_ns: 0 };
-        assert_eq!(nap.stall(), Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns: 10 * MS }));
-        assert_eq!(Nap { woke_ns: 6 * MS + MIN_STALL_NS - 1, ..nap }.stall(), None);
-    }
-
-    #[test]
-    fn a_core_that_a_program_had_is_no_stall_of_the_host() {
-        let nap = Nap { from_ns: 0, woke_ns: 11 * MS, waited_ns: 10 * MS };
-        assert_eq!(nap.stall(), None);
-        assert_eq!(Nap { waited_ns: 4 * MS, ..nap }.stall().map(|stall| stall.lost_ns), Some(6 * MS));
+    fn a_stall_is_the_lateness_in_which_no_program_had_the_core() {
+        let stall = |lost_ns| Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns });
+        assert_eq!(stall_of_nap(5 * MS, 16 * MS, 0), stall(10 * MS));
+        assert_eq!(stall_of_nap(5 * MS, 16 * MS, 4 * MS), stall(6 * MS));
+        assert_eq!(stall_of_nap(5 * MS, 16 * MS, 10 * MS), None);
+        assert_eq!(stall_of_nap(5 * MS, 6 * MS + MIN_STALL_NS - 1, 0), None);
     }
 }

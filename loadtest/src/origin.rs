@@ -53,14 +53,6 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_described() {
-        let origin = of_this_process();
-        assert!(origin.number(ORIGIN, "cores") > Some(0.0), "{origin:?}");
-        let started = origin.words(ORIGIN, "started").expect("a time");
-        assert!(started.parse::<jiff::Timestamp>().is_ok(), "{origin:?}");
-    }
-
-    #[test]
     fn files_of_proc_are_read() {
         let file = "processor\t: 0\nmodel name\t: A Processor: 3 GHz\n";
         assert_eq!(value_of(file, "model name").as_deref(), Some("A Processor: 3 GHz"));

@@ -161,6 +161,10 @@ fn page(table: &str, assumptions: &[String], check: &str, alert: &str) -> String
     )
 }
 
+fn lacks(sweep: &Sweep, reason: &str) -> Failure {
+    Failure::usage(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
+}
+
 /// Returns the processor time of a request in a step of the sweep.
 fn us_per_request_of(step: &Step) -> Option<f64> {
     step.run.figures.number(PROCESSOR, "target's CPU per request")
@@ -168,19 +172,16 @@ fn us_per_request_of(step: &Step) -> Option<f64> {
 
 impl<'a> Basis<'a> {
     fn of(sweep: &'a Sweep, wanted: &Wanted) -> Result<Self, Failure> {
-        let lacks = |reason: &str| {
-            Failure::usage(format!("the sweep cannot support a plan: {reason} ({})", sweep.summary))
-        };
-        let step = sweep.at_saturation().ok_or_else(|| lacks("it found no saturation point"))?;
+        let step = sweep.at_saturation().ok_or_else(|| lacks(sweep, "it found no saturation point"))?;
         if !sweep.confirmed {
-            return Err(lacks("its saturation point is not confirmed by a second run"));
+            return Err(lacks(sweep, "its saturation point is not confirmed by a second run"));
         }
         let figures = &step.run.figures;
         if figures.words(TARGET, "protocol") != Some("snowbank") {
-            return Err(lacks("a plan is for Snowbank's own protocol, and the sweep used another"));
+            return Err(lacks(sweep, "a plan is for Snowbank's own protocol, and the sweep used another"));
         }
         let batch = figures.number(LOAD, "IDs per request").filter(|&batch| batch >= 1.0);
-        let batch = batch.ok_or_else(|| lacks("it does not say its batch"))?;
+        let batch = batch.ok_or_else(|| lacks(sweep, "it does not say its batch"))?;
         let held = figures.number(TARGET, "worker IDs").unwrap_or_default() as u64;
         let worker_ids = wanted.worker_ids.map_or(held.max(1), u64::from);
         let numbering = numbering(figures.words(TARGET, "layout").unwrap_or_default(), worker_ids)?;
@@ -193,21 +194,18 @@ impl<'a> Basis<'a> {
             ids_per_s: self.sweep.saturation.unwrap_or_default(),
             formula: if self.sweep.at_least { "at least: " } else { "" }.to_owned() + "the saturation point",
         }];
-        if let Some(numbering) = &self.numbering {
-            let each = ids_per_s(numbering.layout().ids_per_second() as f64);
-            limits.push(Limit {
-                name: "layout",
-                ids_per_s: self.full_rate(numbering),
-                formula: format!("{} × {each}", counted(self.worker_ids, "worker ID")),
-            });
+        if let Some(full_rate) = self.full_rate() {
+            let each = ids_per_s(full_rate / self.worker_ids as f64);
+            let formula = format!("{} × {each}", counted(self.worker_ids, "worker ID"));
+            limits.push(Limit { name: "layout", ids_per_s: full_rate, formula });
         }
         limits.sort_by(|one, other| one.ids_per_s.total_cmp(&other.ids_per_s));
         limits
     }
 
     /// Returns the most IDs that the worker IDs of one daemon have in a second.
-    fn full_rate(&self, numbering: &Numbering) -> f64 {
-        numbering.layout().ids_per_second() as f64 * self.worker_ids as f64
+    fn full_rate(&self) -> Option<f64> {
+        Some(self.numbering.as_ref()?.layout().ids_per_second() as f64 * self.worker_ids as f64)
     }
 
     /// Returns the processor time of a request at a load. Requests share wake-ups under load and
@@ -228,11 +226,12 @@ impl<'a> Basis<'a> {
         if wanted <= all {
             return Ok(());
         }
-        let daemons = counted(all_daemons, "daemon");
-        let each = counted(self.worker_ids, "worker ID");
-        let wanted = counted(wanted, "worker ID");
-        let reason = format!("no plan: {daemons}, with {each} each, need {wanted}; the layout has {all}");
-        Err(Failure::of_target(reason))
+        Err(Failure::of_target(format!(
+            "no plan: {}, with {} each, need {}; the layout has {all}",
+            counted(all_daemons, "daemon"),
+            counted(self.worker_ids, "worker ID"),
+            counted(wanted, "worker ID")
+        )))
     }
 
     /// Returns the objectives of the sweep.
@@ -260,7 +259,7 @@ impl<'a> Basis<'a> {
         if all_daemons > 1 {
             all.push("The requests spread evenly over the daemons.".to_owned());
         }
-        let full_rate = self.numbering.as_ref().map_or(f64::MAX, |numbering| self.full_rate(numbering));
+        let full_rate = self.full_rate().unwrap_or(f64::MAX);
         if each_ids_per_s > full_rate / 2.0 {
             all.push(format!(
                 "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half of its full \

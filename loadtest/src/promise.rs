@@ -47,6 +47,17 @@ pub(crate) struct Span {
     pub(crate) end: u64,
 }
 
+impl Span {
+    /// Appends it to positions. Replies of neighbouring connections often continue each other, which
+    /// leaves fewer spans to sort later.
+    pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
+        match spans.last_mut() {
+            Some(last) if last.end == self.start => last.end = self.end,
+            _ => spans.push(self),
+        }
+    }
+}
+
 impl Promise {
     /// Reads the guarantees of the source of that name, or of source 0.
     ///
@@ -152,22 +163,25 @@ impl Promise {
         self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
     }
 
-    /// Gives the positions of a run of at least one ID, in order.
+    /// Appends the positions of a run of at least one ID to `spans`. Returns the first position, and
+    /// the one after the last.
     ///
     /// # Errors
     /// The first ID that has none: it is not of the source's layout or worker IDs.
-    pub(crate) fn positions(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), u64> {
+    pub(crate) fn positions(&self, run: Run, spans: &mut Vec<Span>) -> Result<Span, u64> {
         let start = self.position_of(run.first)?;
+        let mut end = start.saturating_add(run.count.into());
         // A single ID's stride does not count: other protocols send none.
         if run.count == 1 || self.is_consecutive(start, run) {
-            each(Span { start, end: start.saturating_add(run.count.into()) });
-            return Ok(());
+            Span { start, end }.append_to(spans);
+            return Ok(Span { start, end });
         }
-        run.ids().try_for_each(|id| {
+        for id in run.ids() {
             let start = self.position_of(id)?;
-            each(Span { start, end: start.saturating_add(1) });
-            Ok(())
-        })
+            end = start.saturating_add(1);
+            Span { start, end }.append_to(spans);
+        }
+        Ok(Span { start, end })
     }
 
     /// Returns true if a run that begins at a position has the next ones, too.

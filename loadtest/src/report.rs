@@ -10,12 +10,9 @@ pub(crate) mod html;
 pub(crate) mod json;
 pub(crate) mod table;
 pub(crate) mod terminal;
-#[cfg(test)]
-pub(crate) mod testing;
 
-use crate::judge::{Found, Objectives, Verdict, judge};
+use crate::judge::{Found, Objectives, Verdict};
 use crate::run::Outcome;
-use crate::scenario::Scenario;
 use crate::units::{ids_per_s, short_ms, stood_still};
 
 /// The quantiles that every report shows; 1 is the maximum.
@@ -40,22 +37,6 @@ pub(crate) const ORIGIN: &str = "origin";
 pub(crate) const ROWS: [&str; 9] = [IDS, PROCESSOR, NOTE, "outage", "clocks", MACHINE, TARGET, LOAD, ORIGIN];
 pub(crate) const TERMINAL_ROWS: usize = 5;
 
-/// A run with its verdict.
-#[derive(Debug)]
-pub(crate) struct Report<'a> {
-    pub(crate) scenario: &'a Scenario,
-    pub(crate) objectives: &'a Objectives,
-    pub(crate) outcome: &'a Outcome,
-    pub(crate) verdict: Verdict,
-}
-
-impl<'a> Report<'a> {
-    /// Judges a run.
-    pub(crate) fn new(scenario: &'a Scenario, objectives: &'a Objectives, outcome: &'a Outcome) -> Self {
-        Self { scenario, objectives, outcome, verdict: judge(outcome, objectives) }
-    }
-}
-
 /// Returns the first line, of at most 100 characters: verdict, rate, the objective that was missed
 /// or else the first, and for how long the machine stood still.
 pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Outcome) -> String {
@@ -79,37 +60,4 @@ pub(crate) fn headline(verdict: &Verdict, objectives: &Objectives, outcome: &Out
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::judge::Latency;
-    use crate::value::MAX_TIME;
-
-    #[test]
-    fn the_first_line_has_at_most_100_characters() {
-        let objectives = |limit| Objectives {
-            rate: None,
-            latencies: vec![Latency { quantile: 0.9999, limit }],
-            errors: 0.0,
-        };
-        for ids in [1, 12_345, 9_999_999_000, 10_u64.pow(13)] {
-            for ns in [1, 999_400_000, 999_499_000_000, 3_600_000_000_000] {
-                for time in [
-                    Duration::from_micros(999),
-                    Duration::from_secs_f64(99.94),
-                    Duration::from_secs_f64(999.4),
-                    MAX_TIME,
-                ] {
-                    let mut outcome = Outcome { elapsed: time, undisturbed: time, ..Outcome::default() };
-                    outcome.stalls.total = time.mul_f64(0.999_77);
-                    outcome.counts.ids = ids;
-                    outcome.counts.busiest_thread = 1.0;
-                    outcome.counts.response.saturating_record(ns);
-                    let line = headline(&Verdict::Unknown(Vec::new()), &objectives(time), &outcome);
-                    assert!(line.chars().count() <= 100, "{}: {line}", line.chars().count());
-                }
-            }
-        }
-    }
-}
+pub(crate) mod tests;

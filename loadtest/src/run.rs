@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
-use crate::daemon::{Addresses, Daemon};
+use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::frontend;
 use crate::judge::words;
@@ -107,12 +107,11 @@ impl<'a> Loaded<'a> {
         if scenario.addresses.is_empty() {
             let protocol = scenario.protocol;
             let started = terminal.unless_interrupted(move || {
-                let started = Daemon::start(protocol);
-                started.map_err(|error| Failure::usage(format!("cannot start a daemon: {error}")))
+                Daemon::start(protocol)
+                    .map_err(|error| Failure::usage(format!("cannot start a daemon: {error}")))
             })?;
-            let Addresses { native, front_end } = &started.addresses;
-            scenario.addresses = vec![front_end.as_ref().unwrap_or(native).clone()];
-            scenario.info = vec![native.clone()];
+            scenario.addresses.extend(started.addresses.last().cloned());
+            scenario.info.extend(started.addresses.first().cloned());
             daemon = Some(started);
         }
         Ok((Self { daemon, seen: Vec::new(), terminal }, scenario))

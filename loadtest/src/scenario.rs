@@ -8,7 +8,7 @@ use snowbank_client::tls::Connector;
 use crate::daemon::Ending;
 use crate::frontend::Row;
 use crate::schedule::Arrivals;
-use crate::target::{Access, Token};
+use crate::target::Token;
 use crate::value::Rate;
 
 /// The seed of random draws: every run has the same schedule.
@@ -65,11 +65,6 @@ pub(crate) enum Drive {
 }
 
 impl Scenario {
-    /// Returns the way to open connections to one of its targets.
-    pub(crate) fn access(&self, endpoint: Endpoint) -> Access {
-        Access { endpoint, protocol: self.protocol, tls: self.tls.clone(), token: self.token.clone() }
-    }
-
     /// Returns the time from the start of the run to the start of the outage.
     pub(crate) fn outage_at(&self) -> Option<Duration> {
         Some(self.warm_up + self.outage?.at)

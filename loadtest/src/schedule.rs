@@ -59,55 +59,40 @@ impl Schedule {
 
 #[cfg(test)]
 mod tests {
+    use statrs::statistics::Statistics;
+
     use super::*;
 
-    fn dues_ns(schedule: &mut Schedule, count: usize) -> Vec<u64> {
-        let mut due = || {
-            let due_ns = schedule.due_ns();
-            schedule.advance();
-            due_ns
-        };
-        (0..count).map(|_| due()).collect()
-    }
-
-    /// Returns mean and standard deviation of the distances, in nanoseconds.
-    fn spread(dues_ns: &[u64]) -> (f64, f64) {
-        let steps: Vec<f64> = dues_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
-        let mean = steps.iter().sum::<f64>() / steps.len() as f64;
-        let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / steps.len() as f64;
-        (mean, variance.sqrt())
+    /// Returns the instants before `until_ns` at which requests of these threads are due.
+    fn dues_ns(arrivals: Arrivals, threads: usize, seed: u64, until_ns: u64) -> Vec<u64> {
+        let mut dues = Vec::new();
+        for thread in 0..threads {
+            let mut schedule = Schedule::new(1_000.0, arrivals, thread, threads, seed);
+            while schedule.due_ns() < until_ns {
+                dues.push(schedule.due_ns());
+                schedule.advance();
+            }
+        }
+        dues.sort_unstable();
+        dues
     }
 
     #[test]
     fn poisson_requests_have_the_mean_and_the_spread_of_a_poisson_process() {
-        for seed in 0..5 {
-            let mut schedule = Schedule::new(10_000.0, Arrivals::Poisson, 0, 1, seed);
-            let (mean, deviation) = spread(&dues_ns(&mut schedule, 200_000));
+        for (threads, seed) in [(1, 0), (1, 1), (3, 2), (3, 3)] {
+            let dues_ns = dues_ns(Arrivals::Poisson, threads, seed, 200_000_000_000);
+            let steps_us: Vec<f64> =
+                dues_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1_000.0).collect();
             // Both have a standard error of some 0.3 %.
-            assert!((mean / 100_000.0 - 1.0).abs() < 0.02, "{mean}");
-            assert!((deviation / mean - 1.0).abs() < 0.03, "{deviation}");
+            assert!(((&steps_us).mean() / 1_000.0 - 1.0).abs() < 0.02, "{threads}, {seed}");
+            assert!(((&steps_us).population_std_dev() / 1_000.0 - 1.0).abs() < 0.03, "{threads}, {seed}");
         }
     }
 
     #[test]
-    fn threads_share_the_rate() {
-        let threads = 3;
-        let due_in = |arrivals, until_ns| {
-            let mut dues = Vec::new();
-            for thread in 0..threads {
-                let mut schedule = Schedule::new(1_000.0, arrivals, thread, threads, 7);
-                while schedule.due_ns() < until_ns {
-                    dues.push(schedule.due_ns());
-                    schedule.advance();
-                }
-            }
-            dues.sort_unstable();
-            dues
-        };
-        let even = due_in(Arrivals::Even, 1_000_000_000);
+    fn threads_share_the_rate_evenly() {
+        let even = dues_ns(Arrivals::Even, 3, 7, 1_000_000_000);
         assert_eq!(even.len(), 1_000);
         assert!(even.windows(2).all(|pair| pair[1] - pair[0] >= 999_999), "no two at once");
-        let poisson = due_in(Arrivals::Poisson, 100_000_000_000).len() as f64;
-        assert!((poisson / 100_000.0 - 1.0).abs() < 0.02, "{poisson}");
     }
 }

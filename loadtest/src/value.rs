@@ -79,37 +79,21 @@ impl FromStr for Share {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rates() {
-        let rate = |text: &str| text.parse::<Rate>().map(Rate::per_s);
-        assert_eq!(rate("10000/s"), Ok(10_000.0));
-        assert_eq!(rate("2.5k"), Ok(2_500.0));
-        assert_eq!(rate("4M/s"), Ok(4_000_000.0));
-        for wrong in
-            ["0", "0/s", "-1", "", "/s", "inf", "1e5", "NaN", "10/m", "10 /s", "99999999999999", "1.2.3"]
-        {
-            assert!(rate(wrong).is_err(), "{wrong}");
-        }
+    /// Returns whether none of the texts is a value.
+    fn all_wrong<T: FromStr>(texts: &str) -> bool {
+        texts.split(',').all(|text| text.parse::<T>().is_err())
     }
 
     #[test]
-    fn times() {
-        let time = |text: &str| text.parse::<Time>().map(|time| time.0);
-        assert_eq!(time("2ms"), Ok(Duration::from_millis(2)));
-        assert_eq!(time("1.5s"), Ok(Duration::from_millis(1_500)));
-        assert_eq!(time("500us"), Ok(Duration::from_micros(500)));
-        assert_eq!(time("1h"), Ok(Duration::from_secs(3_600)));
-        for wrong in ["0s", "0", "-5s", "10", "", "s", "1y", "infs", "169h", "0.1ns"] {
-            assert!(time(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn shares() {
-        let share = |text: &str| text.parse::<Share>().map(|share| share.0);
-        assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
-        for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
-            assert!(share(wrong).is_err(), "{wrong}");
-        }
+    fn values_are_read_and_other_texts_are_none() {
+        let rates = ["10000/s", "2.5k", "4M/s"].map(|text| text.parse::<Rate>().map(Rate::per_s));
+        assert_eq!(rates, [10_000.0, 2_500.0, 4_000_000.0].map(Ok));
+        assert!(all_wrong::<Rate>("0,0/s,-1,,/s,inf,1e5,NaN,10/m,10 /s,99999999999999,1.2.3"));
+        let times = ["500us", "2ms", "1.5s", "1h"].map(|text| text.parse().map(|Time(time)| time));
+        assert_eq!(times, [500, 2_000, 1_500_000, 3_600_000_000].map(Duration::from_micros).map(Ok));
+        assert!(all_wrong::<Time>("0s,0,-5s,10,,s,1y,infs,169h,0.1ns"));
+        let shares = ["5%", "12.5%"].map(|text| text.parse().map(|Share(share)| share));
+        assert_eq!(shares, [0.05, 0.125].map(Ok));
+        assert!(all_wrong::<Share>("0%,100%,5,-5%,%,,1e1%,NaN%"));
     }
 }

@@ -104,20 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_merge() {
+    fn neighbours_merge_and_what_lies_between_is_left_out() {
         let mut distinct = Distinct::default();
         assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(0, 5)]), Ok(()));
-        assert_eq!(distinct.spans.len(), 3);
+        assert_eq!((distinct.spans.len(), distinct.left_out()), (3, 15));
         assert_eq!(distinct.add(&mut vec![span(20, 30), span(5, 10)]), Ok(()));
-        assert_eq!(distinct.spans.len(), 1);
-    }
-
-    #[test]
-    fn what_lies_between_is_left_out() {
-        let mut distinct = Distinct::default();
-        assert_eq!(distinct.left_out(), 0);
-        assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(41, 42)]), Ok(()));
-        assert_eq!(distinct.left_out(), 11);
+        assert_eq!((distinct.spans.len(), distinct.left_out()), (1, 0));
     }
 
     #[test]

@@ -44,6 +44,12 @@ struct Checked {
     date_us: Option<i64>,
 }
 
+impl Checked {
+    fn at(position: u64, id: u64, promise: &Promise) -> Self {
+        Self { id, position, date_us: promise.date_us(position) }
+    }
+}
+
 impl ConnectionCheck {
     /// Returns the last ID that came.
     pub(crate) fn last(&self) -> Option<u64> {
@@ -72,7 +78,7 @@ impl ConnectionCheck {
         let (first, last) = match self.last {
             Some(last) if run.count == 1 && promise.is_next(last.id, run.first) => {
                 let next = Checked { id: run.first, position: last.position + 1, ..last };
-                append(spans, Span { start: next.position, end: next.position + 1 });
+                Span { start: next.position, end: next.position + 1 }.append_to(spans);
                 (next, next)
             }
             _ => self.place(promise, run, last_id, spans)?,
@@ -118,19 +124,11 @@ impl ConnectionCheck {
         last_id: u64,
         spans: &mut Vec<Span>,
     ) -> Result<(Checked, Checked), Violation> {
-        let mut first_position = None;
-        let mut last_position = 0;
-        let placed = promise.positions(run, |span| {
-            first_position.get_or_insert(span.start);
-            last_position = span.end - 1;
-            append(spans, span);
-        });
-        placed.map_err(|id| match promise.foreign_worker(id) {
+        let placed = promise.positions(run, spans).map_err(|id| match promise.foreign_worker(id) {
             Some(worker) => Violation::Worker { id, worker },
             None => Violation::Layout { id, previous: self.last() },
         })?;
-        let checked = |id, position| Checked { id, position, date_us: promise.date_us(position) };
-        Ok((checked(run.first, first_position.unwrap_or_default()), checked(last_id, last_position)))
+        Ok((Checked::at(placed.start, run.first, promise), Checked::at(placed.end - 1, last_id, promise)))
     }
 
     /// Ends the current reply.
@@ -154,15 +152,6 @@ fn last_of(run: &Run) -> Result<u64, Violation> {
         return Err(bad);
     }
     steps.checked_mul(run.stride).and_then(|length| length.checked_add(run.first)).ok_or(bad)
-}
-
-/// Replies of neighbouring connections often continue each other, which leaves fewer spans to sort
-/// later.
-fn append(spans: &mut Vec<Span>, span: Span) {
-    match spans.last_mut() {
-        Some(last) if last.end == span.start => last.end = span.end,
-        _ => spans.push(span),
-    }
 }
 
 #[cfg(test)]
@@ -240,20 +229,17 @@ mod tests {
 
     #[test]
     fn strict_order_counts_what_other_connections_received() {
-        let promise = promise("strict");
-        let mut spans = Vec::new();
         let asked = Asked { above: id(0, 50), ..ASKED };
-        let refused =
-            ConnectionCheck::default().run(&promise, &asked, RECEIVED, run(id(0, 41), 10), &mut spans);
+        let mut check = ConnectionCheck::default();
+        let refused = check.run(&promise("strict"), &asked, RECEIVED, run(id(0, 41), 10), &mut Vec::new());
         assert_eq!(refused, Err(Violation::Strict { received: id(0, 50), id: id(0, 41) }));
     }
 
     #[test]
     fn an_unknown_clock_is_not_judged() {
-        let promise = promise("relaxed");
-        let mut spans = Vec::new();
         let received = Received { offset_us: None, ..RECEIVED };
+        let mut check = ConnectionCheck::default();
         let old = run(id(-60_000, 0), 10);
-        assert_eq!(ConnectionCheck::default().run(&promise, &ASKED, received, old, &mut spans), Ok(()));
+        assert_eq!(check.run(&promise("relaxed"), &ASKED, received, old, &mut Vec::new()), Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{json_text, open_files, with_files, write_file};
+use super::{json_text, open_files, write_files};
 use crate::compare;
 use crate::failure::Failure;
 use crate::report::json::{RUN, Run, read};
@@ -38,6 +38,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     open_files(&[&arguments.json])?;
     let comparison = compare::compare(&a, &b).map_err(Failure::usage)?;
     Terminal::new(arguments.json.as_deref()).print(|out| compare::write(&comparison, out));
-    let written = write_file(arguments.json.as_ref(), || json_text(&comparison));
-    with_files(if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 }, written)
+    let code = if arguments.fail_if_worse { comparison.verdict.exit_code() } else { 0 };
+    write_files(code, &[(&arguments.json, &|| json_text(&comparison))])
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{json_text, open_files, with_files, write_file};
+use super::{json_text, open_files, write_files};
 use crate::failure::Failure;
 use crate::plan::{Wanted, plan};
 use crate::report::json::read;
@@ -33,5 +33,5 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let plan = plan(&sweep, &arguments.wanted)?;
     open_files(&[&arguments.json])?;
     Terminal::new(arguments.json.as_deref()).print(|out| out.write_all(plan.page.as_bytes()));
-    with_files(0, write_file(arguments.json.as_ref(), || json_text(&plan)))
+    write_files(0, &[(&arguments.json, &|| json_text(&plan))])
 }

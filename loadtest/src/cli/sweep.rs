@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::load::{Latencies, Load};
-use super::{json_text, open_files, with_files, write_file};
+use super::{json_text, open_files, write_files};
 use crate::failure::Failure;
 use crate::judge::Objectives;
 use crate::origin;
@@ -47,9 +47,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     terminal.clear();
     let swept = swept?;
     terminal.print(|out| table::end(&swept, out));
-    let written = write_file(arguments.json.as_ref(), || json_text(&swept))
-        .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&swept).into_bytes()));
-    with_files(swept.exit_code(), written)
+    let page = || html::sweep::render(&swept).into_bytes();
+    write_files(swept.exit_code(), &[(&arguments.json, &|| json_text(&swept)), (&arguments.html, &page)])
 }
 
 impl Arguments {
@@ -74,37 +73,29 @@ impl Arguments {
 mod tests {
     use clap::Parser;
 
-    use super::*;
     use crate::cli::Command;
     use crate::value::MAX_RATE_PER_S;
 
-    fn settings(options: &[&str]) -> Settings {
+    /// Returns the first and the last rate of a search, or why there are none.
+    fn bounds(options: &[&str], per_second: Option<u64>) -> Result<(f64, f64), String> {
         let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
-        match crate::cli::Arguments::try_parse_from(line).expect("sound options").command {
-            Some(Command::Sweep(arguments)) => arguments.settings().expect("sound settings"),
-            other => panic!("a sweep was asked for, not {other:?}"),
-        }
+        let arguments = crate::cli::Arguments::try_parse_from(line).expect("sound options");
+        let Some(Command::Sweep(sweep)) = arguments.command else { panic!("a sweep was asked for") };
+        let bounds = sweep.settings().expect("sound settings").bounds(per_second);
+        bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|failure| failure.reason)
     }
 
     #[test]
     fn the_search_begins_low_and_ends_at_the_full_rate() {
-        let bounds = |options: &[&str], per_second| {
-            let bounds = settings(options).bounds(per_second);
-            bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|failure| failure.reason)
-        };
         assert_eq!(bounds(&[], Some(4_096_000)), Ok((2_000.0, 4_096_000.0)));
         assert_eq!(bounds(&["--batch", "1000"], Some(4_096_000)), Ok((512_000.0, 4_096_000.0)));
         assert_eq!(bounds(&[], Some(10_000)), Ok((1_250.0, 10_000.0)));
         assert_eq!(bounds(&[], None), Ok((2_000.0, MAX_RATE_PER_S)));
         assert_eq!(bounds(&["--limit", "1000"], None), Ok((1_000.0, 1_000.0)));
         assert_eq!(bounds(&["--limit", "1M", "--start", "500"], Some(10_000)), Ok((500.0, 10_000.0)));
-        for (options, reason) in [
-            (&["--start", "20000"][..], "found --start 20000/s, allowed: at most 10000/s"),
-            (&["--start", "20000", "--limit", "1M"], "found --start 20000/s, allowed: at most 10000/s"),
-            (&["--start", "2000", "--limit", "1000"], "found --start 2000/s, allowed: at most 1000/s"),
-        ] {
-            let refused = bounds(options, Some(10_000)).expect_err("out of range");
-            assert!(refused.starts_with(reason), "{refused}");
-        }
+        let above = bounds(&["--start", "20000", "--limit", "1M"], Some(10_000)).expect_err("out of range");
+        assert!(above.starts_with("found --start 20000/s, allowed: at most 10000/s"), "{above}");
+        let above = bounds(&["--start", "2000", "--limit", "1000"], Some(10_000)).expect_err("out of range");
+        assert!(above.starts_with("found --start 2000/s, allowed: at most 1000/s"), "{above}");
     }
 }

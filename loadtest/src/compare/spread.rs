@@ -23,11 +23,6 @@ impl Interval {
     pub(crate) fn leaves_out_one(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
-
-    /// Returns the factor between the ratio and 1.
-    pub(crate) fn distance(&self) -> f64 {
-        self.ratio.max(1.0 / self.ratio)
-    }
 }
 
 /// Estimates from the same figure of several runs: Student's t for two sides of one variance.

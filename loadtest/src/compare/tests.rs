@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::report::figure::Figures;
-use crate::report::testing;
+use crate::report::tests as invented;
 
 /// Puts a figure before the others of a run: the first of a name counts.
 fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>) {
@@ -16,21 +16,16 @@ fn put(run: &mut Run, row: &str, name: &str, unit: Unit, value: impl Into<Value>
 
 /// Runs with this figure, and the others of the invented run.
 fn runs(row: &str, name: &str, unit: Unit, values: &[f64]) -> Vec<Run> {
-    let run = |(number, &value): (usize, &f64)| {
-        let mut run = testing::run(&[60.0; 5]);
-        put(&mut run, row, name, unit, value);
-        put(&mut run, ORIGIN, "started", Unit::None, format!("2026-01-02T03:04:0{number}Z"));
-        run
-    };
-    values.iter().enumerate().map(run).collect()
+    let mut runs = vec![invented::run(&[60.0; 5]); values.len()];
+    for (number, run) in runs.iter_mut().enumerate() {
+        put(run, row, name, unit, values[number]);
+        put(run, ORIGIN, "started", Unit::None, format!("2026-01-02T03:04:0{number}Z"));
+    }
+    runs
 }
 
 fn p50s(values: &[f64]) -> Vec<Run> {
     runs(LATENCIES[0], "p50", Unit::Us, values)
-}
-
-fn costs(values: &[f64]) -> Vec<Run> {
-    runs(PROCESSOR, "target's CPU per request", Unit::Us, values)
 }
 
 fn compared(a: &[Run], b: &[Run]) -> Comparison {
@@ -45,13 +40,11 @@ fn a_difference_beyond_the_spread_is_found_and_has_its_exit_code() {
     assert_eq!((slower.verdict, slower.verdict.exit_code()), (Call::Worse, 1));
     assert!(slower.summary.starts_with("slower: response time p50 x 1.50"), "{}", slower.summary);
     assert_eq!((faster.verdict, faster.verdict.exit_code()), (Call::Better, 0));
-    let more = compared(&costs(&[5.0, 5.1, 4.9, 5.0, 5.05]), &costs(&[5.75, 5.8, 5.7, 5.75, 5.8]));
+    let [a, b] = [[5.0, 5.1, 4.9, 5.0, 5.05], [5.75, 5.8, 5.7, 5.75, 5.8]]
+        .map(|costs| runs(PROCESSOR, "target's CPU per request", Unit::Us, &costs));
+    let more = compared(&a, &b);
     assert_eq!(more.verdict, Call::Worse);
-    assert!(
-        more.summary.starts_with("more CPU: CPU, memory target's CPU per request x 1.15"),
-        "{}",
-        more.summary
-    );
+    assert!(more.summary.starts_with("more CPU: CPU, memory target's CPU per request x 1.15"), "{more:?}");
 }
 
 #[test]
@@ -67,8 +60,8 @@ fn equal_runs_are_equal() {
 
 #[test]
 fn runs_that_carry_no_answer_say_so() {
-    for (a, b) in [(&[60.0][..], &[120.0][..]), (&[0.0, 0.0], &[60.0, 60.0]), (&[10.0, 90.0], &[9.0, 100.0])]
-    {
+    let single = [&[60.0][..], &[120.0]];
+    for [a, b] in [single, [&[0.0, 0.0], &[60.0, 60.0]], [&[10.0, 90.0], &[9.0, 100.0]]] {
         let comparison = compared(&p50s(a), &p50s(b));
         let p50 = comparison.rows.iter().find(|row| row.name.ends_with("p50")).expect("a row");
         assert_eq!(p50.call, Call::CannotTell, "{comparison:?}");

@@ -9,7 +9,7 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::one_line;
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
 use crate::failure::Failure;
 use crate::promise::source_of;
 use crate::target::{Access, Conversation, OTHER_ERROR};
@@ -25,12 +25,11 @@ const MAX_HEADERS: usize = 64;
 /// A request without its count: the bytes before it and behind it.
 #[derive(Debug)]
 pub(super) struct Http {
-    before: Vec<u8>,
-    after: Vec<u8>,
+    pub(super) before: Vec<u8>,
+    pub(super) after: Vec<u8>,
 }
 
 /// A whole reply.
-#[derive(Debug, PartialEq, Eq)]
 struct Reply<'a> {
     status: u64,
     body: Cow<'a, [u8]>,
@@ -38,7 +37,12 @@ struct Reply<'a> {
 
 /// Reads the sources of Snowbank.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
-    let (status, body) = get(conversation, "/v1/sources")?;
+    let headers = headers(conversation.access);
+    conversation.send(|out| out.extend([&b"GET /v1/sources"[..], &headers].concat()))?;
+    let (status, body) = conversation.next(|bytes| {
+        let found = reply(bytes)?;
+        Ok(found.map(|(reply, size)| ((reply.status, reply.body.into_owned()), size)))
+    })?;
     if matches!(status, 401 | 403 | 429 | 503) {
         return Err(conversation.refused(&refusal(status, &body)));
     }
@@ -47,22 +51,9 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
     let source = source.or(source_of(&info, None).map(|source| source.name.as_str()));
     let query = source.map(|name| form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>());
     let query = query.map(|name| format!("&source={name}")).unwrap_or_default();
-    let front_end = Http::of("GET /v1/ids?count=", &query, &headers(conversation.access));
-    let version = info.version.clone();
-    Ok(Met { front_end: Arc::new(front_end), info: Some(info), version })
-}
-
-/// Gets a path. Returns the status and the body.
-///
-/// # Errors
-/// [`Failure`] if the answer is no HTTP, or does not come.
-fn get(conversation: &mut Conversation<'_>, path: &str) -> Result<(u64, Vec<u8>), Failure> {
-    let headers = headers(conversation.access);
-    conversation.send(|out| out.extend([b"GET ", path.as_bytes(), &headers].concat()))?;
-    conversation.next(|bytes| {
-        let found = reply(bytes)?;
-        Ok(found.map(|(reply, size)| ((reply.status, reply.body.into_owned()), size)))
-    })
+    let before = b"GET /v1/ids?count=".to_vec();
+    let front_end = Http { before, after: [query.as_bytes(), &headers].concat() };
+    Ok(Met { front_end: Arc::new(front_end), info: Some(info), version: None })
 }
 
 /// Returns the end of a request's first line, and its headers.
@@ -83,12 +74,6 @@ fn headers(access: &Access) -> Vec<u8> {
     headers
 }
 
-impl Http {
-    pub(super) fn of(before: &str, after: &str, headers: &[u8]) -> Self {
-        Self { before: before.as_bytes().to_vec(), after: [after.as_bytes(), headers].concat() }
-    }
-}
-
 impl FrontEnd for Http {
     fn ask(&self, out: &mut Vec<u8>, _tag: u16, count: u32) {
         out.extend_from_slice(&self.before);
@@ -96,14 +81,13 @@ impl FrontEnd for Http {
         out.extend_from_slice(&self.after);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let Some((reply, size)) = reply(bytes).map_err(|reason| unreadable(&reason))? else {
-            return Ok(None);
-        };
-        if reply.status != 200 {
-            return Ok(Some((Part::Refused(refusal(reply.status, &reply.body)), size)));
+    fn read(&self, bytes: &[u8], _at: At, runs: &mut Vec<Run>) -> Read {
+        let read = reply(bytes).map_err(|reason| unreadable(&reason))?;
+        let Some((Reply { status, body }, size)) = read else { return Ok(None) };
+        if status != 200 {
+            return Ok(Some((Part::Refused(refusal(status, &body)), size)));
         }
-        for id in reply.body.trim_ascii_end().split(|&byte| byte == b'\n') {
+        for id in body.trim_ascii_end().split(|&byte| byte == b'\n') {
             push(runs, number(id).ok_or_else(|| unreadable("a line that is no ID"))?);
         }
         Ok(Some((Part::End, size)))
@@ -111,14 +95,14 @@ impl FrontEnd for Http {
 }
 
 /// Returns the refusal of a reply with another status than 200: Snowbank's are JSON.
-fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
+fn refusal(status: u64, body: &[u8]) -> Refusal {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, words) = match (json["error"].as_str(), json["message"].as_str()) {
-        (Some(error), Some(message)) => (code_of(error), message.to_owned()),
+        (Some(error), Some(message)) => (code_of(error), one_line(message)),
         _ if status == 401 => (code_of("unauthorized"), "status 401".to_owned()),
         _ => (OTHER_ERROR, format!("status {status}")),
     };
-    Refusal { code, words: Cow::Owned(words.into_bytes()) }
+    Refusal { code, words }
 }
 
 /// Returns the first reply and its size; `None` if it is not all there.
@@ -131,7 +115,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
         Ok(Status::Partial) => return Err("a head without an end".to_owned()),
         Err(_) => {
             let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
-            return Err(format!("a reply that begins with {:?}", one_line(&String::from_utf8_lossy(first))));
+            return Err(format!("a reply that begins with {:?}", text(first)));
         }
     };
     let status = head.code.unwrap_or_default().into();

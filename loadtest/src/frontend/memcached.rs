@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use snowbank_client::layout::Run;
-use snowbank_client::protocol::one_line;
 
 use super::{
-    At, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, unreadable,
+    At, FrontEnd, Met, Part, Read, Refusal, Row, line, next_line, number, push, refusal_in, text, unreadable,
 };
 use crate::failure::Failure;
 use crate::measure::Fault;
@@ -42,7 +41,7 @@ fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met
         next_line(conversation)?;
     }
     let version = ask(conversation, "version")?;
-    let version = version.strip_prefix(b"VERSION ").map(|name| one_line(&String::from_utf8_lossy(name)));
+    let version = version.strip_prefix(b"VERSION ").map(text);
     Ok(Met { front_end: Arc::new(Memcached { key }), info: None, version })
 }
 
@@ -53,7 +52,7 @@ fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, Fa
 }
 
 /// Returns the refusal in a line, if it is one.
-fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
+fn refusal(line: &[u8]) -> Option<Refusal> {
     let words = line.strip_prefix(b"SERVER_ERROR ").or_else(|| line.strip_prefix(b"CLIENT_ERROR "));
     words.or_else(|| (line == b"ERROR").then_some(line)).map(refusal_in)
 }
@@ -68,7 +67,7 @@ impl FrontEnd for Memcached {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read(&self, bytes: &[u8], _at: At, runs: &mut Vec<Run>) -> Read {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         if let Some(refusal) = refusal(first) {
             return Ok(Some((Part::Refused(refusal), size)));

@@ -1,15 +1,14 @@
 //! Snowbank's own protocol, version 1.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use snowbank_client::layout::Run;
+use snowbank_client::protocol::Parsed;
 use snowbank_client::protocol::collect::{BadReply, InfoCollector, Progress};
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::request::{self, Next, Wait};
-use snowbank_client::protocol::{Info, Parsed, one_line};
 
-use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, unreadable};
+use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, text, unreadable};
 use crate::failure::Failure;
 use crate::measure::Fault;
 use crate::promise::source_of;
@@ -34,16 +33,12 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
 
 /// Asks for INFO. A source that it does not have is refused later.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
-    let info = info(conversation)?;
-    let source = source_of(&info, source).map_or(0, |source| source.index);
-    Ok(Met { front_end: Arc::new(Native { source }), version: info.version.clone(), info: Some(info) })
-}
-
-fn info(conversation: &mut Conversation<'_>) -> Result<Info, Failure> {
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
     while next_reply(conversation, |reply| collector.add(reply))? == Progress::More {}
-    collector.finish().map_err(|bad| conversation.other(&bad.to_string()))
+    let info = collector.finish().map_err(|bad| conversation.other(&bad.to_string()))?;
+    let source = source_of(&info, source).map_or(0, |source| source.index);
+    Ok(Met { front_end: Arc::new(Native { source }), info: Some(info), version: None })
 }
 
 /// Waits for the next reply; an error reply is an error.
@@ -51,19 +46,15 @@ fn next_reply<T>(
     conversation: &mut Conversation<'_>,
     mut take: impl FnMut(&Reply<'_>) -> Result<T, BadReply>,
 ) -> Result<T, Failure> {
-    let taken = conversation.next(|bytes| match reply::parse(bytes) {
-        Parsed::Incomplete => Ok(None),
-        Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),
-        Parsed::Frame { content, consumed, .. } => match content.map_err(|fault| fault.to_string())? {
-            Reply::Error(error) => {
-                let words = Cow::Owned(error.message.to_vec());
-                Ok(Some((Err(Refusal { code: error.code, words }), consumed)))
-            }
-            reply => {
-                let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
-                Ok(Some((Ok(taken), consumed)))
-            }
-        },
+    let taken = conversation.next(|bytes| match frame(bytes)? {
+        None => Ok(None),
+        Some((Reply::Error(error), _, size)) => {
+            Ok(Some((Err(Refusal { code: error.code, words: text(error.message) }), size)))
+        }
+        Some((reply, _, size)) => {
+            let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
+            Ok(Some((Ok(taken), size)))
+        }
     })?;
     taken.map_err(|refusal| conversation.refused(&refusal))
 }
@@ -75,13 +66,12 @@ pub(super) fn encode(out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
 }
 
 /// Returns the first frame with its tag and its size; `None` if it is not all there.
-fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, Fault> {
+fn frame(bytes: &[u8]) -> Result<Option<(Reply<'_>, u16, usize)>, String> {
     match reply::parse(bytes) {
         Parsed::Incomplete => Ok(None),
-        Parsed::BadLength(length) => Err(unreadable(&format!("a frame of {length} bytes"))),
+        Parsed::BadLength(length) => Err(format!("a frame of {length} bytes")),
         Parsed::Frame { content, tag, consumed } => {
-            let reply = content.map_err(|fault| unreadable(&fault.to_string()))?;
-            Ok(Some((reply, tag, consumed)))
+            Ok(Some((content.map_err(|fault| fault.to_string())?, tag, consumed)))
         }
     }
 }
@@ -91,8 +81,9 @@ impl FrontEnd for Native {
         encode(out, tag, self.source, count);
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let Some((reply, tag, size)) = frame(bytes)? else { return Ok(None) };
+    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read {
+        let read = frame(bytes).map_err(|reason| unreadable(&reason))?;
+        let Some((reply, tag, size)) = read else { return Ok(None) };
         if tag != at.tag {
             return Ok(Some((Part::Unasked, 0)));
         }
@@ -106,7 +97,7 @@ impl FrontEnd for Native {
                 more
             }
             Reply::Error(error) => {
-                let refusal = Refusal { code: error.code, words: Cow::Borrowed(error.message) };
+                let refusal = Refusal { code: error.code, words: text(error.message) };
                 return Ok(Some((Part::Refused(refusal), size)));
             }
             Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
@@ -118,11 +109,10 @@ impl FrontEnd for Native {
 
     /// A connection that is refused gets an error with tag 0, and closes.
     fn unasked(&self, bytes: &[u8], unanswered: usize) -> Result<(), Fault> {
-        match frame(bytes)? {
+        match frame(bytes).map_err(|reason| unreadable(&reason))? {
             None => Ok(()),
             Some((Reply::Error(error), ..)) => {
-                let message = one_line(&String::from_utf8_lossy(error.message));
-                let reason = Some(format!("{}: {message}", code_name(error.code)));
+                let reason = Some(format!("{}: {}", code_name(error.code), text(error.message)));
                 Err(Fault::Closed { unanswered, reason })
             }
             Some((_, tag, _)) => {

@@ -94,11 +94,16 @@ impl FrontEnd for Resp {
         }
     }
 
-    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
+    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         match first.split_first() {
             Some((b'-', words)) => return Ok(Some((Part::Refused(refusal_in(words)), size))),
-            Some((b':', digits)) if self.is_counter() => runs.push(counted_up_to(id(digits)?, at.asked)?),
+            Some((b':', digits)) if self.is_counter() => {
+                // The last of its numbers.
+                let before = id(digits)?.checked_sub(at.asked.into());
+                let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
+                runs.push(Run { first, count: at.asked, stride: 1 });
+            }
             Some((b':', digits)) => push(runs, id(digits)?),
             Some((b'*', digits)) => {
                 let found = id(digits)?;
@@ -119,15 +124,8 @@ impl FrontEnd for Resp {
     }
 }
 
-/// Returns the `count` numbers that end at `last`, as a counter hands them out.
-fn counted_up_to(last: u64, count: u32) -> Result<Run, Fault> {
-    let before = last.checked_sub(count.into());
-    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
-    Ok(Run { first, count, stride: 1 })
-}
-
 /// Reads the bulk strings of a reply from `start` on, once all have come.
-fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) -> Read<'a> {
+fn elements(bytes: &[u8], start: usize, count: u32, runs: &mut Vec<Run>) -> Read {
     let mut found = Vec::new();
     let mut taken = start;
     for _ in 0..count {

@@ -34,7 +34,7 @@ fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Ite
                 Part::More | Part::Unasked => None,
                 Part::End => Some("end".to_owned()),
                 Part::Refused(Refusal { code, words }) => {
-                    Some(format!("{} {}", crate::target::code_name(code), String::from_utf8_lossy(&words)))
+                    Some(format!("{} {words}", crate::target::code_name(code)))
                 }
             };
             input.drain(..size);
@@ -52,7 +52,7 @@ fn whole(front_end: &dyn FrontEnd, asked: u32, bytes: &[u8]) -> Outcome {
 }
 
 fn http() -> http::Http {
-    http::Http::of("GET /ids?n=", "", b" HTTP/1.1\r\n\r\n")
+    http::Http { before: b"GET /ids?n=".to_vec(), after: b" HTTP/1.1\r\n\r\n".to_vec() }
 }
 
 fn memcached() -> Memcached {

@@ -1,4 +1,4 @@
-//! Simulated machines under the rule: bad targets and a sound one, beside stalls of known length.
+//! Simulated machines under the rule: late targets and a sound one, beside stalls of known length.
 //!
 //! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
 //! requests one after the other, on the first core that runs. A seed decides everything, so a test
@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use super::{Latency, Objectives, Verdict, judge};
-use crate::machine::Nap;
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::machine::waits::{LOOK_PERIOD, Look, Waits};
+use crate::machine::{NAP_NS, stall_of_nap};
+use crate::measure::Counts;
 use crate::measure::settling::Slow;
-use crate::measure::{Counts, Fault, Refusals};
 use crate::run::Outcome;
 use crate::value::Rate;
 
@@ -65,15 +65,9 @@ enum Target {
     BurnsInRealTime,
     /// One connection of eight gets its answers 5 ms late.
     OneSlowConnection,
-    /// It refuses one request in 200.
-    Refuses,
-    /// It closes a connection.
-    Closes,
-    /// It answers the warm-up only.
-    FallsSilent,
 }
 
-const BAD: [Target; 14] = [
+const BAD: [Target; 11] = [
     Target::Stops { length_ms: 300, each_ms: RUN_NS / MS },
     Target::Stops { length_ms: 60, each_ms: 3_000 },
     Target::Stops { length_ms: 20, each_ms: 1_000 },
@@ -85,9 +79,6 @@ const BAD: [Target; 14] = [
     Target::BurnsOneCore,
     Target::BurnsInRealTime,
     Target::OneSlowConnection,
-    Target::Refuses,
-    Target::Closes,
-    Target::FallsSilent,
 ];
 
 /// Times, each from an instant until another.
@@ -147,13 +138,9 @@ fn noise_on(core: u64, noise: Noise, random: &mut fastrand::Rng) -> Spans {
 }
 
 fn burning(target: Target, random: &mut fastrand::Rng) -> Spans {
-    let each = |length_ms: u64, each_ms: u64| {
-        let turns = 1..RUN_NS / MS / each_ms;
-        turns.map(|turn| (turn * each_ms * MS, (turn * each_ms + length_ms) * MS)).collect()
-    };
     match target {
-        Target::PausesThatBurn => each(20, 500),
-        Target::BurnsInRealTime => each(20, 200),
+        Target::PausesThatBurn => (1..8).map(|turn| (turn * 500 * MS, (turn * 500 + 20) * MS)).collect(),
+        Target::BurnsInRealTime => (1..20).map(|turn| (turn * 200 * MS, (turn * 200 + 20) * MS)).collect(),
         Target::Burns | Target::BurnsOneCore => {
             // The slices of a fair scheduler.
             let turn = |turn| (turn * 8 * MS, turn * 8 * MS + random.u64(4 * MS..7 * MS));
@@ -187,29 +174,35 @@ fn machine(target: Target, noise: Noise, random: &mut fastrand::Rng) -> [Core; 2
     [0, 1].map(|core| {
         let own = if core == 0 && target == Target::BurnsOneCore { Spans::new() } else { burnt.clone() };
         let noisy = noise_on(core, noise, random);
-        let mut both = [noisy.clone(), own.clone()].concat();
-        both.sort_unstable();
-        let mut all = Spans::new();
-        for (from, until) in both {
-            match all.last_mut().filter(|last| last.1 >= from) {
-                Some(last) => last.1 = last.1.max(until),
-                None => all.push((from, until)),
-            }
-        }
+        let all = joined(&[noisy.clone(), own.clone()]);
         Core { all, others: if noise == Noise::Host { Spans::new() } else { noisy }, own }
     })
+}
+
+/// Joins times that overlap.
+fn joined(spans: &[Spans]) -> Spans {
+    let mut sorted = spans.concat();
+    sorted.sort_unstable();
+    let mut all = Spans::new();
+    for (from, until) in sorted {
+        match all.last_mut().filter(|last| last.1 >= from) {
+            Some(last) => last.1 = last.1.max(until),
+            None => all.push((from, until)),
+        }
+    }
+    all
 }
 
 /// Returns what the sleepers find.
 fn watched(cores: &[Core; 2]) -> Stalls {
     let stalls = Stalls::of_measurement(0);
     for core in cores {
-        let mut nap = Nap::from(0);
-        while nap.from_ns < RUN_NS {
-            nap.woke_ns = core.runs(nap.due_ns());
-            nap.waited_ns = core.waited_ns(nap.due_ns(), nap.woke_ns);
-            nap.stall().into_iter().for_each(|stall| stalls.add(stall));
-            nap = Nap::from(nap.woke_ns);
+        let mut slept_ns = 0;
+        while slept_ns < RUN_NS {
+            let woke_ns = core.runs(slept_ns + NAP_NS);
+            let waited_ns = core.waited_ns(slept_ns + NAP_NS, woke_ns);
+            stall_of_nap(slept_ns, woke_ns, waited_ns).into_iter().for_each(|stall| stalls.add(stall));
+            slept_ns = woke_ns;
         }
     }
     stalls
@@ -264,14 +257,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         let ready_ns = free + late_ns;
         let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
         let target_ns = ready_ns.max(sent_ns) - sent_ns;
-        answered(&mut run.counts, target, intended_ns, Slow { sent_ns, received_ns, target_ns });
-    }
-    match target {
-        Target::Closes => run.faults.push(Fault::Closed { unanswered: 1, reason: None }),
-        Target::FallsSilent => {
-            run.faults.push(Fault::Silent { unanswered: 9 });
-        }
-        _ => {}
+        answered(&mut run.counts, intended_ns, Slow { sent_ns, received_ns, target_ns });
     }
     look_at_waits(&waited, &cores, &stalls);
     run.stalls = stalls.sum(RUN_NS);
@@ -279,19 +265,14 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     run
 }
 
-fn answered(counts: &mut Counts, target: Target, intended_ns: u64, times: Slow) {
+fn answered(counts: &mut Counts, intended_ns: u64, times: Slow) {
     counts.requests += 1;
-    if target == Target::Refuses && counts.requests.is_multiple_of(200) {
-        let refused = Refusals { count: 0, first_message: String::new() };
-        counts.refused.entry(6).or_insert(refused).count += 1;
-        return;
-    }
     counts.answered += 1;
     counts.response.saturating_record(times.received_ns - intended_ns);
     counts.slip.saturating_record(times.sent_ns - intended_ns);
     counts.target.saturating_record(times.target_ns);
     if times.target_ns >= MIN_STALL_NS {
-        counts.settling.record(times);
+        counts.settling.slow.push_back(times);
     } else {
         counts.settling.certain.saturating_record(times.target_ns);
     }
@@ -319,30 +300,29 @@ fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("SNOWBANK_JUDGE_SEEDS").map_or(4, |seeds| seeds.parse().expect("a number"))
 }
 
+/// Returns the verdicts of all seeds, and prints their numbers: a row of docs/capacity.md.
+fn verdicts(target: Target, noise: Noise) -> Vec<Verdict> {
+    let all: Vec<Verdict> = seeds().map(|seed| verdict(target, noise, seed)).collect();
+    let [pass, fail, none] = [0, 1, 2].map(|code| all.iter().filter(|one| one.exit_code() == code).count());
+    eprintln!("{target:?} beside {noise:?}: pass {pass}, fail {fail}, no verdict {none}");
+    all
+}
+
 #[test]
 fn no_bad_target_passes_anywhere() {
     for target in BAD {
+        // What burns both cores delays the generator more than the target.
+        let burns_both = matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
         for noise in NOISES {
             // Without a stall, this one never stops.
             if (target, noise) == (Target::StopsAfterStalls, Noise::Quiet) {
                 continue;
             }
-            let mut codes = [0; 3];
-            for seed in seeds() {
-                let verdict = verdict(target, noise, seed);
-                assert_ne!(verdict, Verdict::Pass, "{target:?} beside {noise:?}, seed {seed}");
-                codes[usize::from(verdict.exit_code())] += 1;
-                // What burns both cores delays the generator more than the target.
-                let burns_both =
-                    matches!(target, Target::PausesThatBurn | Target::Burns | Target::BurnsInRealTime);
-                if noise == Noise::Quiet && !burns_both {
-                    assert_eq!(verdict.exit_code(), 1, "{target:?}, seed {seed}: {verdict:?}");
-                }
+            let must_fail = noise == Noise::Quiet && !burns_both;
+            for (seed, verdict) in verdicts(target, noise).into_iter().enumerate() {
+                let code = verdict.exit_code();
+                assert!(code == 1 || (code == 2 && !must_fail), "{target:?}, {noise:?}, {seed}: {verdict:?}");
             }
-            eprintln!(
-                "{target:?} beside {noise:?}: pass {}, fail {}, no verdict {}",
-                codes[0], codes[1], codes[2]
-            );
         }
     }
 }
@@ -350,14 +330,10 @@ fn no_bad_target_passes_anywhere() {
 #[test]
 fn a_sound_target_never_fails() {
     for noise in NOISES {
-        let mut codes = [0; 3];
-        for seed in seeds() {
-            let verdict = verdict(Target::Sound, noise, seed);
-            codes[usize::from(verdict.exit_code())] += 1;
-            assert_ne!(verdict.exit_code(), 1, "{noise:?}, seed {seed}: {verdict:?}");
-            assert!(noise != Noise::Quiet || verdict == Verdict::Pass, "seed {seed}: {verdict:?}");
+        for (seed, verdict) in verdicts(Target::Sound, noise).into_iter().enumerate() {
+            let code = verdict.exit_code();
+            assert!(code == 0 || (code == 2 && noise != Noise::Quiet), "{noise:?}, {seed}: {verdict:?}");
         }
-        eprintln!("Sound beside {noise:?}: pass {}, fail {}, no verdict {}", codes[0], codes[1], codes[2]);
     }
 }
 
@@ -367,18 +343,10 @@ fn stalls_are_found_in_their_length() {
         let found = run(Target::Sound, noise, &mut fastrand::Rng::with_seed(1)).stalls.total;
         let found_ns = found.as_nanos() as u64;
         let cores = machine(Target::Sound, noise, &mut fastrand::Rng::with_seed(1));
-        // The union of the gaps, of programs on the target's core.
-        let mut all = cores[1].all.clone();
-        if noise == Noise::Host {
-            all.extend(&cores[0].all);
-        }
-        all.sort_unstable();
-        let mut true_ns = 0;
-        let mut until = 0;
-        for (from, to) in all {
-            true_ns += to.saturating_sub(from.max(until));
-            until = to.max(until);
-        }
+        // Programs count on the target's core.
+        let first = if noise == Noise::Host { 0 } else { 1 };
+        let gaps = joined(&cores.map(|core| core.all)[first..]);
+        let true_ns: u64 = gaps.iter().map(|gap| gap.1 - gap.0).sum();
         assert!(found_ns <= true_ns && found_ns * 10 >= true_ns * 8, "{noise:?}: {found_ns} of {true_ns}");
     }
 }

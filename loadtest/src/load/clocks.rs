@@ -4,7 +4,8 @@
 //! would accuse a sound target after minutes. A forwarded port looks like a target on this machine
 //! and has another clock.
 
-use crate::check::reply::Asked;
+use super::Now;
+use super::connection::InFlight;
 
 /// The length of a period, after which the distance is measured again: long enough for a short
 /// round trip, and clocks drift by less than a millisecond in it.
@@ -39,44 +40,31 @@ pub(super) struct ClockOffset {
     pub(super) seen_us: i64,
 }
 
-/// A reply, as far as it tells about clocks.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
-    pub(super) now_ns: u64,
-    pub(super) round_trip_ns: u64,
-    /// The time in its first ID.
-    pub(super) dated_us: Option<i64>,
-    pub(super) received_us: i64,
-    /// True after the warm-up.
-    pub(super) is_warm: bool,
-}
-
 impl ClockOffset {
     pub(super) fn new(clock: Clock) -> Self {
         let known_us = (clock == Clock::Same).then_some(0);
         Self { clock, known_us, best: None, previous: None, period_ends_ns: 0, seen_us: 0 }
     }
 
-    /// Learns from a reply; the first one after the warm-up settles the first distance.
-    pub(super) fn see(&mut self, asked: &Asked, seen: Seen) {
-        let middle_us = asked.sent_us.midpoint(seen.received_us);
-        let Some(offset_us) = seen.dated_us.map(|dated_us| dated_us - middle_us) else {
-            self.known_us = self.known_us.or(seen.is_warm.then_some(0));
+    /// Learns from a reply with the time in its first ID; the first one after the warm-up settles
+    /// the first distance.
+    pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
+        let Some(dated_us) = dated_us else {
+            self.known_us = self.known_us.or(is_warm.then_some(0));
             return;
         };
-        if seen.is_warm && seen.now_ns >= self.period_ends_ns {
-            self.period_ends_ns = seen.now_ns + PERIOD_NS;
+        let offset_us = dated_us - request.asked.sent_us.midpoint(now.wall_us);
+        let round_trip_ns = now.ns - request.sent_ns;
+        if is_warm && now.ns >= self.period_ends_ns {
+            self.period_ends_ns = now.ns + PERIOD_NS;
             self.previous = self.best.take().or(self.previous);
         }
-        if self.best.is_none_or(|(shortest_ns, _)| seen.round_trip_ns < shortest_ns) {
-            self.best = Some((seen.round_trip_ns, offset_us));
+        if self.best.is_none_or(|(shortest_ns, _)| round_trip_ns < shortest_ns) {
+            self.best = Some((round_trip_ns, offset_us));
         }
-        if seen.is_warm {
-            self.settle();
+        if !is_warm {
+            return;
         }
-    }
-
-    fn settle(&mut self) {
         let measured = [self.previous, self.best].into_iter().flatten();
         // The reply was dated at any time of its round trip.
         let reaches = measured.map(|(round_trip_ns, offset_us)| {
@@ -94,14 +82,17 @@ impl ClockOffset {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::reply::Asked;
 
-    fn see(clocks: &mut ClockOffset, now_s: u64, round_trip_ms: i64, offset_us: i64, is_warm: bool) {
+    fn see(clocks: &mut ClockOffset, sent_s: u64, round_trip_ms: i64, offset_us: i64, is_warm: bool) {
+        let sent_ns = sent_s * 1_000_000_000;
         let asked = Asked { count: 1, sent_us: 1_000_000, above: 0 };
-        let received_us = 1_000_000 + round_trip_ms * 1_000;
-        let dated_us = Some(asked.sent_us.midpoint(received_us) + offset_us);
-        let now_ns = now_s * 1_000_000_000;
-        let round_trip_ns = round_trip_ms as u64 * 1_000_000;
-        clocks.see(&asked, Seen { now_ns, round_trip_ns, dated_us, received_us, is_warm });
+        let now = Now {
+            ns: sent_ns + round_trip_ms as u64 * 1_000_000,
+            wall_us: asked.sent_us + round_trip_ms * 1_000,
+        };
+        let dated_us = asked.sent_us.midpoint(now.wall_us) + offset_us;
+        clocks.see(&InFlight { intended_ns: sent_ns, sent_ns, asked, tag: 0 }, now, Some(dated_us), is_warm);
     }
 
     #[test]

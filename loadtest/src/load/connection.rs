@@ -48,8 +48,8 @@ impl Connection {
     /// # Errors
     /// The system's, if it does not watch it.
     pub(super) fn watched(stream: Stream, peer: usize, epoll: &OwnedFd, index: usize) -> io::Result<Self> {
-        stream.set_nonblocking()?;
-        epoll::add(epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+        stream.socket.set_nonblocking(true)?;
+        epoll::add(epoll, &stream.socket, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         Ok(Self {
             stream,
             peer,
@@ -65,17 +65,9 @@ impl Connection {
         })
     }
 
-    /// Drops the bytes that no socket will take any more.
-    pub(super) fn forget_unsent(&mut self) {
-        self.out.clear();
-        self.partial.clear();
-        self.unsent = 0;
-        self.is_full = false;
-    }
-
     /// Returns true if something waits to be flushed.
     pub(super) fn is_dirty(&self) -> bool {
-        !self.out.is_empty() || (!self.is_down && self.stream.has_unsent())
+        !self.out.is_empty() || self.stream.has_unsent()
     }
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).

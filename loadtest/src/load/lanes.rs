@@ -131,18 +131,14 @@ mod tests {
             racing.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect()
         });
         taken.sort_unstable();
-        let mut due: Vec<u64> = [(0, now_ns - GRACE_NS), (1, now_ns), (2, now_ns)]
-            .into_iter()
-            .flat_map(|(thread, until_ns)| {
-                let mut schedule = schedule(thread, 3);
-                let dues = std::iter::repeat_with(move || {
-                    let due_ns = schedule.due_ns();
-                    schedule.advance();
-                    due_ns
-                });
-                dues.take_while(move |due_ns| *due_ns <= until_ns)
-            })
-            .collect();
+        let mut due = Vec::new();
+        for (thread, until_ns) in [(0, now_ns - GRACE_NS), (1, now_ns), (2, now_ns)] {
+            let mut schedule = schedule(thread, 3);
+            while schedule.due_ns() <= until_ns {
+                due.push(schedule.due_ns());
+                schedule.advance();
+            }
+        }
         due.sort_unstable();
         assert!(due.len() > 9_998);
         assert_eq!(taken, due);

@@ -1,9 +1,8 @@
 //! Counts and times the requests of one thread.
 
+use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
-
-use snowbank_client::protocol::one_line;
 
 use crate::frontend::Refusal;
 use crate::machine::processor::{RunDelay, ran};
@@ -34,15 +33,14 @@ pub(super) struct Meter {
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
-    outage: Outage,
+    /// The outage of a daemon of our own as this thread sees it: requests due in it do not count.
+    /// Empty in a run without one, and without an end until all connections are back.
+    outage: Range<u64>,
     /// `None` in the warm-up.
     began: Option<Began>,
     /// The instant since which the thread has been busy, or should have been: answers may have been
     /// there since.
     busy_since_ns: u64,
-    /// Answers in a row that took the same time, and are not in the histograms yet: in a closed
-    /// loop, most of those of one read.
-    alike: (AllTimes, u64),
 }
 
 /// The thread when the measurement began on it.
@@ -53,30 +51,6 @@ struct Began {
     run_delay: RunDelay,
 }
 
-/// The outage of a daemon of our own as one thread sees it, in nanoseconds from the start of the
-/// run: requests due in it do not count.
-#[derive(Debug, Clone, Copy, Default)]
-struct Outage {
-    /// `None` in a run without one.
-    from_ns: Option<u64>,
-    /// The instant at which all connections were back.
-    back_ns: Option<u64>,
-}
-
-/// The times of an answer in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct AllTimes {
-    response: u64,
-    target: u64,
-}
-
-impl Outage {
-    /// Returns true if a request that is due then does not count.
-    fn holds(self, due_ns: u64) -> bool {
-        self.from_ns.is_some_and(|from_ns| (from_ns..self.back_ns.unwrap_or(u64::MAX)).contains(&due_ns))
-    }
-}
-
 impl Meter {
     pub(super) fn new(thread: usize, scenario: &Scenario) -> Self {
         Self {
@@ -84,25 +58,24 @@ impl Meter {
             is_open_loop: scenario.is_open_loop(),
             warm_ns: scenario.warm_up.as_nanos() as u64,
             end_ns: scenario.ends_at().as_nanos() as u64,
-            outage: Outage { from_ns: scenario.outage_at().map(|at| at.as_nanos() as u64), back_ns: None },
+            outage: scenario.outage_at().map_or(0..0, |at| at.as_nanos() as u64..u64::MAX),
             ..Self::default()
         }
     }
 
     pub(super) fn counts_at(&self, intended_ns: u64) -> bool {
-        (self.warm_ns..self.end_ns).contains(&intended_ns) && !self.outage.holds(intended_ns)
+        (self.warm_ns..self.end_ns).contains(&intended_ns) && !self.outage.contains(&intended_ns)
     }
 
     /// Returns the time since the start of the outage while connections may go, or are not back.
     pub(super) fn outage_lasting(&self, now: Now) -> Option<Duration> {
-        let from_ns = self.outage.from_ns.filter(|_| self.outage.holds(now.ns))?;
-        Some(Duration::from_nanos(now.ns - from_ns))
+        self.outage.contains(&now.ns).then(|| Duration::from_nanos(now.ns - self.outage.start))
     }
 
     /// Records that all connections are back from the outage.
     pub(super) fn recovered(&mut self, now: Now) {
         self.counts.outage = self.outage_lasting(now).unwrap_or_default();
-        self.outage.back_ns = Some(now.ns);
+        self.outage.end = now.ns;
     }
 
     /// Begins a turn that was due at `due_ns`, if it was not woken before.
@@ -128,13 +101,8 @@ impl Meter {
             return;
         }
         self.counts.requests -= 1;
-        let ns = self.outage.from_ns.unwrap_or(now.ns).max(request.sent_ns);
+        let ns = self.outage.start.max(request.sent_ns);
         self.time(request, Now { ns, ..now });
-    }
-
-    /// Counts a request that was due while there was no connection.
-    pub(super) fn lost_unsent(&mut self) {
-        self.counts.lost += 1;
     }
 
     pub(super) fn sent(&mut self, request: &InFlight) {
@@ -161,7 +129,7 @@ impl Meter {
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
-    pub(super) fn refused(&mut self, request: &InFlight, now: Now, refusal: &Refusal<'_>) {
+    pub(super) fn refused(&mut self, request: &InFlight, now: Now, refusal: &Refusal) {
         let in_warm_up = request.intended_ns < self.warm_ns;
         if !(in_warm_up || self.counts_at(request.intended_ns)) {
             return;
@@ -169,7 +137,7 @@ impl Meter {
         let refused = if in_warm_up { &mut self.counts.warm_up_refused } else { &mut self.counts.refused };
         let known = refused.entry(refusal.code).or_default();
         if known.count == 0 {
-            known.first_message = one_line(&String::from_utf8_lossy(&refusal.words));
+            known.first_message.clone_from(&refusal.words);
         }
         known.count += 1;
         if in_warm_up {
@@ -181,33 +149,16 @@ impl Meter {
     }
 
     fn time(&mut self, request: &InFlight, now: Now) {
-        let response_ns = now.ns.saturating_sub(request.intended_ns);
         let sent_ns = request.sent_ns.max(request.intended_ns);
         // An answer that came while the thread was busy or did not run lay here unread.
         let target_ns = now.ns.min(self.busy_since_ns).saturating_sub(sent_ns);
-        let times = AllTimes { response: response_ns, target: target_ns };
-        if self.alike.0 != times {
-            self.record_alike();
-            self.alike.0 = times;
-        }
-        self.alike.1 += 1;
-        if target_ns >= MIN_STALL_NS {
-            self.counts.settling.record(Slow { sent_ns, received_ns: now.ns, target_ns });
-        }
-    }
-
-    /// Puts the answers that are not in the histograms into them.
-    fn record_alike(&mut self) {
-        let times = self.alike.0;
-        let count = std::mem::take(&mut self.alike.1);
-        if count == 0 {
-            return;
-        }
-        self.second.response.saturating_record_n(times.response, count);
-        self.counts.target.saturating_record_n(times.target, count);
-        // A slow one is certain once the stalls are known.
-        if times.target < MIN_STALL_NS {
-            self.counts.settling.certain.saturating_record_n(times.target, count);
+        self.second.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
+        self.counts.target.saturating_record(target_ns);
+        if target_ns < MIN_STALL_NS {
+            self.counts.settling.certain.saturating_record(target_ns);
+        } else {
+            // It is certain once the stalls are known.
+            self.counts.settling.slow.push_back(Slow { sent_ns, received_ns: now.ns, target_ns });
         }
     }
 
@@ -240,14 +191,12 @@ impl Meter {
     }
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
-        self.record_alike();
         let second = Box::new(std::mem::take(&mut self.second));
         // A collector that is gone has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }
 
     pub(super) fn finish(mut self, now: Now, to: &SyncSender<Message>) -> Counts {
-        self.record_alike();
         self.turned(now);
         if !self.second.response.is_empty() || self.second.refused > 0 {
             self.hand_over(to);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use rustix::event::epoll;
-use snowbank_client::protocol::ErrorCode;
 
 use super::connection::Connection;
 use super::worker::Worker;
@@ -17,35 +16,24 @@ pub(super) const RETRY_NS: u64 = 5_000_000;
 const REOPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Worker<'_> {
-    /// Drops a connection that may end; a fault at any other time stays one.
+    /// Drops a connection that has ended and may, and the requests in flight on it; a fault at any
+    /// other time stays one.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
         // Also a connection that is open again: a process that was killed takes connections until
         // the kernel has closed its listener.
-        if matches!(fault, Fault::Closed { .. }) && self.meter.outage_lasting(now).is_some() {
-            self.let_go(index);
-            return Ok(());
+        if !matches!(fault, Fault::Closed { .. }) || self.meter.outage_lasting(now).is_none() {
+            return Err(fault);
         }
-        Err(fault)
-    }
-
-    /// Drops a connection that has ended, and the requests in flight on it.
-    fn let_go(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let now = self.shared.now();
         for request in connection.in_flight.drain(..) {
             self.meter.lost(&request, now);
         }
         // Fails only for a socket that is not watched.
-        let _ = epoll::delete(&self.epoll, &connection.stream);
+        let _ = epoll::delete(&self.epoll, &connection.stream.socket);
         connection.is_down = true;
         connection.is_reopened = false;
-        connection.forget_unsent();
-    }
-
-    /// Returns true if a refusal belongs to the outage.
-    pub(super) fn is_excused(&self, code: u16, now: Now) -> bool {
-        code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_lasting(now).is_some()
+        Ok(())
     }
 
     /// Tries to open connections that are down. It blocks, and nothing else can be done: all are to
@@ -76,12 +64,5 @@ impl Worker<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Ends the outage with the first answer after every connection is open again.
-    pub(super) fn record_recovery(&mut self, now: Now) {
-        if self.meter.outage_lasting(now).is_some() && self.connections.iter().all(|one| one.is_reopened) {
-            self.meter.recovered(now);
-        }
     }
 }

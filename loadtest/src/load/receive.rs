@@ -3,9 +3,10 @@
 use std::sync::atomic::Ordering;
 
 use snowbank_client::layout::Run;
+use snowbank_client::protocol::ErrorCode;
 
 use super::Now;
-use super::clocks::{Clock, Seen};
+use super::clocks::Clock;
 use super::connection::InFlight;
 use super::worker::{MAX_SPANS, Worker};
 use crate::check::reply::Received;
@@ -67,18 +68,13 @@ impl Worker<'_> {
     }
 
     /// Takes a refusal of the next request.
-    fn refuse(
-        &mut self,
-        index: usize,
-        request: &InFlight,
-        refusal: &Refusal<'_>,
-        now: Now,
-    ) -> Result<(), Fault> {
+    fn refuse(&mut self, index: usize, request: &InFlight, refusal: &Refusal, now: Now) -> Result<(), Fault> {
         if self.connections[index].check.found > 0 {
             return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
         }
         self.connections[index].in_flight.pop_front();
-        if self.is_excused(refusal.code, now) {
+        let is_stop = refusal.code == ErrorCode::ShuttingDown.to_u16();
+        if is_stop && self.meter.outage_lasting(now).is_some() {
             self.meter.lost(request, now);
         } else {
             self.meter.refused(request, now, refusal);
@@ -98,7 +94,10 @@ impl Worker<'_> {
             peer.highest.fetch_max(last, Ordering::SeqCst);
         }
         self.meter.answered(request, now);
-        self.record_recovery(now);
+        // The outage ends with the first answer after every connection is open again.
+        if self.meter.outage_lasting(now).is_some() && self.connections.iter().all(|one| one.is_reopened) {
+            self.meter.recovered(now);
+        }
         Ok(())
     }
 
@@ -107,14 +106,8 @@ impl Worker<'_> {
         let promise = &self.shared.peers[number].promise;
         let clock = &mut self.clocks[number];
         if clock.clock != Clock::Same {
-            let seen = Seen {
-                now_ns: now.ns,
-                round_trip_ns: now.ns - request.sent_ns,
-                dated_us: promise.instant_us(run.first),
-                received_us: now.wall_us,
-                is_warm: self.meter.counts_at(request.intended_ns),
-            };
-            clock.see(&request.asked, seen);
+            let is_warm = self.meter.counts_at(request.intended_ns);
+            clock.see(request, now, promise.instant_us(run.first), is_warm);
         }
         let received = Received { received_us: now.wall_us, offset_us: clock.known_us };
         let check = &mut self.connections[index].check;

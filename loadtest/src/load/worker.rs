@@ -140,7 +140,10 @@ impl<'a> Worker<'a> {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.meter.tick(turn, self.to);
             self.recover(turn)?;
-            let more = self.prepare(turn)?;
+            let more = match self.shared.scenario.drive {
+                Drive::Open { .. } => self.prepare_due(turn)?,
+                Drive::Closed { depth } => self.refill(turn, depth),
+            };
             let all_sent = self.flush()?;
             self.keep_house(turn)?;
             let answered = self.connections.iter().all(|connection| connection.in_flight.is_empty());
@@ -150,7 +153,9 @@ impl<'a> Worker<'a> {
             let before_sleep = self.shared.now();
             self.meter.turned(before_sleep);
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
-            self.sleep(&mut events, sleep_ns);
+            let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
+            // Fails only when a signal interrupts it, and then there are no events.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout));
             let began_ns = std::mem::replace(&mut turn, self.shared.now()).ns;
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
@@ -172,13 +177,6 @@ impl<'a> Worker<'a> {
     }
 
     /// Prepares the requests that are due. Returns false if no more will follow.
-    fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
-        match self.shared.scenario.drive {
-            Drive::Open { .. } => self.prepare_due(now),
-            Drive::Closed { depth } => Ok(self.refill(now, depth)),
-        }
-    }
-
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         for _ in 0..MAX_SENDS_PER_TURN {
             // Without requests the end of an outage would go unseen.
@@ -187,15 +185,13 @@ impl<'a> Worker<'a> {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);
             };
             let Some(index) = self.next_open() else {
-                self.meter.lost_unsent();
+                self.meter.counts.lost += 1;
                 continue;
             };
-            if self.connections[index].in_flight.len() >= MAX_IN_FLIGHT {
-                self.excuse(index, Fault::TooManyInFlight)?;
-                self.meter.lost_unsent();
-                continue;
-            }
             let connection = &mut self.connections[index];
+            if connection.in_flight.len() >= MAX_IN_FLIGHT {
+                return Err(Fault::TooManyInFlight);
+            }
             connection.ask(&self.shared.peers[connection.peer], self.shared.scenario.batch, due_ns);
         }
         Ok(true)
@@ -213,6 +209,7 @@ impl<'a> Worker<'a> {
         None
     }
 
+    /// Prepares a request for each answer. Returns false if no more will follow.
     fn refill(&mut self, now: Now, depth: usize) -> bool {
         if now.ns >= self.end_ns {
             return false;
@@ -233,7 +230,7 @@ impl<'a> Worker<'a> {
         let mut all = true;
         for index in 0..self.connections.len() {
             let connection = &mut self.connections[index];
-            if !connection.is_dirty() {
+            if connection.is_down || !connection.is_dirty() {
                 continue;
             }
             let peer = &self.shared.peers[connection.peer];
@@ -265,12 +262,6 @@ impl<'a> Worker<'a> {
         self.run_delay.since_last_ns().min(now.ns - before_sleep.ns)
     }
 
-    fn sleep(&self, events: &mut Vec<epoll::Event>, sleep_ns: u64) {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
-        // Fails only when a signal interrupts it, and then there are no events.
-        let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
-    }
-
     fn keep_house(&mut self, now: Now) -> Result<(), Fault> {
         if now.ns < self.housekeeping_ns {
             return Ok(());
@@ -279,12 +270,9 @@ impl<'a> Worker<'a> {
         self.hand_over_spans(now);
         self.meter.settle(now, &self.shared.watched.stalls);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
-        for index in 0..self.connections.len() {
-            let connection = &self.connections[index];
-            let waits_long = connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns);
-            if waits_long {
-                let unanswered = connection.in_flight.len();
-                self.excuse(index, Fault::Silent { unanswered })?;
+        for connection in &self.connections {
+            if connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns) {
+                return Err(Fault::Silent { unanswered: connection.in_flight.len() });
             }
         }
         Ok(())

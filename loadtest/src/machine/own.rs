@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
+use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
 use super::owner::Owner;
@@ -30,8 +30,9 @@ pub(crate) struct Used {
 pub(crate) struct OwnTime {
     /// Of the targets, in their order.
     pub(super) owners: Vec<Owner>,
-    /// The time that each process of the target had used when it was last read.
-    processes: BTreeMap<u32, u64>,
+    /// The target's processes that were found last, and the time that each had used when it was
+    /// last read.
+    pub(super) processes: BTreeMap<u32, u64>,
     /// Their processor time since they were first seen.
     target_ns: u64,
 }
@@ -74,11 +75,6 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Returns the target's processes that were found last.
-    pub(super) fn processes(&self) -> impl Iterator<Item = &u32> {
-        self.processes.keys()
-    }
-
     /// Finds the target's processes. One that was not there before has used its time since.
     pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
@@ -112,18 +108,10 @@ fn children_of(process: u32) -> Vec<u32> {
     children
 }
 
-/// Returns the processor time of the load test itself.
-pub(super) fn generator_ns() -> u64 {
-    nanoseconds(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
-}
-
 /// Returns the processor time that a process has used, in nanoseconds: also that of threads that
 /// have ended.
-fn used_by(process: u32) -> Option<u64> {
-    nanoseconds(clock_getcpuclockid(Pid::from_raw(i32::try_from(process).ok()?)).ok()?)
-}
-
-fn nanoseconds(clock: ClockId) -> Option<u64> {
+pub(super) fn used_by(process: u32) -> Option<u64> {
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(process).ok()?)).ok()?;
     Some(Duration::from(clock_gettime(clock).ok()?).as_nanos() as u64)
 }
 

@@ -12,11 +12,6 @@ pub(crate) fn ran() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Returns the time for which a thread waited for a core: the second number of its schedstat.
-fn waited_ns(schedstat: &str) -> Option<u64> {
-    schedstat.split_whitespace().nth(1)?.parse().ok()
-}
-
 /// Returns the resident memory of a process in bytes.
 pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -49,7 +44,9 @@ impl RunDelay {
         let mut text = [0; 96];
         let size = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
         let schedstat = std::str::from_utf8(&text[..size]).unwrap_or_default();
-        let now_ns = waited_ns(schedstat).unwrap_or(self.seen_ns);
+        // The second number is the time for which the thread waited for a core.
+        let waited_ns = schedstat.split_whitespace().nth(1).and_then(|number| number.parse().ok());
+        let now_ns = waited_ns.unwrap_or(self.seen_ns);
         let before_ns = std::mem::replace(&mut self.seen_ns, now_ns);
         now_ns.saturating_sub(before_ns)
     }

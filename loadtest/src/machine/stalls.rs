@@ -148,10 +148,7 @@ mod tests {
     fn what_two_cores_lost_at_the_same_time_counts_once() {
         let all = stalls(0, &[(10, 20), (40, 50), (15, 25), (45, 48)]).sum(u64::MAX);
         assert_eq!((all.count, all.total.as_nanos(), all.longest.as_nanos()), (2, 25, 15));
-    }
-
-    #[test]
-    fn stalls_are_not_joined_over_a_gap() {
+        // They are not joined over a gap.
         let all = stalls(0, &[(10, 20), (20, 30), (31, 41)]).sum(u64::MAX);
         assert_eq!((all.count, all.longest.as_nanos()), (3, 10));
     }

@@ -17,18 +17,13 @@ pub(crate) struct Slow {
 /// The times of the target that no stall of the machine explains.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
-    /// In the order of their receipt, on each thread.
-    slow: VecDeque<Slow>,
+    /// Those that a stall may have touched, in the order of their receipt on each thread.
+    pub(crate) slow: VecDeque<Slow>,
     /// The target's own part of each request, less the stalls that excuse it.
     pub(crate) certain: TimeHistogram,
 }
 
 impl Settling {
-    /// Takes a request that a stall may have touched.
-    pub(crate) fn record(&mut self, request: Slow) {
-        self.slow.push_back(request);
-    }
-
     /// Settles the requests that were answered before an instant: later stalls cannot have touched
     /// them.
     pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {

@@ -2,17 +2,29 @@ use super::*;
 
 const TWITTER: &str = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
 
-pub(crate) fn promise(layout: &str, workers: &str) -> Promise {
-    let json = format!(
-        r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a","layout":"{layout}","worker_ids":{workers}}}]}}"#
-    );
-    let info = Info::from_json(json.as_bytes()).expect("sound JSON");
+/// Reads INFO with one source of these keys.
+fn info(source: &str) -> Info {
+    let json = format!(r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a",{source}}}]}}"#);
+    Info::from_json(json.as_bytes()).expect("sound JSON")
+}
+
+fn promise(layout: &str, workers: &str) -> Promise {
+    let info = info(&format!(r#""layout":"{layout}","worker_ids":{workers}"#));
     Promise::from_info(&info, None).expect("a sound promise")
+}
+
+fn tickets(increment: u64, offset: u64, more: &str) -> Promise {
+    let info = info(&format!(r#""kind":"ticket","increment":{increment},"offset":{offset}{more}"#));
+    Promise::from_info(&info, Some("a")).expect("a sound promise")
+}
+
+fn single(first: u64) -> Run {
+    Run { first, count: 1, stride: 1 }
 }
 
 fn spans(promise: &Promise, run: Run) -> Result<Vec<Span>, u64> {
     let mut spans = Vec::new();
-    promise.positions(run, |span| spans.push(span)).map(|()| spans)
+    promise.positions(run, &mut spans).map(|_| spans)
 }
 
 #[test]
@@ -32,9 +44,8 @@ fn an_id_is_the_next_one_where_only_the_sequence_differs() {
         let ids: Vec<u64> = (start..start + 9_000).map(|position| promise.id_at(position)).collect();
         for (index, pair) in ids.windows(2).enumerate() {
             if promise.is_next(pair[0], pair[1]) {
-                let position =
-                    |id| spans(&promise, Run { first: id, count: 1, stride: 1 }).expect("its own")[0].start;
-                assert_eq!(position(pair[1]), position(pair[0]) + 1, "{layout}, {index}");
+                let [last, next] = [pair[0], pair[1]].map(|id| promise.position_of(id).expect("its own"));
+                assert_eq!(next, last + 1, "{layout}, {index}");
             }
         }
         // With the sequence at the end of the layout, most pairs are next to each other. The last
@@ -58,58 +69,47 @@ fn a_run_that_leaves_its_worker_is_misplaced() {
 #[test]
 fn ids_of_a_random_field_have_the_position_of_their_position() {
     let promise = promise("clearing", "[81]");
-    let found = spans(&promise, Run { first: 1_613_024_787_541_981_316, count: 1, stride: 1 });
-    let again = spans(&promise, Run { first: 1_613_024_787_541_981_999, count: 1, stride: 1 });
+    let [found, again] =
+        [1_613_024_787_541_981_316, 1_613_024_787_541_981_999].map(|id| spans(&promise, single(id)));
     assert!(found.is_ok());
     assert_eq!(found, again);
 }
 
 #[test]
 fn tickets_keep_their_increment() {
-    let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket","increment":2,"offset":1}]}"#;
-    let info = Info::from_json(json).expect("sound JSON");
-    let promise = Promise::from_info(&info, Some("t")).expect("a sound promise");
+    let promise = tickets(2, 1, "");
     assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));
     assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(18));
     assert_eq!((promise.id_at(5), promise.increment()), (11, Some(2)));
+    // A single ID by a protocol without strides, and one of the other daemon.
+    assert_eq!(spans(&promise, single(7)), Ok(vec![Span { start: 3, end: 4 }]));
+    assert_eq!(spans(&promise, single(8)), Err(8));
 }
 
 #[test]
 fn tickets_are_apart_by_the_remainders_that_info_says() {
-    let promise = |increment: u64, offset: u64| {
-        let json = format!(
-            r#"{{"protocol":1,"max_count":9,"sources":[{{"index":0,"name":"t","kind":"ticket","increment":{increment},"offset":{offset}}}]}}"#
-        );
-        Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
-    };
-    assert_eq!(promise(2, 1).check_apart(&promise(2, 2)), Ok(()));
-    assert_eq!(promise(6, 1).check_apart(&promise(4, 2)), Ok(()));
-    for (one, other) in [((2, 1), (2, 1)), ((1, 1), (2, 2)), ((6, 1), (4, 3))] {
-        let found = promise(one.0, one.1).check_apart(&promise(other.0, other.1));
+    assert_eq!(tickets(2, 1, "").check_apart(&tickets(2, 2, "")), Ok(()));
+    assert_eq!(tickets(6, 1, "").check_apart(&tickets(4, 2, "")), Ok(()));
+    let [one, two] = [r#","fleet":"one""#, r#","fleet":"two""#].map(|fleet| tickets(1, 1, fleet));
+    assert_eq!(one.check_apart(&one), Ok(()), "they share a counter");
+    for (one, other) in [
+        (&tickets(2, 1, ""), &tickets(2, 1, "")),
+        (&tickets(1, 1, ""), &tickets(2, 2, "")),
+        (&tickets(6, 1, ""), &tickets(4, 3, "")),
+        (&one, &two),
+        (&one, &tickets(1, 1, "")),
+    ] {
+        let found = one.check_apart(other);
         assert!(found.is_err_and(|failure| failure.reason.contains("the same tickets")), "{one:?} {other:?}");
     }
-    let shared = |fleet: &str| {
-        let json = format!(
-            r#"{{"protocol":1,"max_count":9,"sources":[{{"index":0,"name":"t","kind":"ticket","increment":1,"offset":1,"fleet":"{fleet}"}}]}}"#
-        );
-        Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
-    };
-    assert_eq!(shared("one").check_apart(&shared("one")), Ok(()));
-    for other in [shared("two"), promise(1, 1)] {
-        assert!(shared("one").check_apart(&other).is_err());
-    }
-    // A single ID by a protocol without strides, and one of the other daemon.
-    let single = |first| spans(&promise(2, 1), Run { first, count: 1, stride: 1 });
-    assert_eq!(single(7), Ok(vec![Span { start: 3, end: 4 }]));
-    assert_eq!(single(8), Err(8));
 }
 
 #[test]
 fn what_info_says_wrongly_is_refused() {
-    let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":0,"name":"a","layout":"twitter","worker_ids":[1024]}]}"#;
-    let info = Info::from_json(json).expect("sound JSON");
-    let code = |source| Promise::from_info(&info, source).map_err(|failure| failure.exit_code()).err();
-    assert_eq!([code(None), code(Some("b"))], [Some(1), Some(2)]);
+    let info = info(r#""layout":"twitter","worker_ids":[1024]"#);
+    let codes = [None, Some("b")]
+        .map(|source| Promise::from_info(&info, source).map_err(|failure| failure.exit_code()).err());
+    assert_eq!(codes, [Some(1), Some(2)]);
 }
 
 #[test]

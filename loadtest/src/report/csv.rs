@@ -16,11 +16,11 @@ pub(crate) fn seconds(seconds: &[SecondFigures]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as invented;
 
     #[test]
     fn the_first_line_names_the_columns() {
-        let text = seconds(&testing::run(&[60.0, 61.5]).seconds);
+        let text = seconds(&invented::run(&[60.0, 61.5]).seconds);
         let text = String::from_utf8(text).expect("text");
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!((lines.len(), &lines[2][..3]), (3, &["1", "10000", "10000"][..]));

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::figure::{Figures, UNKNOWN, Unit};
-use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, Report, TARGET, headline};
-use crate::judge::{Latency, quantile_name};
-use crate::measure::{SecondFigures, TimeHistogram, micros};
+use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, TARGET, headline};
+use crate::judge::{Latency, Objectives, Verdict, quantile_name};
+use crate::measure::{Counts, SecondFigures, TimeHistogram, micros};
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
@@ -78,25 +78,32 @@ pub(crate) struct Curve {
 }
 
 impl Run {
-    /// Returns the figures of a report.
-    pub(crate) fn of(report: &Report<'_>, origin: &Figures) -> Self {
-        let counts = &report.outcome.counts;
+    /// Returns the figures of a run that was judged.
+    pub(crate) fn of(
+        scenario: &Scenario,
+        objectives: &Objectives,
+        outcome: &Outcome,
+        verdict: &Verdict,
+        origin: &Figures,
+    ) -> Self {
+        let counts = &outcome.counts;
+        let found = objectives.latencies.iter().map(|latency| Objective::of(latency, counts));
         let mut run = Self {
             format: FORMAT,
             kind: RUN.to_owned(),
-            verdict: report.verdict.word().to_owned(),
-            reasons: report.verdict.reasons().to_vec(),
-            summary: headline(&report.verdict, report.objectives, report.outcome),
-            objectives: report.objectives(),
+            verdict: verdict.word().to_owned(),
+            reasons: verdict.reasons().to_vec(),
+            summary: headline(verdict, objectives, outcome),
+            objectives: found.collect(),
             figures: Figures::default(),
             curves: Vec::new(),
-            seconds: report.outcome.seconds.clone(),
+            seconds: outcome.seconds.clone(),
         };
-        add_ids(&mut run.figures, report);
-        add_processor(&mut run.figures, report);
+        add_ids(&mut run.figures, outcome);
+        add_processor(&mut run.figures, outcome);
         run.add_times(LATENCIES[0], &counts.response);
         run.add_times(LATENCIES[1], &counts.target);
-        match &report.outcome.echo {
+        match &outcome.echo {
             Some(Ok(echo)) => run.add_times(ECHO, &echo.counts.response),
             Some(Err(reason)) => {
                 let words = format!("could not be run: {reason}");
@@ -104,9 +111,11 @@ impl Run {
             }
             None => {}
         }
-        add_effects(&mut run.figures, report);
-        add_target(&mut run.figures, report.outcome, report.scenario);
-        add_load(&mut run.figures, report);
+        add_effects(&mut run.figures, scenario, outcome);
+        add_target(&mut run.figures, scenario, outcome);
+        add_load(&mut run.figures, scenario, outcome);
+        let errors = objectives.errors;
+        run.figures.add_if(LOAD, "errors allowed", Unit::Share, (errors > 0.0).then_some(errors));
         run.figures.extend(origin);
         run
     }
@@ -135,8 +144,8 @@ impl Run {
     }
 }
 
-fn add_ids(figures: &mut Figures, report: &Report<'_>) {
-    let counts = &report.outcome.counts;
+fn add_ids(figures: &mut Figures, outcome: &Outcome) {
+    let counts = &outcome.counts;
     figures.add(IDS, "requests", Unit::None, counts.requests);
     figures.add(IDS, "answered", Unit::None, counts.answered);
     figures.add(IDS, "refused", Unit::None, counts.refused_count());
@@ -147,21 +156,20 @@ fn add_ids(figures: &mut Figures, report: &Report<'_>) {
             figures.add(IDS, &format!("{}{when}", code_name(code)), Unit::None, refusals.count);
         }
     }
-    figures.add_if(IDS, "numbers left out", Unit::None, report.outcome.left_out);
-    figures.add(IDS, "rate", Unit::IdsPerS, report.outcome.ids_per_s());
-    let response = &counts.response;
-    let few = |quantile: &f64| {
-        let beyond = response.len() as f64 * (1.0 - quantile);
-        *quantile < 1.0 && beyond.round() < MIN_BEYOND_QUANTILE
-    };
-    let few: Vec<String> = QUANTILES.into_iter().filter(few).map(quantile_name).collect();
-    if !few.is_empty() && !response.is_empty() {
+    figures.add_if(IDS, "numbers left out", Unit::None, outcome.left_out);
+    figures.add(IDS, "rate", Unit::IdsPerS, outcome.ids_per_s());
+    let times = counts.response.len() as f64;
+    let few: Vec<String> = QUANTILES
+        .into_iter()
+        .filter(|quantile| *quantile < 1.0 && (times * (1.0 - quantile)).round() < MIN_BEYOND_QUANTILE)
+        .map(quantile_name)
+        .collect();
+    if !few.is_empty() && times > 0.0 {
         figures.add(NOTE, "too few requests for", Unit::None, few.join(", "));
     }
 }
 
-fn add_processor(figures: &mut Figures, report: &Report<'_>) {
-    let outcome = report.outcome;
+fn add_processor(figures: &mut Figures, outcome: &Outcome) {
     let cpu = outcome.target_cpu;
     let answered = outcome.counts.answered;
     let each_us = cpu.filter(|_| answered > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / answered as f64);
@@ -176,9 +184,7 @@ fn add_processor(figures: &mut Figures, report: &Report<'_>) {
 }
 
 /// Adds the effects of the machine, and of what happened during the run.
-fn add_effects(figures: &mut Figures, report: &Report<'_>) {
-    let outcome = report.outcome;
-    let scenario = report.scenario;
+fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     let counts = &outcome.counts;
     let stalls = outcome.stalls;
     figures.add(MACHINE, "stood still", Unit::Us, micros(stalls.total));
@@ -196,7 +202,7 @@ fn add_effects(figures: &mut Figures, report: &Report<'_>) {
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
 }
 
-fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
+fn add_target(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     let promise = &outcome.promise;
     figures.add(TARGET, "address", Unit::None, outcome.address.as_str());
     figures.add(TARGET, "protocol", Unit::None, scenario.protocol.name);
@@ -218,8 +224,7 @@ fn add_target(figures: &mut Figures, outcome: &Outcome, scenario: &Scenario) {
     figures.add_if(TARGET, "IDs per second at most", Unit::IdsPerS, outcome.per_second);
 }
 
-fn add_load(figures: &mut Figures, report: &Report<'_>) {
-    let scenario = report.scenario;
+fn add_load(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     figures.add(LOAD, "loop", Unit::None, scenario.loop_words());
     match scenario.drive {
         Drive::Open { rate, arrivals } => {
@@ -232,26 +237,21 @@ fn add_load(figures: &mut Figures, report: &Report<'_>) {
     figures.add(LOAD, "connections", Unit::None, scenario.connections);
     figures.add(LOAD, "threads", Unit::None, scenario.threads);
     figures.add(LOAD, "length", Unit::S, scenario.length.as_secs_f64());
-    figures.add(LOAD, "runs", Unit::None, u64::from(report.outcome.rounds));
+    figures.add(LOAD, "runs", Unit::None, u64::from(outcome.rounds));
     figures.add(LOAD, "warm-up", Unit::S, scenario.warm_up.as_secs_f64());
-    let errors = report.objectives.errors;
-    figures.add_if(LOAD, "errors allowed", Unit::Share, (errors > 0.0).then_some(errors));
 }
 
-impl Report<'_> {
-    fn objectives(&self) -> Vec<Objective> {
-        let counts = &self.outcome.counts;
-        let objectives = self.objectives.latencies.iter().map(|&Latency { quantile, limit }| {
-            let found = counts.response.known_at(quantile);
-            Objective {
-                quantile: quantile_name(quantile),
-                limit_us: micros(limit),
-                found_us: found.map(micros),
-                certain_us: counts.settling.certain.known_at(quantile).map(micros),
-                met: found.is_some_and(|found| found <= limit),
-            }
-        });
-        objectives.collect()
+impl Objective {
+    fn of(latency: &Latency, counts: &Counts) -> Self {
+        let Latency { quantile, limit } = *latency;
+        let found = counts.response.known_at(quantile);
+        Self {
+            quantile: latency.name(),
+            limit_us: micros(limit),
+            found_us: found.map(micros),
+            certain_us: counts.settling.certain.known_at(quantile).map(micros),
+            met: found.is_some_and(|found| found <= limit),
+        }
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) fn line(name: &str, text: &str, out: &mut dyn Write) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing;
+    use crate::report::tests as invented;
 
     #[test]
     fn long_texts_go_on_below() {
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_a_dash() {
         let mut out = Vec::new();
-        figures(&testing::run(&[]), &[], &mut out).expect("memory");
+        figures(&invented::run(&[]), &[], &mut out).expect("memory");
         let out = String::from_utf8(out).expect("UTF-8");
         assert_eq!(out.matches(UNKNOWN).count(), LATENCIES.len() * QUANTILES.len(), "{out}");
     }

@@ -29,19 +29,17 @@ pub(super) fn approach(scenario: &Scenario) -> Result<(Vec<Peer>, Streams), Fail
     let mut peers: Vec<Peer> = Vec::new();
     for number in 0..scenario.addresses.len() {
         let next = greet(scenario, number)?;
-        peers.iter().try_for_each(|other| check_distinct(&next, other))?;
+        for other in &peers {
+            let apart = next.promise.check_apart(&other.promise);
+            apart.map_err(|Failure { blame, reason }| {
+                let [one, other] = [&next, other].map(|peer| &peer.access.endpoint);
+                Failure { blame, reason: format!("{one} and {other} {reason}") }
+            })?;
+        }
         peers.push(next);
     }
     let streams = connect_all(&peers, scenario)?;
     Ok((peers, streams))
-}
-
-/// Checks that two targets cannot hand out the same ID.
-fn check_distinct(one: &Peer, other: &Peer) -> Result<(), Failure> {
-    one.promise.check_apart(&other.promise).map_err(|Failure { blame, reason }| {
-        let [one, other] = [one, other].map(|peer| &peer.access.endpoint);
-        Failure { blame, reason: format!("{one} and {other} {reason}") }
-    })
 }
 
 /// Returns the clock of a target. A daemon has this machine's; another process on this machine may
@@ -61,7 +59,9 @@ fn clock_of(owner: Owner) -> Clock {
 /// [`Failure`] if it speaks another protocol, its IDs cannot be checked, or it allows no request
 /// as large as the scenario's largest.
 pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure> {
-    let access = scenario.access(scenario.addresses[number].clone());
+    let endpoint = scenario.addresses[number].clone();
+    let Scenario { protocol, tls, token, .. } = scenario;
+    let access = Access { endpoint, protocol, tls: tls.clone(), token: token.clone() };
     let source = scenario.source.as_deref();
     let mut info = None;
     if let Some(endpoint) = scenario.info.get(number) {
@@ -69,17 +69,15 @@ pub(crate) fn greet(scenario: &Scenario, number: usize) -> Result<Peer, Failure>
         let mut conversation = Conversation::begin(&native, GREETING_TIMEOUT)?;
         info = (native.protocol.meet)(&mut conversation, source)?.info;
     }
-    let mut promise = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
-    let named = promise.as_ref().map(|promise| promise.source_name.clone());
+    let described = info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
+    let named = described.map(|promise| promise.source_name);
     let mut conversation = Conversation::begin(&access, GREETING_TIMEOUT)?;
     let met = (access.protocol.meet)(&mut conversation, named.as_deref().or(source))?;
     let owner = conversation.stream.owner();
-    if promise.is_none() {
-        promise = met.info.as_ref().map(|info| Promise::from_info(info, source)).transpose()?;
-    }
-    let mut promise = match promise {
+    let info = info.or(met.info);
+    let mut promise = match &info {
         _ if met.front_end.is_counter() => Promise::of_counter(),
-        Some(promise) => promise,
+        Some(info) => Promise::from_info(info, source)?,
         None => Promise::unknown(source),
     };
     promise.max_count = promise.max_count.min(met.front_end.max_count());

@@ -11,7 +11,7 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use super::{Loaded, Outcome};
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, NotAdded};
-use crate::load::{Message, Peer, Shared};
+use crate::load::{Message, Shared};
 use crate::machine::owner::Owner;
 use crate::measure::{Fault, Second, SecondFigures};
 use crate::promise::Span;
@@ -23,8 +23,6 @@ struct Collector<'a, 'i> {
     shared: &'a Shared<'a>,
     /// Of targets that share a counter, only the first has positions.
     loaded: &'a mut Loaded<'i>,
-    /// For each target, the first one that shares its counter: often itself.
-    keepers: Vec<usize>,
     /// For each thread, the earliest time that an ID still to come may have.
     low_us: Vec<Option<i64>>,
     /// For each thread, the first second that it has not sent yet.
@@ -44,7 +42,8 @@ pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared<'_>, from: &Recei
     let mut collector = Collector::new(loaded, shared);
     let mut shown = Instant::now();
     while collector.running > 0 {
-        match from.recv_timeout(collector.until_next()) {
+        let until_outage = collector.outage_at.map(|at| at.saturating_duration_since(Instant::now()));
+        match from.recv_timeout(until_outage.unwrap_or(PROGRESS_INTERVAL).min(PROGRESS_INTERVAL)) {
             Ok(message) => collector.receive(message),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -65,15 +64,6 @@ pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared<'_>, from: &Recei
     collector.finish()
 }
 
-/// Returns for each target the first one that shares its counter, or itself.
-fn keepers(peers: &[Peer]) -> Vec<usize> {
-    let keepers = peers.iter().enumerate().map(|(at, peer)| {
-        let first = peers.iter().position(|other| other.promise.shares_counter_with(&peer.promise));
-        first.unwrap_or(at)
-    });
-    keepers.collect()
-}
-
 impl<'a, 'i> Collector<'a, 'i> {
     fn new(loaded: &'a mut Loaded<'i>, shared: &'a Shared<'a>) -> Self {
         let scenario = &shared.scenario;
@@ -83,7 +73,6 @@ impl<'a, 'i> Collector<'a, 'i> {
         Self {
             shared,
             loaded,
-            keepers: keepers(&shared.peers),
             low_us: vec![None; scenario.threads],
             reached: vec![0; scenario.threads],
             running: scenario.threads,
@@ -115,12 +104,6 @@ impl<'a, 'i> Collector<'a, 'i> {
                 self.outcome.faults.extend(fault);
             }
         }
-    }
-
-    /// Returns the longest wait for a message that does not miss the outage.
-    fn until_next(&self) -> Duration {
-        let ahead = self.outage_at.map(|at| at.saturating_duration_since(Instant::now()));
-        ahead.map_or(PROGRESS_INTERVAL, |ahead| ahead.min(PROGRESS_INTERVAL))
     }
 
     /// Brings about the outage of a daemon of our own when it is due.
@@ -162,7 +145,9 @@ impl<'a, 'i> Collector<'a, 'i> {
             return;
         }
         for (peer, mut spans) in spans.into_iter().enumerate() {
-            match self.loaded.seen[self.keepers[peer]].add(&mut spans) {
+            let promise = &self.shared.peers[peer].promise;
+            let first = self.shared.peers.iter().position(|other| other.promise.shares_counter_with(promise));
+            match self.loaded.seen[first.unwrap_or(peer)].add(&mut spans) {
                 Ok(()) => {}
                 Err(NotAdded::Twice { position }) => self.repeated(peer, position),
                 Err(NotAdded::Full) => {
@@ -228,36 +213,5 @@ impl IntervalLog {
         let log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.0, &mut serializer);
         let written = log.map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
         debug_assert!(matches!(written, Ok(true)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use hdrhistogram::serialization::Deserializer;
-    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-
-    use super::*;
-
-    #[test]
-    fn an_interval_log_is_read_back() {
-        let mut log =
-            IntervalLog::begin(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), "open loop");
-        for number in 0..3 {
-            let mut second = Second::default();
-            second.response.saturating_record_n(5_000_000, number + 1);
-            log.write(number, &second);
-        }
-        let entries = IntervalLogIterator::new(&log.0).map(|entry| entry.expect("a sound entry"));
-        let mut counts = Vec::new();
-        for entry in entries {
-            if let LogEntry::Interval(interval) = entry {
-                let bytes = base64::engine::general_purpose::STANDARD;
-                let bytes = base64::Engine::decode(&bytes, interval.encoded_histogram()).expect("base64");
-                let histogram: hdrhistogram::Histogram<u64> =
-                    Deserializer::new().deserialize(&mut &bytes[..]).expect("a histogram");
-                counts.push((interval.start_timestamp().as_secs(), histogram.len()));
-            }
-        }
-        assert_eq!(counts, [(0, 1), (1, 2), (2, 3)]);
     }
 }

@@ -7,16 +7,9 @@ use crate::load::Shared;
 use crate::machine::own::Used;
 use crate::measure::SecondFigures;
 
-/// The figures at one instant of the measurement.
-#[derive(Debug, Clone, Copy)]
-struct Sample {
-    at: Duration,
-    used: Used,
-}
-
-/// The figures of a measurement, in order.
+/// The figures of a measurement, each with its instant, in order.
 #[derive(Debug, Default)]
-pub(super) struct Samples(Vec<Sample>);
+pub(super) struct Samples(Vec<(Duration, Used)>);
 
 impl Samples {
     /// Reads the figures at the start of the measurement, each second, and at its end. The channel
@@ -33,7 +26,7 @@ impl Samples {
             is_last = stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) || due == length;
             let now = Instant::now();
             if now >= begin {
-                samples.push(Sample { at: now - begin, used: shared.watched.target_used() });
+                samples.push((now - begin, shared.watched.target_used()));
             }
             // A slow read leaves seconds out.
             number = (begin.elapsed().as_secs() + 1).max(number + 1);
@@ -43,27 +36,27 @@ impl Samples {
 
     /// Returns the processor time of a measurement of that length, if it was seen throughout.
     pub(super) fn cpu(&self, elapsed: Duration) -> Option<Duration> {
-        let first = self.0.first()?;
-        let last = self.0.last()?;
-        let used = last.used.cpu?.checked_sub(first.used.cpu?)?;
-        let length = last.at.saturating_sub(first.at);
+        let (began, first) = self.0.first()?;
+        let (ended, last) = self.0.last()?;
+        let used = last.cpu?.checked_sub(first.cpu?)?;
+        let length = ended.saturating_sub(*began);
         (!length.is_zero()).then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
     }
 
     /// Puts the figures into the seconds of the measurement: those between the two samples around a
     /// second's end.
     pub(super) fn put_into(&self, seconds: &mut [SecondFigures]) {
-        for (before, after) in self.0.iter().zip(self.0.iter().skip(1)) {
-            let length_s = after.at.saturating_sub(before.at).as_secs_f64();
-            let ran =
-                after.used.cpu.zip(before.used.cpu).and_then(|(after, before)| after.checked_sub(before));
+        for pair in self.0.windows(2) {
+            let [(from, before), (until, after)] = pair else { continue };
+            let length_s = until.saturating_sub(*from).as_secs_f64();
+            let ran = after.cpu.zip(before.cpu).and_then(|(after, before)| after.checked_sub(before));
             let share = ran.filter(|_| length_s > 0.0).map(|ran| ran.as_secs_f64() / length_s);
-            let first = seconds.partition_point(|second| second.second < before.at.as_secs());
+            let first = seconds.partition_point(|second| second.second < from.as_secs());
             for second in &mut seconds[first..] {
-                if second.second > after.at.as_secs() {
+                if second.second > until.as_secs() {
                     break;
                 }
-                (second.target_cpu_share, second.target_memory_bytes) = (share, after.used.memory);
+                (second.target_cpu_share, second.target_memory_bytes) = (share, after.memory);
             }
         }
     }
@@ -75,11 +68,11 @@ mod tests {
     use crate::measure::Second;
 
     fn samples(all: &[(u64, Option<u64>)]) -> Samples {
-        let sample = |&(at_ms, cpu_ms): &(u64, Option<u64>)| Sample {
-            at: Duration::from_millis(at_ms),
-            used: Used { cpu: cpu_ms.map(Duration::from_millis), memory: Some(at_ms) },
-        };
-        Samples(all.iter().map(sample).collect())
+        let samples = all.iter().map(|&(at_ms, cpu_ms)| {
+            let cpu = cpu_ms.map(Duration::from_millis);
+            (Duration::from_millis(at_ms), Used { cpu, memory: Some(at_ms) })
+        });
+        Samples(samples.collect())
     }
 
     #[test]

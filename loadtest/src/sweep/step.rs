@@ -8,12 +8,12 @@ use snowbank_client::protocol::ErrorCode;
 use super::search::{Attempt, Limit, Phase};
 use super::{CONFIRM_LENGTH, Ended, Settings};
 use crate::failure::Failure;
-use crate::judge::{Verdict, trial};
+use crate::judge::{Verdict, judge, trial};
 use crate::measure::{Counts, Fault};
+use crate::report::LOAD;
 use crate::report::json::Run;
-use crate::report::{LOAD, Report};
-use crate::run::Loaded;
-use crate::scenario::{Drive, Scenario};
+use crate::run::{Loaded, Outcome};
+use crate::scenario::Drive;
 use crate::value::Rate;
 
 /// A rate this close to all that the source can hand out is the layout's limit, whether requests
@@ -53,39 +53,43 @@ pub(super) fn run(
     full_rate: Option<u64>,
     target: &mut Loaded<'_>,
 ) -> Result<(Step, Result<Option<Limit>, Ended>), Failure> {
-    let times = if attempt.phase == Phase::Confirm { CONFIRM_LENGTH } else { 1 };
-    let length = settings.search.length.0 * times;
-    let mut scenario = Scenario { length, ..settings.scenario.clone() };
+    let phase = attempt.phase;
+    let mut scenario = settings.scenario.clone();
+    if phase == Phase::Confirm {
+        scenario.length *= CONFIRM_LENGTH;
+    }
     if let Drive::Open { rate, .. } = &mut scenario.drive {
         // Every rate of a search lies between its bounds, which are rates.
         *rate = Rate::new(attempt.rate).unwrap_or(Rate::STANDARD);
     }
     let objectives = &settings.objectives;
     let outcome = trial::rounds(&scenario, objectives, settings.search.runs, target)?;
-    let report = Report::new(&scenario, objectives, &outcome);
-    let answer = answer(&report, attempt.rate, full_rate);
+    let verdict = judge(&outcome, objectives);
+    let run = Run::of(&scenario, objectives, &outcome, &verdict, &settings.origin);
+    let answer = answer(&verdict, &outcome, attempt.rate, full_rate);
     let limit = answer.as_ref().ok().copied().flatten();
-    let phase = attempt.phase;
-    let holds = answer == Ok(None);
-    Ok((Step { phase, holds, limit, run: Run::of(&report, &settings.origin) }, answer))
+    Ok((Step { phase, holds: answer == Ok(None), limit, run }, answer))
 }
 
 /// Returns the limit that a run met, if any, or the reason why it ends the sweep.
-fn answer(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Result<Option<Limit>, Ended> {
-    let outcome = report.outcome;
+fn answer(
+    verdict: &Verdict,
+    outcome: &Outcome,
+    rate: f64,
+    full_rate: Option<u64>,
+) -> Result<Option<Limit>, Ended> {
     let is_broken =
         outcome.faults.iter().any(|fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_)));
-    match &report.verdict {
+    match verdict {
         Verdict::Pass => Ok(None),
         Verdict::Unknown(_) if outcome.interrupted => Err(Ended::Interrupted),
         Verdict::Unknown(_) => Ok(Some(Limit::Machine)),
         Verdict::Fail(reasons) if is_broken => Err(Ended::Broken(reasons.join("; "))),
-        Verdict::Fail(_) => Ok(Some(limit(report, rate, full_rate))),
+        Verdict::Fail(_) => Ok(Some(limit(outcome, rate, full_rate))),
     }
 }
 
-fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
-    let outcome = report.outcome;
+fn limit(outcome: &Outcome, rate: f64, full_rate: Option<u64>) -> Limit {
     let only_fell_behind = outcome.faults.iter().all(|fault| *fault == Fault::TooManyInFlight);
     let refused = refused(&outcome.counts);
     if !only_fell_behind || refused.iter().any(|&code| code != ErrorCode::Exhausted.to_u16()) {
@@ -97,7 +101,8 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
     }
     let generator = outcome.share(outcome.counts.cpu);
     let target = outcome.target_cpu.map(|used| outcome.share(used));
-    if has_room(generator, target, outcome.counts.busiest_thread, cores()) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    if has_room(generator, target, outcome.counts.busiest_thread, cores) {
         Limit::Latency
     } else {
         Limit::Machine
@@ -107,10 +112,6 @@ fn limit(report: &Report<'_>, rate: f64, full_rate: Option<u64>) -> Limit {
 /// Returns the codes of all refusals, also of the warm-up, which has the same rate.
 fn refused(counts: &Counts) -> BTreeSet<u16> {
     counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
-}
-
-fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1, usize::from) as f64
 }
 
 /// Returns true if the generator could have done more. It shares the cores with a target on this

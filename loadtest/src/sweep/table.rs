@@ -10,39 +10,21 @@ use crate::report::table::line;
 use crate::report::{IDS, LATENCIES, LOAD, MACHINE, NOTE, ORIGIN, PROCESSOR, TARGET};
 use crate::units::{grouped, lowercase, short_ms};
 
-/// A column of the table of steps.
-struct Column {
-    name: &'static str,
-    /// The row and the name of its figure.
-    figure: (&'static str, &'static str),
-}
-
-const fn column(name: &'static str, row: &'static str, figure: &'static str) -> Column {
-    Column { name, figure: (row, figure) }
-}
-
-/// The columns.
-const COLUMNS: [Column; 9] = [
-    column("asked/s", LOAD, "offered"),
-    column("got/s", IDS, "rate"),
-    column("p50", LATENCIES[0], "p50"),
-    column("p99", LATENCIES[0], "p99"),
-    column("p99.9", LATENCIES[0], "p99.9"),
-    column("max", LATENCIES[0], "max"),
-    column("target", PROCESSOR, "target's CPU"),
-    column("generator", PROCESSOR, "generator's CPU"),
-    column("stood still", MACHINE, "stood still"),
+/// The columns of the table of steps: the heading, and the row and name of the figure.
+const COLUMNS: [[&str; 3]; 9] = [
+    ["asked/s", LOAD, "offered"],
+    ["got/s", IDS, "rate"],
+    ["p50", LATENCIES[0], "p50"],
+    ["p99", LATENCIES[0], "p99"],
+    ["p99.9", LATENCIES[0], "p99.9"],
+    ["max", LATENCIES[0], "max"],
+    ["target", PROCESSOR, "target's CPU"],
+    ["generator", PROCESSOR, "generator's CPU"],
+    ["stood still", MACHINE, "stood still"],
 ];
 
-impl Column {
-    /// Returns a step's figure. The unit of a rate is in the column's name.
-    fn text(&self, step: &Step) -> String {
-        step.run.figures.text(self.figure.0, self.figure.1).replace(" IDs/s", "")
-    }
-
-    fn width(&self) -> usize {
-        self.name.len().max(9) + 1
-    }
+fn width(heading: &str) -> usize {
+    heading.len().max(9) + 1
 }
 
 /// Writes the lines before the steps.
@@ -57,13 +39,15 @@ pub(super) fn begin(
     let from = grouped(bounds.start);
     let to = grouped(bounds.limit);
     line("objective", &format!("response time {}, open loop", objective(settings)), out)?;
-    line("steps", &format!("from {from} to {to} IDs/s, {} each", short_ms(settings.search.length.0)), out)?;
+    line("steps", &format!("from {from} to {to} IDs/s, {} each", short_ms(settings.scenario.length)), out)?;
     writeln!(out)?;
     head(out)
 }
 
 fn head(out: &mut dyn Write) -> io::Result<()> {
-    COLUMNS.iter().try_for_each(|column| write!(out, "{:>width$}", column.name, width = column.width()))?;
+    for [heading, ..] in COLUMNS {
+        write!(out, "{heading:>0$}", width(heading))?;
+    }
     writeln!(out, "  verdict")
 }
 
@@ -88,9 +72,11 @@ pub(super) fn objective(settings: &Settings) -> String {
 /// # Errors
 /// The writer's.
 pub(super) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
-    COLUMNS
-        .iter()
-        .try_for_each(|column| write!(out, "{:>width$}", column.text(step), width = column.width()))?;
+    for [heading, row, name] in COLUMNS {
+        // The unit of a rate is in the heading.
+        let text = step.run.figures.text(row, name).replace(" IDs/s", "");
+        write!(out, "{text:>0$}", width(heading))?;
+    }
     writeln!(out, "  {}", verdict(step))
 }
 

@@ -1,17 +1,18 @@
 //! Opens a connection to a target: connects, makes the handshake of TLS, and sends the token.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
-use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, one_line};
+use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
 use snowbank_client::tls::{self, Connector};
 
 use super::{Stream, code_name, unreachable};
 use crate::failure::Failure;
-use crate::frontend::{Refusal, Row};
+use crate::frontend::{Refusal, Row, text};
 
 /// The address of a target, its protocol, and the token that it asks for.
 #[derive(Debug, Clone)]
@@ -41,12 +42,11 @@ impl Token {
     /// One line if the file holds no token; no byte of the file is in it.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
-        let unreadable = |reason: io::Error| format!("cannot read the token file {name}: {reason}");
         let mut token = Vec::new();
         // A path that names a device must not fill the memory.
         let limit = 2 * MAX_TOKEN_SIZE as u64;
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(limit).read_to_end(&mut token).map_err(unreadable)?;
+        let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut token));
+        read.map_err(|reason| format!("cannot read the token file {name}: {reason}"))?;
         while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
             token.pop();
         }
@@ -187,14 +187,14 @@ impl<'a> Conversation<'a> {
     /// Returns the error of a target that speaks another protocol, with the start of its answer.
     pub(crate) fn answered(&self, answer: &[u8]) -> Failure {
         let line = answer.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let begin = one_line(&String::from_utf8_lossy(&line[..line.len().min(MAX_QUOTED_SIZE)]));
+        let begin = text(&line[..line.len().min(MAX_QUOTED_SIZE)]);
         self.other(&format!("it answered {begin:?}"))
     }
 
     /// Returns the error of a refusal, with advice if the token is the reason.
-    pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> Failure {
+    pub(crate) fn refused(&self, refusal: &Refusal) -> Failure {
         let address = &self.access.endpoint;
-        let words = one_line(&String::from_utf8_lossy(&refusal.words));
+        let words = &refusal.words;
         if refusal.code != ErrorCode::Unauthorized.to_u16() {
             return Failure::usage(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }
@@ -218,23 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_one_token() {
-        assert_eq!(read(b"s3cret\r\n"), Ok(Token((*b"s3cret").into())));
-        assert_eq!(read(&[b'x'; MAX_TOKEN_SIZE]).map(|token| token.0.len()), Ok(MAX_TOKEN_SIZE));
-        for (wrong, reason) in [
-            (&b"\n"[..], "0 bytes"),
-            (b"", "0 bytes"),
-            (b"one\ntwo\n", "several lines"),
-            (&[b'x'; MAX_TOKEN_SIZE + 1], "513 bytes"),
-        ] {
+    fn a_file_holds_one_token_which_is_not_printed() {
+        let token = read(b"s3cret\r\n").expect("a token");
+        assert_eq!((token.bytes(), format!("{token:?}")), (&b"s3cret"[..], "(secret)".to_owned()));
+        assert!(read(&[b'x'; MAX_TOKEN_SIZE]).is_ok_and(|token| token.bytes().len() == MAX_TOKEN_SIZE));
+        let too_long = [b'x'; MAX_TOKEN_SIZE + 1];
+        for (wrong, reason) in
+            [(&b"\n"[..], "0 bytes"), (b"one\ntwo\n", "several lines"), (&too_long, "513 bytes")]
+        {
             let refused = read(wrong).expect_err("no token");
             assert!(refused.contains(reason) && !refused.contains("two"), "{refused}");
         }
-        assert!(Token::read(Path::new("/nonexistent")).is_err());
-    }
-
-    #[test]
-    fn a_token_is_not_printed() {
-        assert_eq!(format!("{:?}", Token((*b"s3cret").into())), "(secret)");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::machine::owner::Owner;
 /// A connected socket, and the session of TLS over it.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    socket: Socket,
+    pub(crate) socket: Socket,
     session: Option<Box<ClientConnection>>,
 }
 
@@ -56,14 +55,6 @@ impl Stream {
             moved.map_err(|error| tls::explain(&error).map_or(error, io::Error::other))?;
         }
         Ok(Self { session: Some(Box::new(session)), ..self })
-    }
-
-    /// Makes reads and writes return at once.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
-        self.socket.set_nonblocking(true)
     }
 
     /// Returns true if bytes that were written wait in front of the socket.
@@ -161,11 +152,5 @@ impl Write for Stream {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

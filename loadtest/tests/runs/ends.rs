@@ -5,21 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::scripted::fake_daemon::{Asked, FakeDaemon};
-use crate::support::scripted::{INFO, Ids, sound_target, target};
-use crate::support::{CLOSED, Ran, Running, THOUSAND, has_daemon, loadtest, start, start_by, until_judged};
+use crate::support::scripted::fake_daemon::FakeDaemon;
+use crate::support::scripted::{INFO, sound_target, target};
+use crate::support::{CLOSED, Ran, Running, THOUSAND, has_daemon, poll, start, start_by, until_judged};
 use rustix::process::{Pid, Signal, getpgid, kill_process, test_kill_process};
 
 /// Far above what an end takes on a busy machine, and far below what would have been measured.
 const AT_ONCE: Duration = Duration::from_secs(60);
-
-fn poll(what: &str, mut done: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !done() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 fn pid(id: u32) -> Pid {
     Pid::from_raw(id as i32).expect("a process ID")
@@ -39,12 +31,10 @@ fn sleeps(process: u32) -> u64 {
 /// The daemon that a load test has started and sends to: it sleeps between the requests, of which
 /// many have come.
 fn daemon_of(running: &Running) -> Pid {
-    let mut found = 0;
     poll("a daemon is loaded", || {
-        found = running.children().first().copied().unwrap_or_default();
-        sleeps(found) > 2_000
-    });
-    pid(found)
+        let daemon = *running.children().first()?;
+        (sleeps(daemon) > 2_000).then(|| pid(daemon))
+    })
 }
 
 fn interrupt(running: Running) -> Ran {
@@ -73,7 +63,7 @@ fn an_interrupt_ends_each_stage_and_reports_what_was_measured() {
         });
         let address = target.name();
         let running = start(&[&["--address", &address, "--rate", "1000"], more].concat());
-        poll(stage, || asked.load(Ordering::SeqCst) >= begun_by);
+        poll(stage, || (asked.load(Ordering::SeqCst) >= begun_by).then_some(()));
         let ran = interrupt(running);
         assert_eq!(ran.code, 2, "{stage}: {ran:?}");
         assert!(ran.result().contains("the run was interrupted"), "{stage}: {ran:?}");
@@ -87,7 +77,7 @@ fn an_interrupt_ends_the_wait_for_a_silent_target() {
     // The target accepts, and is silent for longer than any step of this test.
     let silent = FakeDaemon::start(|_, _| std::thread::sleep(Duration::from_secs(30)));
     let running = start(&["--address", &silent.name()]);
-    poll("it has connected", || silent.connections() > 0);
+    poll("it has connected", || (silent.connections() > 0).then_some(()));
     let ran = interrupt(running);
     ran.assert_refused(2, "interrupted before the measurement began");
 }
@@ -104,7 +94,7 @@ fn a_terminals_interrupt_does_not_reach_the_daemon() {
     let ran = interrupt(running);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.result().contains("the run was interrupted"), "{ran:?}");
-    poll("the daemon ends with the run", || test_kill_process(daemon).is_err());
+    poll("the daemon ends with the run", || test_kill_process(daemon).err());
 }
 
 #[test]
@@ -119,7 +109,7 @@ fn a_killed_load_test_takes_its_daemon_with_it() {
     poll("the daemon ends by itself", || {
         // In a container there may be no init process that reaps it.
         let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
-        status.map_or(true, |status| status.contains(") Z "))
+        status.map_or(true, |status| status.contains(") Z ")).then_some(())
     });
 }
 
@@ -176,58 +166,6 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
         assert_eq!(output.status.code(), Some(2), "{stdout}{stderr}");
         assert!(stderr.contains("cannot write /dev/full: No space left on device"), "{stderr}");
         assert!(stdout.contains("requests 1,000, answered 1,000"), "{stdout}");
-    }
-}
-
-#[test]
-fn a_token_comes_first_on_each_connection() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = |name: &str, text: &str| {
-        let path = directory.path().join(name);
-        std::fs::write(&path, text).expect("written");
-        path.to_str().expect("UTF-8").to_owned()
-    };
-    let right = file("right", "s3cret\n");
-    let wrong = file("wrong", "other");
-    let several = file("two", "a\nb\n");
-    let ids = Ids::default();
-    let asks_for_a_token = FakeDaemon::start(move |_, peer| {
-        let mut is_known = false;
-        while let Some((asked, tag)) = peer.read() {
-            let goes_on = match asked {
-                Asked::Auth(token) if token == b"s3cret" => {
-                    is_known = true;
-                    peer.send(|out| snowbank_client::protocol::reply::encode_ok(out, tag))
-                }
-                Asked::Next(next) if is_known => peer.send_run(tag, ids.take(next.count), next.count),
-                Asked::Info if is_known => {
-                    peer.send(|out| snowbank_client::protocol::reply::encode_info(out, tag, INFO.as_bytes()))
-                }
-                _ => {
-                    let code = snowbank_client::protocol::ErrorCode::Unauthorized;
-                    peer.refuse(tag, code, None, "a token is needed");
-                    false
-                }
-            };
-            if !goes_on {
-                return;
-            }
-        }
-    });
-    let address = asks_for_a_token.name();
-    let load = [&CLOSED[..], &["--address", &address]].concat();
-    let with = |token: &str| loadtest(&[&load[..], &["--token-file", token]].concat());
-    let ran = with(&right);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(!ran.stdout.contains("s3cret") && !ran.json().to_string().contains("s3cret"), "{ran:?}");
-    for (ran, reason) in [
-        (loadtest(&load), "give its token with --token-file"),
-        (with(&wrong), "refused: a token is needed; name the file of another token"),
-        (with(&several), "several lines"),
-        (with("/nonexistent/token"), "cannot read the token file"),
-        (loadtest(&["--token-file", &right]), "--address"),
-    ] {
-        ran.assert_refused(2, reason);
     }
 }
 

@@ -14,7 +14,6 @@ mod plan;
 mod process;
 mod redis;
 mod secured;
-mod shared_tickets;
 mod sweep;
 mod targets;
 mod tickets;

@@ -18,10 +18,15 @@ fn an_outage_is_measured_and_the_new_process_after_it() {
     if !has_daemon() {
         return;
     }
-    for option in ["--restart-daemon-at", "--kill-daemon-at"] {
-        let options = ["--rate", "2000", "--for", "4s", "--warm-up", "200ms", "--p99.9", "5s", option, "1s"];
+    let kills =
+        ["--resp", "--memcached", "--http", "--noeqd"].map(|front_end| ("--kill-daemon-at", Some(front_end)));
+    for (ending, front_end) in
+        [("--restart-daemon-at", None), ("--kill-daemon-at", None)].into_iter().chain(kills)
+    {
+        let options = ["--rate", "2000", "--for", "4s", "--warm-up", "200ms", "--p99.9", "5s", ending, "1s"];
+        let options: Vec<&str> = options.into_iter().chain(front_end).collect();
         let ran = until(|| loadtest(&options), |ran| ran.code == 0 && is_seen(ran));
-        assert!(ran.code == 0 && is_seen(&ran), "{ran:?}: {}", ran.json()["seconds"]);
-        assert_eq!(ran.figure("IDs", "requests"), ran.figure("IDs", "answered"), "{ran:?}");
+        assert!(ran.code == 0 && is_seen(&ran), "{options:?}: {ran:?}: {}", ran.json()["seconds"]);
+        assert_eq!(ran.figure("IDs", "requests"), ran.figure("IDs", "answered"), "{options:?}: {ran:?}");
     }
 }

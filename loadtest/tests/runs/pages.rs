@@ -1,10 +1,10 @@
 //! The files of a run: a page that a real browser opens, and JSON that matches its schema.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::support::browser::{View, has_browser, open};
+use crate::support::browser::{View, open};
 use crate::support::scripted::sound_target;
-use crate::support::{Ran, command, loadtest};
+use crate::support::{CLOSED, command, has_program, loadtest};
 
 const VIEWS: [View; 4] = [
     View { width: 1_200, dark: false },
@@ -12,16 +12,6 @@ const VIEWS: [View; 4] = [
     View { width: 390, dark: false },
     View { width: 390, dark: true },
 ];
-
-/// A short run with everything that a page can show.
-fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
-    let page = directory.join("run.html");
-    let file = page.to_str().expect("UTF-8");
-    let mut options =
-        vec!["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "5s", "--html", file];
-    options.extend(more);
-    (loadtest(&options), page)
-}
 
 /// Runs a script on a page. The page is in an iframe of another page, because its own policy
 /// forbids scripts, and because no browser window is as narrow as a phone.
@@ -50,25 +40,31 @@ fn found(page: &Path, view: View) -> serde_json::Value {
 }
 
 #[test]
-fn a_page_opens_in_a_browser_light_and_dark_wide_and_narrow() {
-    if !has_browser() {
+fn pages_open_in_a_browser_light_and_dark_wide_and_narrow() {
+    if !has_program("chromium", "chromium") {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let target = sound_target();
-    let (ran, page) = short_run(directory.path(), &["--address", &target.name()]);
-    let seen = open(&page, VIEWS[0]);
-    assert_eq!(seen.console, Vec::<String>::new());
-    let verdict = ran.json()["verdict"].as_str().expect("a word").to_owned();
-    assert!(seen.dom.contains(&format!("</span> {verdict}</span>")), "{}", seen.dom);
-    let found = VIEWS.map(|view| found(&page, view));
-    for (view, found) in VIEWS.iter().zip(&found) {
-        assert_eq!(found["width"], view.width, "{view:?}: {found}");
-        assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
-    }
-    for part in ["paper", "line"] {
-        assert_ne!(found[0][part], found[1][part], "{part}");
-        assert_eq!((&found[0][part], &found[1][part]), (&found[2][part], &found[3][part]), "{part}");
+    let address = sound_target().name();
+    let load = ["--address", &address, "--warm-up", "100ms", "--p99.9", "5s"];
+    let of_run = (&["--rate", "1000", "--for", "2s"][..], "Latency by percentile");
+    let of_sweep =
+        (&["sweep", "--start", "100", "--limit", "200", "--for", "1s"][..], "Rate against latency");
+    for (options, heading) in [of_run, of_sweep] {
+        let page = directory.path().join("page.html");
+        loadtest(&[options, &load, &["--html", path(&page)]].concat());
+        let seen = open(&page, VIEWS[0]);
+        assert_eq!(seen.console, Vec::<String>::new());
+        assert!(seen.dom.contains(heading) && seen.dom.contains("class=\"verdict\""), "{}", seen.dom);
+        let found = VIEWS.map(|view| found(&page, view));
+        for (view, found) in VIEWS.iter().zip(&found) {
+            assert_eq!(found["width"], view.width, "{view:?}: {found}");
+            assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
+        }
+        for part in ["paper", "line"] {
+            assert_ne!(found[0][part], found[1][part], "{part}");
+            assert_eq!((&found[0][part], &found[1][part]), (&found[2][part], &found[3][part]), "{part}");
+        }
     }
 }
 
@@ -108,29 +104,8 @@ fn the_json_of_each_kind_of_load_matches_the_schema() {
 }
 
 #[test]
-fn a_sweep_has_a_page() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let target = sound_target();
-    let page = directory.path().join("sweep.html");
-    let options =
-        ["sweep", "--start", "100", "--limit", "200", "--for", "1s", "--warm-up", "100ms", "--p99", "5s"];
-    loadtest(&[&options[..], &["--address", &target.name(), "--html", path(&page)]].concat());
-    if has_browser() {
-        let seen = open(&page, VIEWS[0]);
-        assert_eq!(seen.console, Vec::<String>::new());
-        assert!(seen.dom.contains("Rate against latency"), "{}", seen.dom);
-        for view in VIEWS {
-            let found = found(&page, view);
-            assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
-        }
-    }
-}
-
-#[test]
 fn the_schema_refuses_unknown_fields() {
-    let target = sound_target();
-    let directory = tempfile::tempdir().expect("a directory");
-    let figures = short_run(directory.path(), &["--address", &target.name()]).0.json();
+    let figures = loadtest(&[&CLOSED[..], &["--address", &sound_target().name()]].concat()).json();
     let schema = serde_json::from_str(include_str!("../../schema.json")).expect("JSON");
     for (key, value) in [("surplus", 1.into()), ("seconds", "none".into()), ("kind", "walk".into())] {
         let mut wrong = figures.clone();

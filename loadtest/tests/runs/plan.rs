@@ -1,38 +1,35 @@
 //! A plan is computed from a sweep, and a daemon at the planned rate performs as the plan predicts.
 
-use std::path::Path;
-use std::process::{Command, Output};
-
-use crate::support::{assert_of_schema, figure, has_daemon, loadtest, until, until_in_time};
+use crate::support::{Ran, assert_of_schema, command, figure, has_daemon, loadtest, until, until_in_time};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+fn figure_of(row: &str, name: &str, value: Value) -> Value {
+    json!({"row": row, "name": name, "unit": "", "value": value})
+}
+
 /// A run at a rate of so many IDs a request, with the cost of a request in microseconds.
 fn run(batch: u32, ids_per_s: f64, us_per_request: f64) -> Value {
-    let figure =
-        |row: &str, name: &str, value: Value| json!({"row": row, "name": name, "unit": "", "value": value});
     json!({
         "format": 3, "kind": "run", "verdict": "pass", "reasons": [], "summary": "", "curves": [], "seconds": [],
         "objectives": [
             {"quantile": "p99.9", "limit_us": 2000.0, "found_us": 500.0, "certain_us": 400.0, "met": true}
         ],
         "figures": [
-            figure("IDs", "rate", ids_per_s.into()),
-            figure("CPU, memory", "target's CPU per request", us_per_request.into()),
-            figure("target", "protocol", "snowbank".into()),
-            figure("target", "started for this run", "yes".into()),
-            figure("target", "source", "default".into()),
-            figure("target", "layout", "twitter".into()),
-            figure("target", "worker IDs", 1.into()),
-            figure("target", "IDs of a request at most", 1_000_000.into()),
-            figure("load", "offered", ids_per_s.into()),
-            figure("load", "arrivals", "even".into()),
-            figure("load", "IDs per request", batch.into()),
-            figure("load", "connections", 8.into()),
-            figure("load", "threads", 1.into()),
-            figure("origin", "load test", env!("CARGO_PKG_VERSION").into()),
-            figure("origin", "build", "release".into()),
-            figure("origin", "cores", 2.into()),
+            figure_of("IDs", "rate", ids_per_s.into()),
+            figure_of("CPU, memory", "target's CPU per request", us_per_request.into()),
+            figure_of("target", "protocol", "snowbank".into()),
+            figure_of("target", "started for this run", "yes".into()),
+            figure_of("target", "source", "default".into()),
+            figure_of("target", "layout", "twitter".into()),
+            figure_of("target", "worker IDs", 1.into()),
+            figure_of("load", "offered", ids_per_s.into()),
+            figure_of("load", "arrivals", "even".into()),
+            figure_of("load", "IDs per request", batch.into()),
+            figure_of("load", "connections", 8.into()),
+            figure_of("load", "threads", 1.into()),
+            figure_of("origin", "build", "release".into()),
+            figure_of("origin", "cores", 2.into()),
         ],
     })
 }
@@ -54,41 +51,24 @@ fn sweep_of(batch: u32, saturation: f64) -> Value {
     })
 }
 
-/// Returns the plan for a sweep's file, as text and as JSON.
-struct Planned {
-    output: Output,
-    json: Value,
-}
-
-fn plan(sweep: &Value, options: &[&str]) -> Planned {
+/// Plans from a sweep's file. Returns the page, and the plan that --json wrote.
+fn plan(sweep: &Value, options: &[&str]) -> (Ran, Value) {
     let directory = TempDir::new().expect("a directory");
-    let from = directory.path().join("sweep.json");
-    let to = directory.path().join("plan.json");
+    let [from, to] = ["sweep", "plan"].map(|name| directory.path().join(name).display().to_string());
     std::fs::write(&from, sweep.to_string()).expect("a file");
-    let output = plan_from(&from, &[options, &["--json", to.to_str().expect("a path")]].concat());
-    let Ok(text) = std::fs::read_to_string(&to) else { return Planned { output, json: Value::Null } };
-    assert_of_schema(&text);
-    Planned { output, json: serde_json::from_str(&text).expect("JSON") }
+    let ran = command(&[&["plan", "--from", &from, "--json", &to], options].concat());
+    let plan = std::fs::read_to_string(&to).ok().map(|text| {
+        assert_of_schema(&text);
+        serde_json::from_str(&text).expect("JSON")
+    });
+    (ran, plan.unwrap_or_default())
 }
 
-fn plan_from(file: &Path, options: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    command.arg("plan").arg("--from").arg(file).args(options).output().expect("it runs")
-}
-
-impl Planned {
-    fn code(&self) -> Option<i32> {
-        self.output.status.code()
-    }
-
-    fn page(&self) -> String {
-        assert_eq!(self.code(), Some(0), "{}", self.stderr());
-        String::from_utf8(self.output.stdout.clone()).expect("UTF-8")
-    }
-
-    fn stderr(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
+/// Plans from a sweep's file that can support a plan.
+fn planned(sweep: &Value, options: &[&str]) -> (String, Value) {
+    let (ran, plan) = plan(sweep, options);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    (ran.stdout, plan)
 }
 
 /// The sweep's file with one key changed.
@@ -105,7 +85,7 @@ fn with_figure(row: &str, name: &str, value: &Value) -> Value {
         let figures = step["run"]["figures"].as_array_mut().expect("figures");
         figures.retain(|figure| figure["row"] != row || figure["name"] != name);
         if !value.is_null() {
-            figures.push(json!({"row": row, "name": name, "unit": "", "value": value}));
+            figures.push(figure_of(row, name, value.clone()));
         }
     }
     sweep
@@ -115,21 +95,20 @@ fn with_figure(row: &str, name: &str, value: &Value) -> Value {
 fn the_lowest_limit_decides() {
     let single = sweep_file();
     let batches = sweep_of(100, 20e6);
+    let rounded = sweep_of(1, 173_000.0);
     for (sweep, options, binding, daemons) in [
         (&single, &["--rate", "1M"][..], "CPU", 10),
         (&single, &["--rate", "1M", "--headroom", "20%"], "CPU", 7),
         (&single, &["--rate", "100000"], "CPU", 1),
         (&batches, &["--rate", "10M"], "layout", 5),
         (&batches, &["--rate", "10M", "--worker-ids", "8"], "CPU", 1),
+        // A rounding error adds none.
+        (&rounded, &["--rate", "34600/s", "--headroom", "80%"], "CPU", 1),
     ] {
-        let planned = plan(sweep, options);
-        let page = planned.page();
-        let of = |name: &str| figure(&planned.json, "fleet", name).as_f64();
-        assert_eq!(
-            (planned.json["binding"].as_str(), of("daemons")),
-            (Some(binding), Some(f64::from(daemons)))
-        );
-        assert_eq!(of("spare"), Some(1.0));
+        let (page, plan) = planned(sweep, options);
+        let of = |name: &str| figure(&plan, "fleet", name);
+        assert_eq!((plan["binding"].as_str(), of("daemons")), (Some(binding), daemons.into()));
+        assert_eq!(of("spare"), 1);
         assert!(page.starts_with(&format!("# Snowbank: {} daemons for ", daemons + 1)), "{page}");
         let limit = page.lines().find(|line| line.contains(&format!("| limit of one daemon | {binding} |")));
         assert!(limit.is_some_and(|line| line.ends_with(": binds |")), "{page}");
@@ -141,80 +120,72 @@ fn the_lowest_limit_decides() {
 fn the_number_of_daemons_is_the_smallest_that_is_enough() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..40 {
-        let rate = 1_000.0 * 10_f64.powf(random.f64() * 4.0);
+        let rate = (1_000.0 * 10_f64.powf(random.f64() * 4.0)).round();
         let batch = random.u32(1..2_000);
         let headroom = random.u32(1..95);
-        let rate_text = format!("{rate:.0}");
-        let share = format!("{headroom}%");
-        let sweep = sweep_of(batch, f64::from(batch) * 200_000.0);
-        let planned = plan(&sweep, &["--rate", &rate_text, "--headroom", &share]);
-        planned.page();
-        let limits = ["layout", "CPU"].map(|name| figure(&planned.json, "limit of one daemon", name));
+        let options = ["--rate", &rate.to_string(), "--headroom", &format!("{headroom}%")];
+        let plan = planned(&sweep_of(batch, f64::from(batch) * 200_000.0), &options).1;
+        let limits = ["layout", "CPU"].map(|name| figure(&plan, "limit of one daemon", name));
         let lowest = limits.iter().filter_map(Value::as_f64).fold(f64::MAX, f64::min);
         let usable = lowest * (1.0 - f64::from(headroom) / 100.0);
-        let wanted = rate.round();
-        let daemons = figure(&planned.json, "fleet", "daemons").as_f64().expect("a number");
-        assert!(daemons * usable * 1.000_001 >= wanted, "{}", planned.json);
-        assert!(daemons == 1.0 || (daemons - 1.0) * usable < wanted, "{}", planned.json);
+        let daemons = figure(&plan, "fleet", "daemons").as_f64().expect("a number");
+        assert!(daemons * usable * 1.000_001 >= rate, "{plan}");
+        assert!(daemons == 1.0 || (daemons - 1.0) * usable < rate, "{plan}");
     }
 }
 
 #[test]
 fn a_requests_cost_is_taken_from_the_next_lower_step() {
-    let planned = plan(&sweep_file(), &["--rate", "1M"]);
+    let (page, plan) = planned(&sweep_file(), &["--rate", "1M"]);
     // 100,000 requests/s for each daemon: half a core by the sweep's step of that rate. At the
     // saturation point a request cost fewer us.
-    let each = |name: &str| figure(&planned.json, "each daemon", name).as_f64();
-    let found = ["CPU per request", "cores busy", "cores"].map(each);
-    assert_eq!(found, [5.0, 0.5, 1.0].map(Some));
-    let busy = "| each daemon | cores busy | 0.5 | requests per second × CPU per request |";
-    assert!(planned.page().contains(busy), "{}", planned.page());
+    let found = ["CPU per request", "cores busy", "cores"].map(|name| figure(&plan, "each daemon", name));
+    assert_eq!(found.map(|value| value.as_f64()), [5.0, 0.5, 1.0].map(Some));
+    assert!(
+        page.contains("| each daemon | cores busy | 0.5 | requests per second × CPU per request |"),
+        "{page}"
+    );
 }
 
 #[test]
 fn a_plan_names_what_the_sweep_does_not_show() {
-    let sweep = sweep_file();
-    assert!(!plan(&sweep, &["--rate", "1M"]).page().contains("to know"));
-    let null = Value::Null;
-    for (sweep, options, reason) in [
-        (&sweep_of(100, 20e6), &["--headroom", "10%", "--rate", "3M"][..], "ID clock catches up"),
-        (
-            &with_figure("target", "started for this run", &null),
-            &[],
-            "a machine like that of the sweep's daemon",
-        ),
-        (&with("at_least", json!(true)), &[], "at least: the saturation point"),
-        (&with_figure("origin", "build", &json!("debug")), &[], "debug build"),
+    let remote = with_figure("target", "started for this run", &Value::Null);
+    for (sweep, rate, reason) in [
+        (&sweep_file(), "1M", "spread evenly over the daemons"),
+        (&sweep_of(100, 20e6), "20M", "ID clock catches up"),
+        (&remote, "1M", "a machine like that of the sweep's daemon"),
+        (&with("at_least", json!(true)), "1M", "at least: the saturation point"),
+        (&with_figure("origin", "build", &json!("debug")), "1M", "debug build"),
     ] {
-        let rate = if options.contains(&"--rate") { &[][..] } else { &["--rate", "1M"] };
-        let page = plan(sweep, &[rate, options].concat()).page();
-        assert!(page.contains(reason), "{options:?}: {reason}: {page}");
+        let (page, _) = planned(sweep, &["--headroom", "10%", "--rate", rate]);
+        assert!(page.contains(reason), "{reason}: {page}");
     }
     let counter = with_figure("target", "layout", &json!("tickets, increment 1"));
-    let page = plan(&counter, &["--rate", "1M"]).page();
+    let (page, _) = planned(&counter, &["--rate", "1M"]);
     assert!(!page.contains("worker ID"), "a counter has none: {page}");
 }
 
 #[test]
 fn a_plan_beyond_the_sweep_is_refused() {
     for (sweep, options, code, reason) in [
-        (with("confirmed", json!(false)), &[][..], 2, "not confirmed by a second run"),
-        (with("saturation", json!(null)), &[], 2, "it found no saturation point"),
-        (with_figure("target", "protocol", &json!("http")), &[], 2, "the sweep used another"),
-        (with("kind", json!("run")), &[], 2, "has kind \"run\"; this version of snowbank-loadtest reads"),
-        (sweep_file(), &["--worker-ids", "2000"], 2, "1023"),
-        (sweep_file(), &["--batch", "100"], 2, "unexpected argument"),
+        (with("confirmed", json!(false)), &["--rate", "1M"][..], 2, "not confirmed by a second run"),
+        (with("saturation", json!(null)), &["--rate", "1M"], 2, "it found no saturation point"),
+        (with_figure("target", "protocol", &json!("http")), &["--rate", "1M"], 2, "the sweep used another"),
+        (
+            with("kind", json!("run")),
+            &["--rate", "1M"],
+            2,
+            "has kind \"run\"; this version of snowbank-loadtest reads",
+        ),
+        (sweep_file(), &["--rate", "1M", "--worker-ids", "2000"], 2, "1023"),
+        (sweep_file(), &["--rate", "1M", "--batch", "100"], 2, "unexpected argument"),
         (sweep_file(), &["--rate", "1000M"], 1, "the layout has 1024"),
-        (sweep_file(), &["--headroom", "0%"], 2, "a share is above 0%"),
+        (sweep_file(), &["--rate", "1M", "--headroom", "0%"], 2, "a share is above 0%"),
     ] {
-        let rate = if options.contains(&"--rate") { &[][..] } else { &["--rate", "1M"] };
-        let planned = plan(&sweep, &[rate, options].concat());
-        assert_eq!(planned.code(), Some(code), "{options:?}: {reason}: {}", planned.stderr());
-        assert!(planned.stderr().contains(reason), "{options:?}: {reason}: {}", planned.stderr());
-        assert_eq!((planned.stderr().lines().count(), planned.output.stdout.len()), (1, 0), "{options:?}");
+        plan(&sweep, options).0.assert_refused(code, reason);
     }
-    let none = plan_from(Path::new("/nonexistent"), &["--rate", "1M"]);
-    assert_eq!(none.status.code(), Some(2));
+    command(&["plan", "--from", "/nonexistent", "--rate", "1M"])
+        .assert_refused(2, "cannot read /nonexistent");
 }
 
 /// Sweeps a real daemon, and loads a real daemon at the planned rate with the command that the plan
@@ -234,29 +205,17 @@ fn a_daemon_at_the_planned_rate_passes() {
     for (row, name) in [("CPU, memory", "target's CPU"), ("target", "worker IDs"), ("origin", "cores")] {
         assert!(figure(step, row, name).as_f64() > Some(0.0), "{name}: {swept:?}");
     }
-    let planned = plan(&swept.json(), &["--rate", "10k/s"]);
+    let (page, plan) = planned(&swept.json(), &["--rate", "10k/s"]);
     let saturation = swept.json()["saturation"].as_f64().expect("a saturation point");
-    let daemons = figure(&planned.json, "fleet", "daemons").as_f64();
-    assert_eq!(daemons, Some((10_000.0 / (saturation / 2.0)).ceil()), "{}", planned.page());
+    let daemons = figure(&plan, "fleet", "daemons").as_f64();
+    assert_eq!(daemons, Some((10_000.0 / (saturation / 2.0)).ceil()), "{page}");
 
-    let page = planned.page();
     let command =
         page.lines().find(|line| line.starts_with("snowbank-loadtest ")).expect("a command to check");
     let command = command.replace(" --address HOST:PORT", "").replace("--for 60s", "--for 1s");
     let options: Vec<&str> = command.split(' ').skip(1).collect();
     let ran = until_in_time(|| loadtest(&options));
     assert_eq!(ran.code, 0, "{command}: {ran:?}");
-    let each = figure(&planned.json, "each daemon", "rate").as_f64().expect("a rate");
+    let each = figure(&plan, "each daemon", "rate").as_f64().expect("a rate");
     assert_eq!(ran.figure("load", "offered").as_f64(), Some(each.ceil()), "{command}");
-}
-
-#[test]
-fn a_rounding_error_adds_no_daemon() {
-    let sweep = sweep_of(1, 173_000.0);
-    let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0"]);
-    assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
-    let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "2"]);
-    assert_eq!(figure(&planned.json, "fleet", "daemons"), 1.0);
-    let assumptions = planned.json["assumptions"].to_string();
-    assert!(assumptions.contains("spread evenly over the daemons"), "{assumptions}");
 }

@@ -10,7 +10,6 @@ fn secured() -> Daemon {
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let certificate = authority.self_signed(&authority_key).expect("signed").pem();
     let issuer = Issuer::new(authority, authority_key);
-    let config = "listen = [\"tls:127.0.0.1:0\"]\n[http]\nlisten = [\"tls:127.0.0.1:0\"]\n[resp]\nlisten = [\"tls:127.0.0.1:0\"]\n";
     let setup = Setup::bare().listeners(3);
     let write = |name: &str, text: &str| std::fs::write(setup.path(name), text).expect("written");
     for (side, name) in [("server", "127.0.0.1"), ("client", "client.example")] {
@@ -21,13 +20,11 @@ fn secured() -> Daemon {
     }
     write("ca.pem", &certificate);
     write("token", "s3cret-s3cret-s3cret-s3cret-s3cret\n");
-    let at = |name: &str| setup.path(name).display().to_string();
+    let at = setup.path("").display().to_string();
+    let tls = "listen = [\"tls:127.0.0.1:0\"]";
     let toml = format!(
-        "{config}[auth]\ntoken_file = \"{}\"\n[tls]\ncertificate = \"{}\"\nkey = \"{}\"\nclient_ca = \"{}\"\n",
-        at("token"),
-        at("server.pem"),
-        at("server.key"),
-        at("ca.pem")
+        "{tls}\n[http]\n{tls}\n[resp]\n{tls}\n[auth]\ntoken_file = \"{at}token\"\n[tls]\ncertificate = \"{at}server.pem\"\n\
+         key = \"{at}server.key\"\nclient_ca = \"{at}ca.pem\"\n"
     );
     setup.config(&toml).start()
 }
@@ -58,11 +55,9 @@ fn targets_are_loaded_over_tls_with_certificates_and_tokens() {
         }
         let ran = load(&options);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(
-            ran.figure("target", "address").as_str().is_some_and(|address| address.starts_with("tls:")),
-            "{ran:?}"
-        );
+        assert_eq!(ran.figure("target", "address"), daemon.addresses[listener].to_string(), "{ran:?}");
         assert!(ran.figure("target", "layout").as_str().is_some_and(|layout| layout != "–"), "{ran:?}");
+        assert!(!ran.stdout.contains("s3cret") && !ran.json_text().contains("s3cret"), "{ran:?}");
     }
 }
 
@@ -78,10 +73,18 @@ fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
         let kept = all.iter().filter(|given| !given.starts_with(option)).cloned();
         kept.chain([address.clone()]).collect::<Vec<_>>()
     };
+    std::fs::write(daemon.path("other"), "another-another-another-another").expect("written");
+    let with_token = |file: &str| {
+        let token = format!("--token-file={}", daemon.path(file).display());
+        [without("--token"), vec![token]].concat()
+    };
     for (options, reason) in [
         (without("--ca"), "is not of an authority"),
         (without("--client"), "certificate"),
-        (without("--token"), "--token-file"),
+        (without("--token"), "give its token with --token-file"),
+        (with_token("ca.pem"), "several lines"),
+        (with_token("other"), "name the file of another token"),
+        (with_token("nothing"), "cannot read the token file"),
         (all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(), "no address of TLS"),
     ] {
         load(&options).assert_refused(2, reason);

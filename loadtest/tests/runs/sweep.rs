@@ -8,33 +8,29 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
-use crate::support::{Ran, figure, loadtest, scripted, start, until};
+use crate::support::{Ran, figure, loadtest, poll, scripted, start, until};
 use rustix::process::Signal;
-use snowbank_client::protocol::{ErrorCode, Next, reply};
+use snowbank_client::protocol::{ErrorCode, Next};
 
 /// Short steps on one connection. The p99.9 of so few requests is their maximum.
-const QUICK: [&str; 13] = [
-    "sweep",
-    "--for",
-    "500ms",
-    "--warm-up",
-    "200ms",
-    "--connections",
-    "1",
-    "--start",
-    "100",
-    "--p99.9",
-    "100ms",
-    "--resolution",
-    "10%",
-];
+const QUICK: &str =
+    "sweep --for 500ms --warm-up 200ms --connections 1 --start 100 --p99.9 100ms --resolution 10%";
 
 fn offered(step: &serde_json::Value) -> Option<f64> {
     figure(&step["run"], "load", "offered").as_f64()
 }
 
-fn sweep(address: &str, more: &[&str]) -> Ran {
-    loadtest(&[&QUICK[..], &["--address", address], more].concat())
+fn options<'a>(address: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    QUICK.split(' ').chain(["--address", address]).chain(more.iter().copied()).collect()
+}
+
+/// Sweeps a target, again where the machine decided the result. Fails unless the code is this one,
+/// and the result begins with these words.
+fn assert_ends(new: impl Fn() -> FakeDaemon, more: &[&str], code: i32, begin: &str) -> Ran {
+    let ends = |ran: &Ran| ran.code == code && ran.result().starts_with(begin);
+    let ran = until(|| loadtest(&options(&new().name(), more)), ends);
+    assert!(ends(&ran), "{begin}: {ran:?}");
+    ran
 }
 
 /// Answers each request by `script`, with the number of requests before it.
@@ -54,21 +50,24 @@ fn slow_target(asks: Arc<AtomicU64>) -> FakeDaemon {
     })
 }
 
-/// At 1,150 requests/s the last request of a confirmation's 1.2 s is later than the objective.
-fn is_below_capacity(ran: &Ran) -> bool {
-    ran.json()["saturation"].as_f64() <= Some(1_150.0)
+/// Sweeps a target of a thousand requests/s until this limit is met.
+fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &[&str], limit: &str) -> Ran {
+    let swept = || {
+        let ran = loadtest(&options(&new().name(), more));
+        // At 1,150/s the last request of a confirmation's 1.2 s is later than the objective.
+        assert!(ran.json()["saturation"].as_f64() <= Some(1_150.0), "{ran:?}");
+        ran
+    };
+    let is_met = |ran: &Ran| ran.code == 0 && ran.json()["limit"] == limit;
+    let ran = until(swept, is_met);
+    assert!(is_met(&ran), "{ran:?}");
+    ran
 }
 
 #[test]
 fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
-    let swept = || {
-        let ran = sweep(&slow_target(Arc::default()).name(), &[]);
-        assert!(is_below_capacity(&ran), "{ran:?}");
-        ran
-    };
-    let ran = until(swept, |ran| ran.code == 0 && ran.json()["limit"] == "latency");
+    let ran = swept_below_capacity(|| slow_target(Arc::default()), &[], "latency");
     let file = ran.json();
-    assert_eq!((ran.code, &file["kind"], &file["limit"]), (0, &"sweep".into(), &"latency".into()), "{ran:?}");
     let saturation = file["saturation"].as_f64().expect("a saturation point");
     assert!(file["missed"].as_f64() > Some(saturation) && file["confirmed"] == true, "{ran:?}");
     let steps = file["steps"].as_array().expect("steps");
@@ -80,11 +79,8 @@ fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
     let result = ran.result().replace(',', "");
     let expected = format!("saturation point: {saturation:.0} IDs/s with p99.9 within 100 ms confirmed");
     assert!(result.starts_with(&expected), "{ran:?}");
-    let lines: Vec<&str> = ran.stdout.lines().collect();
-    assert!(lines.len() > steps.len(), "{ran:?}");
-    for line in &lines {
-        assert!(line.chars().count() <= 110, "{} columns: {line}", line.chars().count());
-    }
+    assert!(ran.stdout.lines().count() > steps.len(), "{ran:?}");
+    assert!(ran.stdout.lines().all(|line| line.chars().count() <= 110), "{ran:?}");
 }
 
 #[test]
@@ -95,16 +91,10 @@ fn an_objective_that_does_not_hold_at_first_is_a_failure() {
             peer.send_run(tag, number + 1, next.count)
         })
     };
-    let options = ["--start", "20", "--p99.9", "10ms", "--for", "1s"];
-    let ran = until(|| sweep(&late().name(), &options), |ran| ran.code == 1);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    let reason =
+    let begin =
         "no saturation point: p99.9 within 10 ms does not hold at the first step, 20 IDs/s: p99.9 was";
-    assert!(ran.result().starts_with(reason), "{ran:?}");
-    assert_eq!(
-        (&ran.json()["saturation"], &ran.json()["confirmed"]),
-        (&serde_json::Value::Null, &false.into())
-    );
+    let file = assert_ends(late, &["--start", "20", "--p99.9", "10ms", "--for", "1s"], 1, begin).json();
+    assert!(file["saturation"].is_null() && file["confirmed"] == false, "{file}");
 }
 
 #[test]
@@ -123,43 +113,27 @@ fn refusals_for_lack_of_ids_are_reported_as_the_layouts_limit() {
             peer.send_run(tag, number + 1, next.count)
         })
     };
-    let swept = || {
-        let ran = sweep(&scarce().name(), &["--p99.9", "5s"]);
-        assert!(is_below_capacity(&ran), "{ran:?}");
-        ran
-    };
-    let ran = until(swept, |ran| ran.code == 0 && ran.json()["limit"] == "layout");
-    assert_eq!((ran.code, &ran.json()["limit"]), (0, &"layout".into()), "{ran:?}");
-    let steps = ran.json()["steps"].to_string();
-    assert!(steps.contains("exhausted x "), "{steps}");
+    let ran = swept_below_capacity(scarce, &["--p99.9", "5s"], "layout");
+    assert!(ran.json_text().contains("exhausted x "), "{ran:?}");
 }
 
 #[test]
 fn an_id_repeated_in_another_step_is_a_failure() {
     // Each run begins with INFO, and each hands out the same IDs. Within a run they are distinct.
-    let next_id = AtomicU64::new(1);
-    let repeats = FakeDaemon::start(move |_, peer| {
-        while let Some((asked, tag)) = peer.read() {
-            let goes_on = match asked {
-                Asked::Next(next) => {
-                    let first = next_id.fetch_add(next.count.into(), Ordering::SeqCst);
-                    peer.send_run(tag, first, next.count)
+    let repeats = || {
+        let next_id = Mutex::new(1);
+        FakeDaemon::start(move |_, peer| {
+            while let Some((asked, tag)) = peer.read() {
+                let mut next_id = next_id.lock().expect("no panic");
+                if matches!(asked, Asked::Info) {
+                    *next_id = 1;
                 }
-                _ => {
-                    next_id.store(1, Ordering::SeqCst);
-                    peer.send(|out| reply::encode_info(out, tag, INFO.as_bytes()))
-                }
-            };
-            if !goes_on {
-                return;
+                peer.answer(&asked, tag, &mut next_id);
             }
-        }
-    });
-    let is_broken = |ran: &Ran| ran.json()["ended"]["broken"].is_string();
-    let ran = until(|| sweep(&repeats.name(), &["--p99.9", "5s"]), is_broken);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.result().starts_with("fail: ") && ran.result().contains("twice"), "{ran:?}");
-    assert!(is_broken(&ran), "{ran:?}");
+        })
+    };
+    let ran = assert_ends(repeats, &["--p99.9", "5s"], 1, "fail: duplicate: ");
+    assert!(ran.result().contains("twice") && ran.json()["ended"]["broken"].is_string(), "{ran:?}");
 }
 
 #[test]
@@ -176,23 +150,17 @@ fn a_target_that_goes_away_is_a_failure() {
             }
         })
     };
-    let is_gone = |ran: &Ran| ran.json()["ended"]["gone"].is_string();
-    let ran = until(|| sweep(&leaves().name(), &["--p99.9", "5s", "--runs", "1"]), is_gone);
-    assert!(ran.code == 1 && is_gone(&ran), "{ran:?}");
-    assert!(ran.result().starts_with("fail: the target took no further run: "), "{ran:?}");
+    let begin = "fail: the target took no further run: ";
+    let ran = assert_ends(leaves, &["--p99.9", "5s", "--runs", "1"], 1, begin);
+    assert!(ran.json()["ended"]["gone"].is_string(), "{ran:?}");
 }
 
 /// Interrupts a sweep in its second step, if it has one: the first has 220 requests.
 fn interrupted() -> Ran {
     let asked = Arc::new(AtomicU64::new(0));
     let target = slow_target(Arc::clone(&asked));
-    let options = ["--address", &target.name(), "--for", "2s", "--p99.9", "5s", "--runs", "1"];
-    let mut sweep = start(&[&QUICK[..], &options].concat());
-    let begun = Instant::now();
-    while asked.load(Ordering::SeqCst) < 300 && !sweep.has_ended() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "300 requests do not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let mut sweep = start(&options(&target.name(), &["--for", "2s", "--p99.9", "5s", "--runs", "1"]));
+    poll("300 requests", || (asked.load(Ordering::SeqCst) >= 300 || sweep.has_ended()).then_some(()));
     if !sweep.has_ended() {
         sweep.signal(Signal::INT);
     }

@@ -1,5 +1,6 @@
 //! Ticket counters: their order, uniqueness, and what they leave out. Time is not checked.
 
+use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::{CLOSED, Daemon, Ran, Setup, has_daemon, loadtest};
 
 /// Serves every second number from `offset` on.
@@ -9,13 +10,27 @@ fn counter(offset: &str) -> Daemon {
          increment = 2\noffset = {offset}\n"
     );
     let setup = Setup::bare().config(&config).listeners(2);
-    let set = setup.run(&["ticket", "set", "orders", "0", "--increment", "2", "--offset", offset]);
-    assert_eq!(set.code, Some(0), "{set:?}");
+    set(&setup, &["--increment", "2", "--offset", offset]);
     setup.start()
 }
 
-fn load(more: &[&str]) -> Ran {
-    loadtest(&[&CLOSED[..], &["--batch=20"], more].concat())
+/// Returns a daemon in the fleet of this name, whose counter all its daemons share.
+fn daemon_in(fleet: &str, etcd: &Etcd) -> Setup {
+    Setup::configured(&format!(
+        "[fleet]\nname = \"{fleet}\"\ncoordinator = \"etcd\"\nendpoints = [\"{}\"]\n\
+         [[sources]]\nname = \"orders\"\nkind = \"fleet-ticket\"\n",
+        etcd.url()
+    ))
+}
+
+fn set(setup: &Setup, options: &[&str]) {
+    let set = setup.run(&[&["ticket", "set", "orders", "0"], options].concat());
+    assert_eq!(set.code, Some(0), "{set:?}");
+}
+
+fn load(daemons: [&Daemon; 2]) -> Ran {
+    let addresses = daemons.map(|daemon| format!("--address={}", daemon.addresses[0]));
+    loadtest(&[&CLOSED[..], &["--batch=20"], &addresses.each_ref().map(String::as_str)].concat())
 }
 
 #[test]
@@ -23,15 +38,14 @@ fn tickets_need_no_clock_and_what_they_leave_out_counts() {
     if !has_daemon() {
         return;
     }
-    for front_end in [false, true] {
+    for front_end in [None, Some("--resp")] {
         let daemon = counter("1");
-        let native = daemon.addresses[0].to_string();
-        let resp = daemon.addresses[1].to_string();
-        let ran = if front_end {
-            load(&["--resp", "--address", &resp, "--info", &native])
-        } else {
-            load(&["--address", &native])
+        let [native, resp] = [0, 1].map(|at| daemon.addresses[at].to_string());
+        let target = match front_end {
+            None => vec!["--address", &native],
+            Some(front_end) => vec![front_end, "--address", &resp, "--info", &native],
         };
+        let ran = loadtest(&[&CLOSED[..], &["--batch", "20"], &target].concat());
         assert_eq!(ran.code, 0, "{ran:?}");
         assert_eq!(ran.figure("target", "layout"), "tickets, increment 2", "{ran:?}");
         assert!(ran.words().contains("numbers left out 0"), "{ran:?}");
@@ -43,12 +57,22 @@ fn odd_and_even_counters_are_loaded_together_and_equal_ones_are_refused() {
     if !has_daemon() {
         return;
     }
-    let pair = |offsets: [&str; 2]| {
-        let daemons = offsets.map(counter);
-        let addresses = daemons.each_ref().map(|daemon| format!("--address={}", daemon.addresses[0]));
-        load(&addresses.each_ref().map(String::as_str))
-    };
-    let ran = pair(["1", "2"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    pair(["1", "1"]).assert_refused(1, "count the same tickets");
+    let odd = counter("1");
+    assert_eq!(load([&odd, &counter("2")]).code, 0);
+    load([&odd, &counter("1")]).assert_refused(1, "count the same tickets");
+}
+
+#[test]
+fn daemons_that_share_a_counter_are_loaded_together() {
+    let Some(etcd) = Etcd::start().filter(|_| has_daemon()) else { return };
+    for fleet in ["one", "two"] {
+        let setup = daemon_in(fleet, &etcd);
+        set(&setup, &["--config", setup.path("snowbank.toml").to_str().expect("UTF-8")]);
+    }
+    let one = daemon_in("one", &etcd).start();
+    // All requests were answered, and no number came twice.
+    let ran = load([&one, &daemon_in("one", &etcd).start()]);
+    assert!(ran.code == 0 && ran.figure("target", "layout") == "tickets, increment 1", "{ran:?}");
+    assert_eq!(ran.figure("IDs", "answered"), ran.figure("IDs", "requests"), "{ran:?}");
+    load([&one, &daemon_in("two", &etcd).start()]).assert_refused(1, "count the same tickets");
 }

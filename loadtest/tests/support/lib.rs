@@ -8,7 +8,7 @@ pub(crate) mod scripted;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-pub(crate) use snowbank_testkit::{Daemon, Setup, coordinators, port, skip};
+pub(crate) use snowbank_testkit::{Daemon, Setup, coordinators, has_program, poll, port, skip};
 use tempfile::TempDir;
 
 use room::Room;
@@ -83,20 +83,22 @@ pub(crate) fn start(options: &[&str]) -> Running {
 /// argument.
 pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
-    let room = Room::take();
     // The last value of an option counts, so options of the test replace the defaults.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
+    spawn(command, directory)
+}
+
+fn spawn(mut command: Command, directory: TempDir) -> Running {
+    let room = Room::take();
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the load test starts");
     Running { child, directory, _room: room }
 }
 
 /// Runs a subcommand, which has no `--json` of a run.
 pub(crate) fn command(arguments: &[&str]) -> Ran {
-    let directory = tempfile::tempdir().expect("a directory");
-    let room = Room::take();
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    Running { child: child.expect("the load test starts"), directory, _room: room }.wait()
+    command.args(arguments);
+    spawn(command, tempfile::tempdir().expect("a directory")).wait()
 }
 
 /// Keeps the last value of each option.
@@ -177,15 +179,8 @@ impl std::fmt::Debug for Ran {
 impl Ran {
     /// Returns the lines of the result: the verdict, and the reasons for it.
     pub(crate) fn result(&self) -> String {
-        const WORDS: [&str; 7] = [
-            "PASS",
-            "FAIL",
-            "NO VERDICT",
-            "fail: ",
-            "no verdict: ",
-            "saturation point: ",
-            "no saturation point: ",
-        ];
+        const WORDS: [&str; 7] =
+            ["PASS", "FAIL", "NO VERDICT", "fail: ", "no verdict: ", "saturation point: ", "no saturation"];
         let is_result = |line: &&str| WORDS.iter().any(|word| line.starts_with(word));
         self.stdout.lines().filter(is_result).collect::<Vec<_>>().join("\n")
     }

@@ -21,34 +21,34 @@ fn meter() -> Meter {
     Meter { is_open_loop: true, warm_ns: WARM_NS, end_ns: END_NS, ..Meter::default() }
 }
 
-fn meter_with_outage(from: Duration) -> Meter {
-    let outage = Outage { from_ns: Some(from.as_nanos() as u64), back_ns: None };
-    Meter { outage, ..meter() }
+fn meter_with_outage(from_ns: u64) -> Meter {
+    Meter { outage: from_ns..u64::MAX, ..meter() }
+}
+
+/// Sends a request, and reads its answer on a thread that has been busy since some instant.
+fn answer(meter: &mut Meter, asked: &InFlight, busy_since_ns: u64, read_ns: u64) {
+    meter.sent(asked);
+    meter.woke(at(read_ns), busy_since_ns);
+    meter.answered(asked, at(read_ns));
+}
+
+fn max_ms(times: &TimeHistogram) -> u64 {
+    times.max() / 1_000_000
 }
 
 #[test]
 fn response_time_counts_from_the_intended_instant_and_the_targets_part_from_the_sending() {
     let mut meter = meter();
-    let late = request(2_000_000, 7_000_000);
-    meter.sent(&late);
-    meter.woke(at(8_000_000), 8_000_000);
-    meter.answered(&late, at(8_000_000));
-    meter.record_alike();
-    let counts = &meter.counts;
-    let max_of = |histogram: &TimeHistogram| histogram.max() / 100_000;
-    assert_eq!([&meter.second.response, &counts.target, &counts.slip].map(max_of), [60, 10, 50]);
+    answer(&mut meter, &request(2_000_000, 7_000_000), 8_000_000, 8_000_000);
+    assert_eq!([&meter.second.response, &meter.counts.target, &meter.counts.slip].map(max_ms), [6, 1, 5]);
 }
 
 #[test]
 fn an_answer_that_lay_unread_is_not_the_targets_delay() {
     // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
     let mut meter = meter();
-    let on_time = request(2_000_000, 2_000_000);
-    meter.sent(&on_time);
-    meter.woke(at(8_000_000), 4_000_000);
-    meter.answered(&on_time, at(8_000_000));
-    meter.record_alike();
-    assert_eq!([&meter.second.response, &meter.counts.target].map(|times| times.max() / 1_000_000), [6, 2]);
+    answer(&mut meter, &request(2_000_000, 2_000_000), 4_000_000, 8_000_000);
+    assert_eq!([&meter.second.response, &meter.counts.target].map(max_ms), [6, 2]);
 }
 
 #[test]
@@ -57,32 +57,23 @@ fn a_slow_request_is_certain_once_its_stalls_are_known() {
     stalls.add(Stall { from_ns: 3_000_000, until_ns: 7_000_000, lost_ns: 4_000_000 });
     let mut meter = meter();
     for sent_ns in [2_000_000, 900_000_000] {
-        let slow = request(sent_ns, sent_ns);
-        meter.sent(&slow);
-        meter.woke(at(sent_ns + 8_000_000), u64::MAX);
-        meter.answered(&slow, at(sent_ns + 8_000_000));
+        answer(&mut meter, &request(sent_ns, sent_ns), u64::MAX, sent_ns + 8_000_000);
     }
     meter.settle(at(1_800_000_000), &stalls);
-    meter.record_alike();
-    let certain_ms = |meter: &Meter| {
-        let certain = &meter.counts.settling.certain;
-        (certain.len(), certain.max() / 1_000_000)
-    };
     // 8 ms less 4 and a quarter of it; a stall may still touch the other.
-    assert_eq!(certain_ms(&meter), (1, 3));
+    let certain = &meter.counts.settling.certain;
+    assert_eq!((certain.len(), max_ms(certain)), (1, 3));
     meter.settle(at(u64::MAX), &stalls);
-    assert_eq!(certain_ms(&meter), (2, 8));
+    let certain = &meter.counts.settling.certain;
+    assert_eq!((certain.len(), max_ms(certain)), (2, 8));
 }
 
 #[test]
 fn the_warm_up_is_checked_and_not_timed() {
     let mut meter = meter();
     for intended_ns in [WARM_NS - 1, END_NS] {
-        let outside = request(intended_ns, intended_ns);
-        meter.sent(&outside);
-        meter.answered(&outside, at(END_NS));
+        answer(&mut meter, &request(intended_ns, intended_ns), END_NS, END_NS);
     }
-    meter.record_alike();
     let counts = &meter.counts;
     assert_eq!((counts.requests, counts.answered, counts.ids, counts.checked_ids), (0, 0, 0, 6));
     assert_eq!(meter.second.response.len(), 0);
@@ -93,20 +84,17 @@ fn what_is_never_answered_lasted_at_least_until_the_end() {
     let mut meter = meter();
     meter.woke(at(3_002_000_000), u64::MAX);
     meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
-    meter.record_alike();
     assert_eq!(meter.counts.unanswered, 1);
     assert!(meter.second.response.max() >= 3_000_000_000);
 }
 
 #[test]
 fn what_was_due_in_the_outage_does_not_count() {
-    let mut meter = meter_with_outage(Duration::from_secs(1));
-    let before = request(999_000_000, 999_000_000);
-    let taken = request(1_000_000_000, 1_100_000_000);
-    meter.sent(&before);
-    meter.lost(&before, at(1_100_000_000));
-    meter.sent(&taken);
-    meter.lost(&taken, at(1_100_000_000));
+    let mut meter = meter_with_outage(1_000_000_000);
+    for taken in [request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000)] {
+        meter.sent(&taken);
+        meter.lost(&taken, at(1_100_000_000));
+    }
     meter.recovered(at(2_000_000_000));
     meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));
     assert_eq!((meter.counts.requests, meter.counts.lost, meter.counts.answered), (0, 2, 0));
@@ -117,12 +105,11 @@ fn what_was_due_in_the_outage_does_not_count() {
 
 #[test]
 fn a_request_that_hung_before_the_outage_took_until_its_begin() {
-    let mut meter = meter_with_outage(Duration::from_secs(3));
+    let mut meter = meter_with_outage(3_000_000_000);
     let hung = request(500_000_000, 500_000_000);
     meter.sent(&hung);
     meter.woke(at(3_600_000_000), 3_600_000_000);
     meter.lost(&hung, at(3_600_000_000));
-    meter.record_alike();
     let mut counts = meter.counts;
     counts.settling.settle(u64::MAX, &Stalls::default());
     assert_eq!((counts.requests, counts.lost), (0, 1));
@@ -137,8 +124,7 @@ fn refusals_of_the_warm_up_are_a_share_of_all_requests() {
         let request = request(number * 400_000, number * 400_000);
         meter.sent(&request);
         if number < 2 {
-            let refusal = Refusal { code: 6, words: b"".into() };
-            meter.refused(&request, at(request.sent_ns), &refusal);
+            meter.refused(&request, at(request.sent_ns), &Refusal { code: 6, words: String::new() });
         } else {
             meter.answered(&request, at(request.sent_ns));
         }

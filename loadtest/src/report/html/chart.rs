@@ -13,7 +13,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// The style of a line: a class of the style sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ink {
+enum Ink {
     /// The first line: solid.
     First,
     /// The second: dashed.
@@ -55,7 +55,6 @@ pub(crate) struct Axis {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    pub(crate) ink: Ink,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
@@ -68,6 +67,7 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     /// Up.
     pub(crate) y: Axis,
+    /// At most three.
     pub(crate) series: Vec<Series>,
     /// Values of y that are drawn as a line across, with its name.
     pub(crate) limits: Vec<(f64, String)>,
@@ -79,7 +79,7 @@ type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64
 
 impl Ink {
     /// The styles of a chart's lines, in their order.
-    pub(crate) const LINES: [Self; 3] = [Self::First, Self::Second, Self::Third];
+    const LINES: [Self; 3] = [Self::First, Self::Second, Self::Third];
 
     /// Returns its class in the style sheet, and its colour without it.
     const fn style(self) -> (&'static str, RGBColor) {
@@ -127,7 +127,7 @@ impl Axis {
 impl Chart {
     /// Returns the chart with its legend.
     pub(crate) fn markup(&self) -> Markup {
-        let series = self.series.iter().map(|series| (series.ink, &series.name));
+        let series = Ink::LINES.into_iter().zip(self.series.iter().map(|series| &series.name));
         let limits = self.limits.iter().map(|(_, name)| (Ink::Limit, name));
         let mark = self.mark.iter().map(|(_, name)| (Ink::Mark, name));
         html! {
@@ -192,8 +192,8 @@ impl Chart {
             .y_label_formatter(&|place| self.y.words_at(*place))
             .draw()
             .map_err(drop)?;
-        for series in &self.series {
-            self.draw_series(&mut plane, series)?;
+        for (ink, series) in Ink::LINES.into_iter().zip(&self.series) {
+            self.draw_series(&mut plane, ink, series)?;
         }
         for (value, name) in &self.limits {
             let place = self.y.place(*value);
@@ -206,8 +206,8 @@ impl Chart {
         Ok(())
     }
 
-    fn draw_series(&self, plane: &mut Plane<'_, '_>, series: &Series) -> Result<(), ()> {
-        let color = series.ink.style().1;
+    fn draw_series(&self, plane: &mut Plane<'_, '_>, ink: Ink, series: &Series) -> Result<(), ()> {
+        let color = ink.style().1;
         let places = series.points.iter().map(|&(x, y)| (self.x.place(x), self.y.place(y)));
         let places: Vec<(f64, f64)> = places.filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
         if places.len() <= FEW_POINTS {
@@ -245,12 +245,12 @@ mod tests {
 
     #[test]
     fn a_chart_of_nothing_is_drawn() {
-        let axis = Axis { is_log: false, label: "", words: |at| at.to_string() };
+        let axis = Axis { is_log: true, label: "", words: |at| at.to_string() };
         let chart = Chart {
             name: "nothing".to_owned(),
             x: axis,
-            y: Axis { is_log: true, ..axis },
-            series: vec![Series { name: "line".to_owned(), ink: Ink::First, points: vec![(1.0, 0.0)] }],
+            y: axis,
+            series: vec![Series { name: "line".to_owned(), points: vec![(1.0, 0.0)] }],
             limits: vec![(2_000.0, "limit".to_owned())],
             mark: Some((3.0, "mark".to_owned())),
         };

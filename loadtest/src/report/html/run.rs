@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::chart::{Axis, Chart, Ink, Series};
+use super::chart::{Axis, Chart, Series};
 use super::{page, printed};
 use crate::measure::SecondFigures;
 use crate::report::json::{Objective, Run};
@@ -67,10 +67,12 @@ fn share_at(nines: f64) -> String {
 
 /// Draws the curves up to the last quantile before the maximum.
 fn curves(run: &Run) -> Chart {
-    let series = run.curves.iter().zip(Ink::LINES).map(|(curve, ink)| {
+    let series = run.curves.iter().map(|curve| {
         let points = curve.points.iter().filter(|(quantile, us)| *quantile < 1.0 && *us > 0.0);
-        let points = points.map(|&(quantile, us)| (nines(quantile), us)).collect();
-        Series { name: curve.row.clone(), ink, points }
+        Series {
+            name: curve.row.clone(),
+            points: points.map(|&(quantile, us)| (nines(quantile), us)).collect(),
+        }
     });
     Chart {
         name: "Latency by percentile; the table below has the figures.".to_owned(),
@@ -90,59 +92,55 @@ pub(super) fn limits(run: &Run) -> Vec<(f64, String)> {
     limits.collect()
 }
 
-fn mib(second: &SecondFigures) -> Option<f64> {
-    second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
-}
-
 fn linear(label: &'static str, words: fn(f64) -> String) -> Axis {
     Axis { is_log: false, label, words }
 }
 
+/// Returns the charts of what is known of each second.
 fn of_seconds(run: &Run) -> Vec<Chart> {
-    const TIMES: [Line; 3] = [
+    let times = [
         Line { name: "p50", of: |it| it.p50_us },
         Line { name: "p99", of: |it| it.p99_us },
         Line { name: "max", of: |it| it.max_us },
     ];
-    let chart = |name: &str, y: Axis, lines: &[Line]| Chart {
-        name: name.to_owned(),
-        x: linear("seconds of the measurement", grouped),
-        y,
-        series: lines.iter().zip(Ink::LINES).map(|(line, ink)| series(run, line, ink, f64::max)).collect(),
-        limits: Vec::new(),
-        mark: None,
-    };
-    let mut rates = chart("IDs per second", linear("", short_rate), &[]);
-    let received = Line { name: "received", of: |it| Some(it.ids as f64) };
-    rates.series.push(series(run, &received, Ink::First, f64::min));
+    let received = [Line { name: "received", of: |it| Some(it.ids as f64) }];
+    let refused = [Line { name: "refused", of: |it| (it.refused > 0).then_some(it.refused as f64) }];
+    let cpu = [Line { name: "target’s CPU", of: |it| it.target_cpu_share }];
+    let memory = [Line { name: "target’s memory", of: mib }];
+    let mut all = [
+        chart(run, "IDs per second", linear("", short_rate), &received, f64::min),
+        chart(run, "Response time", TIME, &times, f64::max),
+        chart(run, "Requests refused", linear("", grouped), &refused, f64::max),
+        chart(run, "The target’s processor time, of one core", linear("", percent), &cpu, f64::max),
+        chart(run, "The target’s memory in MiB", linear("", grouped), &memory, f64::max),
+    ];
     let offered = run.figures.number(LOAD, "offered");
-    rates.limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
-    let mut times = chart("Response time", TIME, &TIMES);
-    times.limits = limits(run);
-    let refused = chart(
-        "Requests refused",
-        linear("", grouped),
-        &[Line { name: "refused", of: |it| (it.refused > 0).then_some(it.refused as f64) }],
-    );
-    let cpu = chart(
-        "The target’s processor time, of one core",
-        linear("", percent),
-        &[Line { name: "target’s CPU", of: |it| it.target_cpu_share }],
-    );
-    let memory = Line { name: "target’s memory", of: mib };
-    let memory = chart("The target’s memory in MiB", linear("", grouped), &[memory]);
-    let all = [rates, times, refused, cpu, memory];
+    all[0].limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
+    all[1].limits = limits(run);
     all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
 }
 
-/// Returns a line of what is known of each second; in a long run, of the worst second of several.
-fn series(run: &Run, line: &Line, ink: Ink, worse: fn(f64, f64) -> f64) -> Series {
+fn mib(second: &SecondFigures) -> Option<f64> {
+    second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
+}
+
+/// Draws lines of what is known of each second; in a long run, of the worst second of several.
+fn chart(run: &Run, name: &str, y: Axis, lines: &[Line], worse: fn(f64, f64) -> f64) -> Chart {
     let seconds = run.whole_seconds();
     let each = seconds.len().div_ceil(MAX_POINTS).max(1);
-    let points = seconds.chunks(each).filter_map(|chunk| {
-        let middle = chunk.first()?.second as f64 + chunk.len() as f64 / 2.0;
-        let worst = chunk.iter().filter_map(|second| (line.of)(second)).reduce(worse)?;
-        Some((middle, worst))
+    let series = lines.iter().map(|line| {
+        let points = seconds.chunks(each).filter_map(|chunk| {
+            let middle = chunk.first()?.second as f64 + chunk.len() as f64 / 2.0;
+            Some((middle, chunk.iter().filter_map(|second| (line.of)(second)).reduce(worse)?))
+        });
+        Series { name: line.name.to_owned(), points: points.collect() }
     });
-    Series { name: line.name.to_owned(), ink, points: points.collect() }
+    Chart {
+        name: name.to_owned(),
+        x: linear("seconds of the measurement", grouped),
+        y,
+        series: series.collect(),
+        limits: Vec::new(),
+        mark: None,
+    }
 }

@@ -2,7 +2,7 @@
 
 use maud::html;
 
-use super::chart::{Axis, Chart, Ink, Series};
+use super::chart::{Axis, Chart, Series};
 use super::run::{latencies, limits};
 use super::{page, printed};
 use crate::report::LATENCIES;
@@ -41,10 +41,10 @@ fn chart(sweep: &Sweep) -> Option<Chart> {
     let mut steps: Vec<&Step> = sweep.steps.iter().collect();
     steps.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
     let mut series = Vec::new();
-    for (name, ink) in ["p50", "p99", "p99.9"].into_iter().zip(Ink::LINES) {
+    for name in ["p50", "p99", "p99.9"] {
         let points =
             steps.iter().filter_map(|step| Some((step.rate(), step.run.figures.number(LATENCIES[0], name)?)));
-        series.push(Series { name: name.to_owned(), ink, points: points.collect() });
+        series.push(Series { name: name.to_owned(), points: points.collect() });
     }
     Some(Chart {
         name: format!("Response time against rate. {}. The table below has the figures.", sweep.summary),

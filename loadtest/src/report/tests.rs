@@ -1,9 +1,13 @@
-//! An invented run for tests of reports and comparisons.
+//! The first line, and an invented run for tests of reports and comparisons.
 
+use std::time::Duration;
+
+use super::figure::Unit;
+use super::json::{Curve, FORMAT, Objective, RUN, Run};
+use super::*;
+use crate::judge::{Latency, quantile_name};
 use crate::measure::SecondFigures;
-use crate::report::figure::Unit;
-use crate::report::json::{Curve, FORMAT, Objective, RUN, Run};
-use crate::report::{IDS, LATENCIES, LOAD, MACHINE, ORIGIN, PROCESSOR};
+use crate::value::MAX_TIME;
 
 /// Returns an open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles
 /// following from them.
@@ -39,30 +43,46 @@ pub(crate) fn run(p50s_us: &[f64]) -> Run {
         return run;
     }
     for (row, part) in [(LATENCIES[0], 1.0), (LATENCIES[1], 0.5)] {
-        let quantiles =
-            [("p50", 1.0), ("p90", 1.5), ("p99", 3.0), ("p99.9", 8.0), ("p99.99", 15.0), ("max", 20.0)];
-        for (name, factor) in quantiles {
-            run.figures.add(row, name, Unit::Us, factor * part * median);
+        let factors = QUANTILES.into_iter().zip([1.0, 1.5, 3.0, 8.0, 15.0, 20.0]);
+        let points: Vec<_> = factors.map(|(quantile, factor)| (quantile, factor * part * median)).collect();
+        for &(quantile, us) in &points {
+            figures.add(row, &quantile_name(quantile), Unit::Us, us);
         }
-        let curve = [(0.0, 0.5), (0.5, 1.0), (0.9, 1.5), (0.99, 3.0), (0.999, 8.0), (1.0, 20.0)];
-        let points = curve.map(|(quantile, factor)| (quantile, factor * part * median)).into();
         run.curves.push(Curve { row: row.to_owned(), points });
     }
     run
 }
 
-fn second(number: u64, p50_us: f64) -> SecondFigures {
+fn second(second: u64, p50_us: f64) -> SecondFigures {
     SecondFigures {
-        second: number,
+        second,
         ids: 10_000,
         answered: 10_000,
-        refused: 0,
         p50_us: Some(p50_us),
-        p90_us: Some(1.5 * p50_us),
         p99_us: Some(3.0 * p50_us),
-        p999_us: Some(8.0 * p50_us),
         max_us: Some(20.0 * p50_us),
         target_cpu_share: Some(0.3),
         target_memory_bytes: Some(6 << 20),
+        ..SecondFigures::default()
+    }
+}
+
+#[test]
+fn the_first_line_has_at_most_100_characters() {
+    let times = [Duration::from_micros(999), Duration::from_secs_f64(99.94), Duration::from_secs_f64(999.4)];
+    for time in times.into_iter().chain([MAX_TIME]) {
+        let latencies = vec![Latency { quantile: 0.9999, limit: time }];
+        let objectives = Objectives { rate: None, latencies, errors: 0.0 };
+        for ids in [1, 12_345, 9_999_999_000, 10_u64.pow(13)] {
+            for ns in [1, 999_400_000, 999_499_000_000, 3_600_000_000_000] {
+                let mut outcome = Outcome { elapsed: time, undisturbed: time, ..Outcome::default() };
+                outcome.stalls.total = time.mul_f64(0.999_77);
+                outcome.counts.ids = ids;
+                outcome.counts.busiest_thread = 1.0;
+                outcome.counts.response.saturating_record(ns);
+                let line = headline(&Verdict::Unknown(Vec::new()), &objectives, &outcome);
+                assert!(line.chars().count() <= 100, "{}: {line}", line.chars().count());
+            }
+        }
     }
 }
