@@ -240,5 +240,9 @@ mod tests {
         all.merge(counted(9, 8));
         assert_eq!((all.ids, all.refused_count(), all.response.len()), (21, 3, 3));
         assert_eq!(all.refused[&6], Refusals { count: 2, first_message: "code 6".into() });
+        // Refusals are a share of all requests, those of the warm-up included.
+        (all.requests, all.warm_up_requests) = (15, 5);
+        all.warm_up_refused.entry(6).or_default().count = 1;
+        assert_eq!([0, 1].map(|unanswered| all.error_share(unanswered)), [0.2, 0.25]);
     }
 }

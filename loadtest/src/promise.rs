@@ -48,8 +48,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Appends it to positions. Replies of neighbouring connections often continue each other, which
-    /// leaves fewer spans to sort later.
+    /// Appends it to positions. Replies of neighbouring connections often continue each other,
+    /// which leaves fewer spans to sort later.
     pub(crate) fn append_to(self, spans: &mut Vec<Self>) {
         match spans.last_mut() {
             Some(last) if last.end == self.start => last.end = self.end,
@@ -163,8 +163,8 @@ impl Promise {
         self.row_mask.is_some_and(|mask| id.wrapping_sub(1) == last && id & mask != 0)
     }
 
-    /// Appends the positions of a run of at least one ID to `spans`. Returns the first position, and
-    /// the one after the last.
+    /// Appends the positions of a run of at least one ID to `spans`. Returns the first position,
+    /// and the one after the last.
     ///
     /// # Errors
     /// The first ID that has none: it is not of the source's layout or worker IDs.

@@ -296,7 +296,7 @@ mod tests {
             warm_up: Duration::MAX,
             length: Duration::ZERO,
             outage: None,
-            keeps_interval_log: false,
+            keeps_interval_log: true,
         };
         let shared = Shared {
             scenario: &scenario,

@@ -47,8 +47,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     terminal.clear();
     let swept = swept?;
     terminal.print(|out| table::end(&swept, out));
-    let page = || html::sweep::render(&swept).into_bytes();
-    write_files(swept.exit_code(), &[(&arguments.json, &|| json_text(&swept)), (&arguments.html, &page)])
+    write_files(
+        swept.exit_code(),
+        &[
+            (&arguments.json, &|| json_text(&swept)),
+            (&arguments.html, &|| html::sweep::render(&swept).into_bytes()),
+        ],
+    )
 }
 
 impl Arguments {

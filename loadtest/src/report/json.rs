@@ -261,10 +261,8 @@ impl Objective {
 /// One line if the file is not one that this version of `--json` writes.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, String> {
     let name = path.display();
-    let shape =
-        |reason: serde_json::Error| format!("{name} is not what snowbank-loadtest --json writes: {reason}");
     let bytes = std::fs::read(path).map_err(|reason| format!("cannot read {name}: {reason}"))?;
-    let file: Json = serde_json::from_slice(&bytes).map_err(shape)?;
+    let file: Json = serde_json::from_slice(&bytes).map_err(|reason| misshapen(path, &reason))?;
     for (key, wanted) in [("format", Json::from(FORMAT)), ("kind", Json::from(kind))] {
         let found = file.get(key);
         if found != Some(&wanted) {
@@ -274,5 +272,9 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, St
             ));
         }
     }
-    serde_json::from_value(file).map_err(shape)
+    serde_json::from_value(file).map_err(|reason| misshapen(path, &reason))
+}
+
+fn misshapen(path: &Path, reason: &serde_json::Error) -> String {
+    format!("{} is not what snowbank-loadtest --json writes: {reason}", path.display())
 }

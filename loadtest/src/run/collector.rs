@@ -29,7 +29,6 @@ struct Collector<'a, 'i> {
     reached: Vec<u64>,
     running: usize,
     pending: BTreeMap<u64, Second>,
-    log: Option<IntervalLog>,
     /// When a daemon of our own is due to end; `None` also after that.
     outage_at: Option<Instant>,
     outcome: Outcome,
@@ -69,7 +68,12 @@ impl<'a, 'i> Collector<'a, 'i> {
         let scenario = &shared.scenario;
         let until_origin = shared.watched.origin.saturating_duration_since(Instant::now());
         loaded.seen.resize_with(shared.peers.len(), Distinct::default);
-        let begin = SystemTime::now() + until_origin + scenario.warm_up;
+        let mut outcome = Outcome::default();
+        // The log grows with the run, so only --hlog keeps it.
+        if scenario.keeps_interval_log {
+            let begin = SystemTime::now() + until_origin + scenario.warm_up;
+            outcome.interval_log = begin_log(begin, scenario.loop_words());
+        }
         Self {
             shared,
             loaded,
@@ -77,10 +81,8 @@ impl<'a, 'i> Collector<'a, 'i> {
             reached: vec![0; scenario.threads],
             running: scenario.threads,
             pending: BTreeMap::new(),
-            // The log grows with the run, so only --hlog keeps it.
-            log: scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words())),
             outage_at: scenario.outage_at().map(|at| shared.watched.origin + at),
-            outcome: Outcome::default(),
+            outcome,
         }
     }
 
@@ -128,7 +130,6 @@ impl<'a, 'i> Collector<'a, 'i> {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
         self.outcome.left_out = self.left_out();
-        self.outcome.interval_log = self.log.map(|log| log.0).unwrap_or_default();
         self.outcome
     }
 
@@ -180,8 +181,8 @@ impl<'a, 'i> Collector<'a, 'i> {
             && *entry.key() < complete
         {
             let (number, second) = entry.remove_entry();
-            if let Some(log) = &mut self.log {
-                log.write(number, &second);
+            if self.shared.scenario.keeps_interval_log {
+                log_second(&mut self.outcome.interval_log, number, &second);
             }
             self.outcome.counts.response.merge(&second.response);
             self.outcome.seconds.push(SecondFigures::of(number, &second));
@@ -189,29 +190,24 @@ impl<'a, 'i> Collector<'a, 'i> {
     }
 }
 
-/// An interval log in memory: one or two KiB for each second.
-struct IntervalLog(Vec<u8>);
+/// Returns the head of an interval log. Writing to memory does not fail.
+fn begin_log(began: SystemTime, loop_words: &str) -> Vec<u8> {
+    let mut log = Vec::new();
+    let mut builder = IntervalLogWriterBuilder::new();
+    builder.add_comment(&format!("[snowbank-loadtest: {loop_words}, response times in nanoseconds]"));
+    builder.add_comment("[Histogram log format version 1.3]");
+    builder.with_start_time(began).with_base_time(began);
+    let headed = builder.begin_log_with(&mut log, &mut V2DeflateSerializer::new()).is_ok();
+    debug_assert!(headed);
+    log
+}
 
-impl IntervalLog {
-    /// Writes the head of a log. Writing to memory does not fail.
-    fn begin(began: SystemTime, loop_words: &str) -> Self {
-        let mut text = Vec::new();
-        let mut builder = IntervalLogWriterBuilder::new();
-        builder.add_comment(&format!("[snowbank-loadtest: {loop_words}, response times in nanoseconds]"));
-        builder.add_comment("[Histogram log format version 1.3]");
-        builder.with_start_time(began).with_base_time(began);
-        let headed = builder.begin_log_with(&mut text, &mut V2DeflateSerializer::new()).is_ok();
-        debug_assert!(headed);
-        Self(text)
-    }
-
-    /// Writes a second, whose histogram fits.
-    fn write(&mut self, number: u64, second: &Second) {
-        let mut serializer = V2DeflateSerializer::new();
-        let start = Duration::from_secs(number);
-        let length = Duration::from_secs(1);
-        let log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.0, &mut serializer);
-        let written = log.map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
-        debug_assert!(matches!(written, Ok(true)));
-    }
+/// Appends a second, whose histogram fits: one or two KiB.
+fn log_second(log: &mut Vec<u8>, number: u64, second: &Second) {
+    let mut serializer = V2DeflateSerializer::new();
+    let start = Duration::from_secs(number);
+    let length = Duration::from_secs(1);
+    let writer = IntervalLogWriterBuilder::new().begin_log_with(log, &mut serializer);
+    let written = writer.map(|mut log| log.write_histogram(&second.response, start, length, None).is_ok());
+    debug_assert!(matches!(written, Ok(true)));
 }

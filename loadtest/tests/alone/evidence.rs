@@ -1,5 +1,5 @@
-//! The evidence for docs/capacity.md that a sound daemon never fails, on a machine that does nothing
-//! else. The page has the command.
+//! The evidence for docs/capacity.md that a sound daemon never fails, on a machine that does
+//! nothing else. The page has the command.
 
 use crate::alone;
 use crate::machine::{Neighbours, Noise};

@@ -2,8 +2,8 @@
 //! `evidence`, those that break a promise are in `tests/runs`.
 //!
 //! The whole table takes the cores from everything else on the machine, so it runs only with
-//! `SNOWBANK_JUDGE_RUNS=1` or more. `judge::simulation` covers it otherwise, and each target has
-//! one run here on the machine as it is.
+//! `SNOWBANK_JUDGE_RUNS=1` or more. `judge::simulation` covers it otherwise, and the first four
+//! have one run here on the machine as it is.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -118,22 +118,6 @@ fn a_request_that_hung_before_the_outage_took_until_its_begin() {
 }
 
 #[test]
-fn refusals_of_the_warm_up_are_a_share_of_all_requests() {
-    let mut meter = Meter { warm_ns: 2_000_000, ..meter() };
-    for number in 0..10 {
-        let request = request(number * 400_000, number * 400_000);
-        meter.sent(&request);
-        if number < 2 {
-            meter.refused(&request, at(request.sent_ns), &Refusal { code: 6, words: String::new() });
-        } else {
-            meter.answered(&request, at(request.sent_ns));
-        }
-    }
-    assert_eq!((meter.counts.requests, meter.counts.warm_up_requests), (5, 5));
-    assert_eq!(meter.counts.error_share(meter.counts.unanswered), 0.2);
-}
-
-#[test]
 fn seconds_are_handed_over_when_they_are_past() {
     let (to, from) = sync_channel(8);
     let mut meter = meter();

@@ -2,8 +2,7 @@
 //!
 //! The library draws with fixed colours. The page's style sheet selects each by its value and
 //! replaces it with the light or dark one, and with a line style for readers who do not see
-//! colours. So an [`Ink`] is a name, and its number is the colour in a viewer without the style
-//! sheet.
+//! colours.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
@@ -11,20 +10,26 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// The style of a line: a class of the style sheet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ink {
-    /// The first line: solid.
-    First,
-    /// The second: dashed.
-    Second,
-    /// The third: dotted.
-    Third,
-    /// An upper limit, such as the objective or the offered rate.
-    Limit,
-    /// A found value, such as the saturation point.
-    Mark,
+/// The style of a line.
+struct Ink {
+    /// Its class in the style sheet.
+    class: &'static str,
+    /// Its colour without the style sheet.
+    color: RGBColor,
 }
+
+/// The lines of a chart, in their order: solid, dashed, dotted.
+const LINES: [Ink; 3] = [
+    Ink { class: "first", color: RGBColor(0x00, 0x5F, 0xA8) },
+    Ink { class: "second", color: RGBColor(0xB8, 0x4A, 0x00) },
+    Ink { class: "third", color: RGBColor(0x00, 0x7A, 0x5A) },
+];
+
+/// An upper limit, such as the objective or the offered rate.
+const LIMIT: Ink = Ink { class: "limit", color: RGBColor(0xB0, 0x00, 0x20) };
+
+/// A found value, such as the saturation point.
+const MARK: Ink = Ink { class: "mark", color: RGBColor(0x6A, 0x3D, 0x9A) };
 
 /// Axes, and their words.
 const FRAME: RGBColor = RGBColor(0x55, 0x5F, 0x6B);
@@ -77,22 +82,6 @@ pub(crate) struct Chart {
 
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-impl Ink {
-    /// The styles of a chart's lines, in their order.
-    const LINES: [Self; 3] = [Self::First, Self::Second, Self::Third];
-
-    /// Returns its class in the style sheet, and its colour without it.
-    const fn style(self) -> (&'static str, RGBColor) {
-        match self {
-            Self::First => ("first", RGBColor(0x00, 0x5F, 0xA8)),
-            Self::Second => ("second", RGBColor(0xB8, 0x4A, 0x00)),
-            Self::Third => ("third", RGBColor(0x00, 0x7A, 0x5A)),
-            Self::Limit => ("limit", RGBColor(0xB0, 0x00, 0x20)),
-            Self::Mark => ("mark", RGBColor(0x6A, 0x3D, 0x9A)),
-        }
-    }
-}
-
 impl Axis {
     /// Returns the place of a value. It is not finite if the axis has none for it.
     fn place(&self, value: f64) -> f64 {
@@ -127,16 +116,16 @@ impl Axis {
 impl Chart {
     /// Returns the chart with its legend.
     pub(crate) fn markup(&self) -> Markup {
-        let series = Ink::LINES.into_iter().zip(self.series.iter().map(|series| &series.name));
-        let limits = self.limits.iter().map(|(_, name)| (Ink::Limit, name));
-        let mark = self.mark.iter().map(|(_, name)| (Ink::Mark, name));
+        let series = LINES.iter().zip(self.series.iter().map(|series| &series.name));
+        let limits = self.limits.iter().map(|(_, name)| (&LIMIT, name));
+        let mark = self.mark.iter().map(|(_, name)| (&MARK, name));
         html! {
             figure {
                 div class="chart" role="img" aria-label=(self.name) tabindex="0" { (PreEscaped(self.svg())) }
                 figcaption class="legend" {
                     @for (ink, name) in series.chain(limits).chain(mark) {
                         span class="key" {
-                            svg class={ "swatch " (ink.style().0) } viewBox="0 0 34 12" aria-hidden="true" {
+                            svg class={ "swatch " (ink.class) } viewBox="0 0 34 12" aria-hidden="true" {
                                 line x1="0" y1="6" x2="34" y2="6" {}
                             }
                             " " (name)
@@ -192,22 +181,21 @@ impl Chart {
             .y_label_formatter(&|place| self.y.words_at(*place))
             .draw()
             .map_err(drop)?;
-        for (ink, series) in Ink::LINES.into_iter().zip(&self.series) {
-            self.draw_series(&mut plane, ink, series)?;
+        for (ink, series) in LINES.iter().zip(&self.series) {
+            self.draw_series(&mut plane, ink.color, series)?;
         }
         for (value, name) in &self.limits {
             let place = self.y.place(*value);
-            draw_line(&mut plane, Ink::Limit, [(x.0, place), (x.1, place)], name)?;
+            draw_line(&mut plane, &LIMIT, VPos::Bottom, [(x.0, place), (x.1, place)], name)?;
         }
         if let Some((value, name)) = &self.mark {
             let place = self.x.place(*value);
-            draw_line(&mut plane, Ink::Mark, [(place, y.1), (place, y.0)], name)?;
+            draw_line(&mut plane, &MARK, VPos::Top, [(place, y.1), (place, y.0)], name)?;
         }
         Ok(())
     }
 
-    fn draw_series(&self, plane: &mut Plane<'_, '_>, ink: Ink, series: &Series) -> Result<(), ()> {
-        let color = ink.style().1;
+    fn draw_series(&self, plane: &mut Plane<'_, '_>, color: RGBColor, series: &Series) -> Result<(), ()> {
         let places = series.points.iter().map(|&(x, y)| (self.x.place(x), self.y.place(y)));
         let places: Vec<(f64, f64)> = places.filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
         if places.len() <= FEW_POINTS {
@@ -219,10 +207,15 @@ impl Chart {
 }
 
 /// Draws a line, with its name at its start.
-fn draw_line(plane: &mut Plane<'_, '_>, ink: Ink, ends: [(f64, f64); 2], name: &str) -> Result<(), ()> {
-    let color = ink.style().1;
-    let beside = ("sans-serif", LETTERS).into_font().color(&color);
-    let beside = beside.pos(Pos::new(HPos::Left, if ink == Ink::Mark { VPos::Top } else { VPos::Bottom }));
+fn draw_line(
+    plane: &mut Plane<'_, '_>,
+    ink: &Ink,
+    side: VPos,
+    ends: [(f64, f64); 2],
+    name: &str,
+) -> Result<(), ()> {
+    let color = ink.color;
+    let beside = ("sans-serif", LETTERS).into_font().color(&color).pos(Pos::new(HPos::Left, side));
     plane.draw_series([PathElement::new(ends, color.stroke_width(2))]).map_err(drop)?;
     plane.draw_series([Text::new(format!(" {name}"), ends[0], beside)]).map(drop).map_err(drop)
 }
