@@ -4,13 +4,12 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::status::SourceStatus;
-
 /// Something that is not as it should be. The page, `snowbank status`, the log, the metrics and the
 /// alerts show the same list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// The subject, such as `clock`: one of [`OF_DAEMON`] or [`OF_SOURCE`], or `stop`.
+    /// The subject, such as `clock`: one of [`OF_DAEMON`](super::findings::OF_DAEMON) or
+    /// [`OF_SOURCE`](super::findings::OF_SOURCE), or `stop`.
     pub(crate) name: Cow<'static, str>,
     /// The source that it concerns, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -19,25 +18,6 @@ pub(crate) struct Finding {
     /// The observation, and the advice.
     pub(crate) message: String,
 }
-
-/// The subjects of findings about the daemon. The metrics have a series for each.
-/// A stop has none, because nobody needs an alert about it.
-pub(crate) const OF_DAEMON: [&str; 11] = [
-    "worker_ids",
-    "reload",
-    "connections",
-    "authorization",
-    "client_limits",
-    "queues",
-    "latency",
-    "wall_clock",
-    "fleet",
-    "fleet_certificate",
-    "certificate",
-];
-
-/// The subjects of findings about a source.
-pub(crate) const OF_SOURCE: [&str; 5] = ["clock", "ceiling", "refusals", "layout", "numbers"];
 
 /// The effect of a finding on clients. The worst is the least value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -81,16 +61,6 @@ impl Effect {
 }
 
 impl Finding {
-    /// A finding about the daemon.
-    pub(super) fn new(name: &'static str, effect: Effect, message: impl Into<String>) -> Finding {
-        Finding { name: name.into(), source: None, effect, message: message.into() }
-    }
-
-    /// Makes it a finding about a source.
-    pub(super) fn of(self, source: &SourceStatus) -> Finding {
-        Finding { source: Some(source.name.clone()), ..self }
-    }
-
     /// Returns whether clients' load causes it, so that it can come and go every few seconds.
     pub(crate) fn is_of_load(&self) -> bool {
         const LOAD: [&str; 5] = ["refusals", "latency", "connections", "authorization", "client_limits"];

@@ -3,7 +3,7 @@
 //! list.
 
 use super::finding::{Effect, Finding, seconds};
-use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
+use super::kind::{SnowflakeStatus, TicketStatus};
 use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
 use super::words::counted;
 use crate::config::Grouped;
@@ -37,28 +37,59 @@ const FLEET_LEFT_S: f64 = 60.0;
 /// The time before its end from which the certificate for the coordinator must be renewed.
 const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
+/// What was found: its effect, and the observation with the advice.
+type Found = Option<(Effect, String)>;
+
+/// The subjects of findings about the daemon, and how each is found. The metrics have a series for
+/// each. A stop has none, because nobody needs an alert about it.
+pub(super) const OF_DAEMON: [(&str, fn(&Status) -> Found); 11] = [
+    ("worker_ids", Status::find_lost_worker_ids),
+    ("reload", Status::find_refused_reload),
+    ("connections", Status::find_full_connections),
+    ("authorization", Status::find_unauthorized),
+    ("client_limits", Status::find_limited_clients),
+    ("queues", Status::find_full_queues),
+    ("latency", Status::find_latency),
+    ("wall_clock", Status::find_wall_clock),
+    ("fleet", Status::find_fleet),
+    ("fleet_certificate", Status::find_fleet_certificate),
+    ("certificate", Status::find_certificate),
+];
+
+/// The subjects of findings about a source.
+pub(super) const OF_SOURCE: [(&str, fn(&Status, &SourceStatus) -> Found); 5] = [
+    ("clock", |_, source| find_clock(source)),
+    ("ceiling", Status::find_ceiling),
+    ("refusals", Status::find_refusals),
+    ("layout", |_, source| find_layout_end(source.snowflake()?)),
+    ("numbers", |_, source| find_numbers_end(source.ticket()?)),
+];
+
 impl Status {
     /// Finds what is not as it should be, and decides whether the daemon is ready.
     pub(super) fn find(&mut self) {
-        let of_daemon = [
-            self.find_stop(),
-            self.find_lost_worker_ids(),
-            self.find_refused_reload(),
-            self.find_full_connections(),
-            self.find_unauthorized(),
-            self.find_limited_clients(),
-            self.find_full_queues(),
-            self.find_latency(),
-            self.find_wall_clock(),
-            self.find_fleet(),
-            self.find_fleet_certificate(),
-            self.find_certificate(),
-        ];
-        let mut findings: Vec<Finding> = of_daemon.into_iter().flatten().collect();
+        let mut findings = Vec::new();
+        if self.draining {
+            let message = "send requests to other daemons, because this one closes its listeners soon";
+            findings.push(Finding {
+                name: "stop".into(),
+                source: None,
+                effect: Effect::Refuses,
+                message: message.into(),
+            });
+        }
+        for (name, find) in OF_DAEMON {
+            if let Some((effect, message)) = find(self) {
+                findings.push(Finding { name: name.into(), source: None, effect, message });
+            }
+        }
         for source in &self.sources {
-            let of_source =
-                [find_clock(source), self.find_ceiling(source), self.find_refusals(source), find_end(source)];
-            findings.extend(of_source.into_iter().flatten().map(|finding| finding.of(source)));
+            for (name, find) in OF_SOURCE {
+                if let Some((effect, message)) = find(self, source) {
+                    let source = Some(source.name.clone());
+                    findings.push(Finding { name: name.into(), source, effect, message });
+                }
+            }
         }
         // The worst first, and equals in the order above.
         findings.sort_by_key(|finding| finding.effect);
@@ -79,28 +110,23 @@ impl Status {
         worst.effect.headline(&of)
     }
 
-    fn find_stop(&self) -> Option<Finding> {
-        let message = "send requests to other daemons, because this one closes its listeners soon";
-        self.draining.then(|| Finding::new("stop", Effect::Refuses, message))
-    }
-
-    fn find_lost_worker_ids(&self) -> Option<Finding> {
+    fn find_lost_worker_ids(&self) -> Found {
         let reason = self.ceilings.lost.as_ref()?;
         let advice = "no IDs are handed out any more: stop this daemon, and find the other one";
-        Some(Finding::new("worker_ids", Effect::CouldRepeat, format!("lost: {reason}; {advice}")))
+        Some((Effect::CouldRepeat, format!("lost: {reason}; {advice}")))
     }
 
-    fn find_refused_reload(&self) -> Option<Finding> {
+    fn find_refused_reload(&self) -> Found {
         let LastReload { at_unix_s, refused } = self.last_reload.as_ref()?;
         let reason = refused.as_ref()?;
         let ago = seconds((self.started_unix_s + self.uptime_s - at_unix_s).max(0.0));
         let effect = "the configuration from before is live, and the next start may refuse the file";
         let message = format!("the reload {ago} ago was refused: {reason}; {effect}");
-        Some(Finding::new("reload", Effect::Look, message))
+        Some((Effect::Look, message))
     }
 
     /// New clients may find no place.
-    fn find_full_connections(&self) -> Option<Finding> {
+    fn find_full_connections(&self) -> Found {
         let Connections { open, max, .. } = self.connections;
         let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
         let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
@@ -108,15 +134,15 @@ impl Status {
         if refused > 0 || open >= max {
             let refused = Grouped(refused);
             let message = format!("{found}; {refused} refused with too_busy in the last seconds: {advice}");
-            return Some(Finding::new("connections", Effect::RefusesSome, message));
+            return Some((Effect::RefusesSome, message));
         }
         let message = format!("{found}; when all are in use, new ones get too_busy: {advice}");
         let is_near = open as f64 >= CONNECTIONS_SHARE * max as f64;
-        is_near.then(|| Finding::new("connections", Effect::Look, message))
+        is_near.then_some((Effect::Look, message))
     }
 
     /// Clients do not authorize themselves.
-    fn find_unauthorized(&self) -> Option<Finding> {
+    fn find_unauthorized(&self) -> Found {
         let refused = self.last_minute.unauthorized;
         if self.last_minute.unauthorized_lately < UNAUTHORIZED {
             return None;
@@ -128,11 +154,11 @@ impl Status {
              not authorize themselves (a wrong token or none, a TLS handshake that failed): the log names the addresses; \
              give those clients a token or a certificate, or keep them out"
         );
-        Some(Finding::new("authorization", Effect::Look, message))
+        Some((Effect::Look, message))
     }
 
     /// The limits of an identity slow or deny more than a few of its requests.
-    fn find_limited_clients(&self) -> Option<Finding> {
+    fn find_limited_clients(&self) -> Found {
         let limited = self.identities.iter().filter(|of| of.last_minute.limited_share >= LIMITED_SHARE);
         let count = limited.clone().count();
         let most = limited.max_by_key(|identity| identity.last_minute.limited)?;
@@ -151,11 +177,11 @@ impl Status {
             Grouped(minute.limited),
             Grouped(minute.requests),
         );
-        Some(Finding::new("client_limits", Effect::Look, message))
+        Some((Effect::Look, message))
     }
 
     /// Clients do not read their replies.
-    fn find_full_queues(&self) -> Option<Finding> {
+    fn find_full_queues(&self) -> Found {
         let Connections { queued_bytes, queued_bytes_max, .. } = self.connections;
         if (queued_bytes as f64) < QUEUES_SHARE * queued_bytes_max.max(1) as f64 {
             return None;
@@ -166,11 +192,11 @@ impl Status {
             Grouped(queued_bytes),
             Grouped(queued_bytes_max)
         );
-        Some(Finding::new("queues", Effect::Look, message))
+        Some((Effect::Look, message))
     }
 
     /// Requests are answered late.
-    fn find_latency(&self) -> Option<Finding> {
+    fn find_latency(&self) -> Found {
         if self.last_minute.slow_share < SLOW_SHARE {
             return None;
         }
@@ -188,11 +214,11 @@ impl Status {
             seconds(p99),
             seconds(self.slow_s())
         );
-        Some(Finding::new("latency", Effect::Look, message))
+        Some((Effect::Look, message))
     }
 
     /// The machine's clock. Its effect on a source is that source's finding.
-    fn find_wall_clock(&self) -> Option<Finding> {
+    fn find_wall_clock(&self) -> Found {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {
             ClockState::Steady => return None,
@@ -201,16 +227,16 @@ impl Status {
                 "the wall clock stepped forward by {by}, and is not followed until the step has lasted clock.step_hold"
             ),
         };
-        Some(Finding::new("wall_clock", Effect::Look, format!("{found}: check time synchronisation")))
+        Some((Effect::Look, format!("{found}: check time synchronisation")))
     }
 
     /// The coordinator. An outage alone does not make a daemon unready: all daemons of the fleet
     /// have it at the same time.
-    fn find_fleet(&self) -> Option<Finding> {
+    fn find_fleet(&self) -> Found {
         let fleet = self.fleet.as_ref()?;
         if let Some(reason) = &fleet.waits_for {
             let message = format!("waits for a worker ID, and hands out nothing: {reason}");
-            return Some(Finding::new("fleet", Effect::Refuses, message));
+            return Some((Effect::Refuses, message));
         }
         let is_reached = fleet.left_s <= 0.0;
         let left = seconds(fleet.left_s);
@@ -234,11 +260,11 @@ impl Status {
             ),
             None => return None,
         };
-        Some(Finding::new("fleet", effect, message))
+        Some((effect, message))
     }
 
     /// The certificate for the coordinator. Connections that are open stay.
-    fn find_fleet_certificate(&self) -> Option<Finding> {
+    fn find_fleet_certificate(&self) -> Found {
         let ends_unix_s = self.fleet.as_ref()?.certificate_ends_unix_s? as f64;
         let left_s = ends_unix_s - (self.started_unix_s + self.uptime_s);
         let message = if left_s <= 0.0 {
@@ -251,17 +277,17 @@ impl Status {
                 "fleet.certificate ends in {left}; the coordinator refuses it then: renew it, and its key"
             )
         };
-        (left_s < FLEET_CERTIFICATE_S).then(|| Finding::new("fleet_certificate", Effect::Look, message))
+        (left_s < FLEET_CERTIFICATE_S).then_some((Effect::Look, message))
     }
 
     /// The certificate. Clients without TLS and open connections are still served.
-    fn find_certificate(&self) -> Option<Finding> {
+    fn find_certificate(&self) -> Found {
         let warning = self.certificate.as_ref()?.warning.as_ref()?;
-        Some(Finding::new("certificate", Effect::Look, warning.as_str()))
+        Some((Effect::Look, warning.clone()))
     }
 
     /// The ceiling of a source, which storage raises.
-    fn find_ceiling(&self, source: &SourceStatus) -> Option<Finding> {
+    fn find_ceiling(&self, source: &SourceStatus) -> Found {
         let ceilings = &self.ceilings;
         let is_elsewhere = ceilings.lost.is_some()
             || source.ticket().is_some_and(|ticket| ticket.restored || ticket.shared)
@@ -319,15 +345,15 @@ impl Status {
             None => return None,
         };
         let message = format!("{found}: check the state directory's disk");
-        Some(Finding::new("ceiling", effect, message))
+        Some((effect, message))
     }
 
     /// Requests of a source are refused, or soon will be.
-    fn find_refusals(&self, source: &SourceStatus) -> Option<Finding> {
+    fn find_refusals(&self, source: &SourceStatus) -> Found {
         let share = source.last_minute.refused_share;
         if share >= REFUSED_SHARE {
             let effect = if share >= REFUSED_SHARE_PAGE { Effect::RefusesSome } else { Effect::Look };
-            return Some(Finding::new("refusals", effect, self.refused_message(source)));
+            return Some((effect, self.refused_message(source)));
         }
         let snowflake = source.snowflake()?;
         // Other findings say why the source is held up.
@@ -343,7 +369,7 @@ impl Status {
             seconds(snowflake.wait_queue_s),
             more_worker_ids(source)
         );
-        Some(Finding::new("refusals", Effect::Look, message))
+        Some((Effect::Look, message))
     }
 
     fn refused_message(&self, source: &SourceStatus) -> String {
@@ -380,7 +406,7 @@ fn more_worker_ids(source: &SourceStatus) -> String {
 }
 
 /// The clock holds a source up.
-fn find_clock(source: &SourceStatus) -> Option<Finding> {
+fn find_clock(source: &SourceStatus) -> Found {
     let snowflake = source.snowflake().filter(|snowflake| snowflake.stands_s > 0.0)?;
     let wait = seconds(snowflake.stands_s);
     let refuses = format!("refuses with clock_behind for another {wait}");
@@ -394,46 +420,38 @@ fn find_clock(source: &SourceStatus) -> Option<Finding> {
              ID that was never used"
         )
     };
-    Some(Finding::new("clock", Effect::Refuses, message))
+    Some((Effect::Refuses, message))
 }
 
-/// A source's layout or counter ends.
-fn find_end(source: &SourceStatus) -> Option<Finding> {
-    match &source.kind {
-        KindStatus::Snowflake(snowflake) => find_layout_end(snowflake),
-        KindStatus::Ticket(ticket) => find_numbers_end(ticket),
-    }
-}
-
-fn find_layout_end(snowflake: &SnowflakeStatus) -> Option<Finding> {
+fn find_layout_end(snowflake: &SnowflakeStatus) -> Found {
     let ends = &snowflake.layout_ends;
     let years = snowflake.layout_years_left;
     let another = "another (a later epoch, or more time)";
     if years <= 0.0 {
         let message = format!("the layout ended {ends}: change to {another}");
-        return Some(Finding::new("layout", Effect::Refuses, message));
+        return Some((Effect::Refuses, message));
     }
     let days = (years * 365.25) as u64;
     let message = format!("the layout ends {ends}, in {days} days: plan for {another}");
-    (years < LAYOUT_YEARS).then(|| Finding::new("layout", Effect::Look, message))
+    (years < LAYOUT_YEARS).then_some((Effect::Look, message))
 }
 
-fn find_numbers_end(ticket: &TicketStatus) -> Option<Finding> {
+fn find_numbers_end(ticket: &TicketStatus) -> Found {
     let another = "move its table to larger IDs, or to a source with a layout";
     if ticket.restored {
         let message = "another process, or another copy of the machine that was restored from a snapshot, may hand out the \
                        same numbers: stop this daemon, and run `snowbank ticket set` with the highest number that any copy \
                        handed out";
-        return Some(Finding::new("numbers", Effect::CouldRepeat, message));
+        return Some((Effect::CouldRepeat, message.to_owned()));
     }
     if ticket.left == 0 {
         let message = format!("the counter has ended: {another}");
-        return Some(Finding::new("numbers", Effect::Refuses, message));
+        return Some((Effect::Refuses, message));
     }
     let left = counted(ticket.left, "number");
     let percent = 100.0 * ticket.left_share;
     let message = format!("{left} left, {percent:.2} % of all: plan to {another}");
-    (ticket.left_share < NUMBERS_SHARE).then(|| Finding::new("numbers", Effect::Look, message))
+    (ticket.left_share < NUMBERS_SHARE).then_some((Effect::Look, message))
 }
 
 #[cfg(test)]

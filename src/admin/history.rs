@@ -90,16 +90,4 @@ mod tests {
         let json = serde_json::to_string(&history).unwrap();
         assert!(json.len() < 20_000, "{}", json.len());
     }
-
-    #[test]
-    fn half_minutes_without_requests_are_points_too() {
-        let mut history = History::default();
-        let mut status = healthy();
-        status.uptime_s = 30.0;
-        history.observe(&status);
-        status.uptime_s = 60.0;
-        history.observe(&status);
-        let last = history.points.back().unwrap();
-        assert_eq!((&*last.ids, last.latency_s), (&[0.0][..], [None; 3]));
-    }
 }

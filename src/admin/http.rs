@@ -25,6 +25,7 @@ use super::metrics;
 use super::process::Process;
 use super::same_site::{SiteHeaders, is_local_name};
 use super::status::Status;
+use crate::server::Health;
 
 /// The time within which a request's head must arrive: from the connection's start, and from the
 /// end of the answer before it. A head takes one round trip. The page asks once a second, so it
@@ -52,23 +53,11 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
 const PAGE_PATHS: [&str; 3] = ["/page.css", "/page.js", "/icon.svg"];
 
-/// The daemon that admin connections show.
-pub(crate) trait Daemon {
-    /// Returns the daemon's current status.
-    fn status(&self) -> Status;
-    /// Returns the live configuration, a line for each setting.
-    fn config(&self) -> String;
-    /// Returns the last hour, as JSON.
-    fn history_json(&self) -> String;
-    /// Completes when every thread has shown that it makes progress.
-    fn all_beat(&self) -> impl Future<Output = ()> + Send;
-}
-
 /// The site of a daemon, which all admin connections share.
 #[derive(Clone)]
-pub(crate) struct Site<D>(pub(crate) D);
+pub(crate) struct Site(pub(crate) Health);
 
-impl<D: Daemon> Site<D> {
+impl Site {
     /// Serves one connection to its end. If it is to a loopback address, the Host header must name
     /// this machine. `answers` is true while a request of it waits for its answer.
     pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)

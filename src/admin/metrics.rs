@@ -12,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::Samples::{Daemon, Durations, Families, Identity, Process as OfProcess, Protocol, Source};
-use super::finding::{OF_DAEMON, OF_SOURCE};
+use super::findings::{OF_DAEMON, OF_SOURCE};
 use super::process::Process;
 use super::source_counts::SOURCE_METRICS;
 use super::status::{ClockState, IdentityStatus, PoolStatus, ProtocolStatus, SourceStatus, Status};
@@ -148,8 +148,8 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
 
 /// A series for everything that may be found, so that a scrape shows when it ended.
 fn findings(status: &Status) -> Vec<Sample> {
-    let of_daemon = OF_DAEMON.map(|name| (name, None));
-    let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|name| (name, Some(&of.name))));
+    let of_daemon = OF_DAEMON.map(|(name, _)| (name, None));
+    let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|(name, _)| (name, Some(&of.name))));
     let mut samples = Vec::new();
     for (name, source) in of_daemon.into_iter().chain(of_sources) {
         let found =

@@ -20,7 +20,7 @@ use super::source_counts::SourceCounts;
 use super::words::Fact;
 
 /// The status of a daemon at one moment. Counters count from its start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) version: String,
     pub(crate) instance: String,
@@ -65,7 +65,7 @@ pub(crate) struct Status {
 }
 
 /// The machine's wall clock, as the daemon's keeper last saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClockStatus {
     pub(crate) state: ClockState,
     /// The difference from ID time, if it is behind or held.
@@ -76,10 +76,11 @@ pub(crate) struct ClockStatus {
 }
 
 /// The state of the wall clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClockState {
     /// It runs as expected.
+    #[default]
     Steady,
     /// It is behind the time of IDs already handed out.
     Behind,
@@ -88,7 +89,7 @@ pub(crate) enum ClockState {
 }
 
 /// The state of raising ceilings.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CeilingsStatus {
     /// The number of durable raises. One may raise several sources.
     pub(crate) raises: u64,

@@ -219,28 +219,3 @@ fn the_worst_comes_first_and_the_headline_says_the_danger() {
     let status = judged(|status| status.ceilings.lost = Some(String::from("the lock is gone")));
     assert_eq!(status.headline, "NOT READY: IDs could repeat, so none are handed out");
 }
-
-#[test]
-fn each_finding_has_a_series_of_its_own() {
-    let all = judged(|status| {
-        status.draining = true;
-        status.ceilings.lost = Some(String::new());
-        status.last_reload = Some(LastReload { at_unix_s: 0.0, refused: Some(String::new()) });
-        status.last_minute.connections_refused = 1;
-        status.last_minute.unauthorized_lately = 5;
-        status.last_minute.slow_share = 1.0;
-        status.connections.queued_bytes = 100;
-        status.clock.state = ClockState::Held;
-        status.fleet = Some(FleetStatus { certificate_ends_unix_s: Some(0), ..FleetStatus::default() });
-        status.first_snowflake().stands_s = 1.0;
-        status.first_snowflake().layout_years_left = 0.0;
-        status.sources[0].last_minute.refused_share = 1.0;
-    });
-    for finding in &all.findings {
-        use super::super::finding::{OF_DAEMON, OF_SOURCE};
-        let names: &[&str] = if finding.source.is_some() { &OF_SOURCE } else { &OF_DAEMON };
-        assert!(names.contains(&finding.name.as_ref()) || finding.name == "stop", "{finding:?}");
-    }
-    assert!(all.findings.len() >= 12, "{:?}", all.findings);
-    assert!(!Effect::Look.is_urgent());
-}

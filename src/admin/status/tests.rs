@@ -52,31 +52,19 @@ pub(crate) fn healthy() -> Status {
         started_unix_s: 1_800_000_000.0,
         previous_run_unclean: Some(false),
         uptime_s: 60.0,
-        ready: false,
-        headline: String::new(),
-        findings: Vec::new(),
-        facts: Vec::new(),
-        draining: false,
         shards: 2,
         order: String::from("relaxed"),
-        clock: ClockStatus { state: ClockState::Steady, by_s: 0.0, steps_back: 0, steps_forward: 0 },
         ceilings: CeilingsStatus {
             raises: 1,
-            failures: 0,
             raising_s: 0.002,
             last_raise_ago_s: Some(0.5),
-            in_flight_s: 0.0,
             slowest_raise_s: 0.002,
             usual_raise_s: 0.002,
             slow_raise_s: 1.0,
             horizon_s: 3.0,
-            failing: None,
-            lost: None,
+            ..CeilingsStatus::default()
         },
-        fleet: None,
         sources: vec![source()],
-        identities: Vec::new(),
-        certificate: None,
         connections: Connections {
             open: 1,
             max: 10,
@@ -84,14 +72,7 @@ pub(crate) fn healthy() -> Status {
             queued_bytes_max: 100,
             ..Connections::default()
         },
-        protocols: Vec::new(),
-        last_minute: LastMinute::default(),
-        last_reload: None,
-        errors: std::collections::BTreeMap::new(),
-        other_requests: 0,
-        received_bytes: 0,
-        sent_bytes: 0,
-        latency: Latency::default(),
+        ..Status::default()
     };
     status.judge();
     status
