@@ -11,10 +11,6 @@ impl<'a> Choices<'a> {
         Choices { bytes }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     /// Returns all unused bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.bytes

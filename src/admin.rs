@@ -32,14 +32,14 @@ mod words;
 pub(crate) use fetch::Target;
 pub(crate) use finding::{Effect, Finding, seconds};
 pub(crate) use history::History;
-pub(crate) use http::{Daemon, HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
+pub(crate) use http::{HEAD_BYTES_MAX, HEAD_WITHIN, HEADERS_MAX, Site};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use same_site::{SiteHeaders, is_local_name};
 pub(crate) use source_counts::{SourceCounters, SourceCounts};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus,
-    IdentityStatus, LastMinute, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SourceMinute,
+    IdentityStatus, LastReload, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SourceMinute,
     SourceStatus, Status,
 };
 pub(crate) use words::{counted, times};

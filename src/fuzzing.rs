@@ -7,7 +7,6 @@
 #[path = "../fuzz/choices.rs"]
 #[allow(dead_code, reason = "each crate uses a part")]
 mod choices;
-mod shards;
 
 use std::collections::BTreeSet;
 
@@ -15,7 +14,6 @@ use crate::numbering::Numbering;
 use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, WorkerSet};
 
 pub(crate) use self::choices::Choices;
-pub use self::shards::shards;
 pub use crate::config::fuzzing::config;
 pub use crate::frontends::fuzzing::{
     http_heads, memcached_commands, noeqd_requests, request_frames, resp_requests,
@@ -34,7 +32,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("noeqd_requests", noeqd_requests),
     ("request_frames", request_frames),
     ("resp_requests", resp_requests),
-    ("shards", shards),
 ];
 
 /// Builds any layout with any of its workers. Returns `None` if the choices do not make one.

@@ -31,7 +31,7 @@ mod shared;
 pub use self::shard_thread::fuzzing;
 
 pub use self::ceilings::simulated;
-pub use self::ceilings::start_sources::{State, unlocked::check_records};
+pub use self::ceilings::start_sources::unlocked::check_records;
 pub use self::health::handle::{Health, StopTimes};
 pub use self::lifecycle::reload::{Reloaded, Reloader};
 pub use self::lifecycle::start::{Prepared, Ready, Server};

@@ -12,9 +12,7 @@ use super::stop::{Stops, catch};
 use super::{Failure, Outcome, cores};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, StatePlace};
-use crate::server::{
-    self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, State, Tries, Waiting,
-};
+use crate::server::{self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, Tries, Waiting};
 use crate::service::{Extending, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
@@ -65,7 +63,12 @@ fn start_and_serve(
     notifier: &Notifier,
     out: &mut impl Write,
 ) -> Outcome {
-    let inputs = inputs(arguments, inherited.as_ref().ok());
+    let inputs = Inputs {
+        config: arguments.config.clone(),
+        overrides: (*arguments.overrides).clone(),
+        cores: cores(),
+        inherited: inherited.as_ref().map(Inherited::addresses).unwrap_or_default(),
+    };
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
     let log = loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log);
@@ -78,11 +81,9 @@ fn start_and_serve(
     let place =
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
     let too_few_files = allow_open_files(&mut settings);
-    let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let tries = Tries::new(&settings, secrets.fleet.clone(), state);
+    let tries = Tries::new(&settings, secrets.fleet.clone(), place.path(), arguments.adopt_state);
     let choices = Choices { settings: &settings, place: &place, now, picked: &picked };
-    let addresses = Addresses { out, are_written: false };
-    let mut process = Process { arguments, notifier, addresses, choices: Some(choices), stops: None };
+    let mut process = Process { arguments, notifier, out: Some(out), choices: Some(choices), stops: None };
     let Some(Granted { ready, sockets, starting }) = process.take_numbers(tries, &secrets, inherited)? else {
         return Ok(());
     };
@@ -138,30 +139,12 @@ impl Choices<'_> {
     }
 }
 
-/// The lines on standard output.
-struct Addresses<'a, W> {
-    out: &'a mut W,
-    are_written: bool,
-}
-
-impl<W: Write> Addresses<'_, W> {
-    /// Writes where the daemon listens, once. A program that reads these lines may connect or send
-    /// a signal from then on. A closed pipe stops nothing.
-    fn write(&mut self, addresses: &[String]) {
-        if !std::mem::replace(&mut self.are_written, true)
-            && let Err(error) = announce(self.out, addresses)
-            && error.kind() != io::ErrorKind::BrokenPipe
-        {
-            tracing::warn!("cannot write the addresses to standard output: {error}");
-        }
-    }
-}
-
 /// The process of a daemon, while it starts, waits and serves.
 struct Process<'a, W> {
     arguments: &'a Arguments,
     notifier: &'a Notifier,
-    addresses: Addresses<'a, W>,
+    /// Standard output. `None`: the addresses are written.
+    out: Option<&'a mut W>,
     /// `None`: they are logged.
     choices: Option<Choices<'a>>,
     /// The signals that a wait has caught. It keeps those that come between its end and the start
@@ -213,7 +196,7 @@ impl<W: Write> Process<'_, W> {
             none => none.insert(Stops::catch()?),
         };
         let stop = async {
-            self.addresses.write(&addresses);
+            announce(&mut self.out, &addresses);
             stops.run_waiting(self.notifier, &health, ends_with_stdin).await;
         };
         let Some(taken) = waiting.run(stop).map_err(failure)? else { return Ok(None) };
@@ -230,7 +213,7 @@ impl<W: Write> Process<'_, W> {
         let stops = self.stops.map_or_else(Stops::catch, Ok)?;
         let of_stop = health.clone();
         let stop = async {
-            self.addresses.write(&addresses);
+            announce(&mut self.out, &addresses);
             stops.run(self.notifier, &of_stop, is_probed, self.arguments.stop_at_stdin_eof, beside).await;
         };
         server.run(stop).map_err(failure)?;
@@ -248,16 +231,6 @@ fn failure(error: RunError) -> Failure {
     match error {
         RunError::Start(error) => Failure::Start(error),
         failed @ RunError::ThreadFailed(_) => Failure::no(failed),
-    }
-}
-
-/// Returns everything that configures the daemon, at the start and at each reload.
-fn inputs(arguments: &Arguments, inherited: Option<&Inherited>) -> Inputs {
-    Inputs {
-        config: arguments.config.clone(),
-        overrides: (*arguments.overrides).clone(),
-        cores: cores(),
-        inherited: inherited.map(Inherited::addresses).unwrap_or_default(),
     }
 }
 
@@ -289,9 +262,14 @@ fn where_it_listens(server: &Server) -> Vec<String> {
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 
-fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
-    for address in addresses {
-        writeln!(out, "{address}")?;
+/// Writes where the daemon listens, once. A program that reads these lines may connect or send a
+/// signal from then on. A closed pipe stops nothing.
+fn announce(out: &mut Option<&mut impl Write>, addresses: &[String]) {
+    let Some(out) = out.take() else { return };
+    let lines = addresses.iter().try_for_each(|address| writeln!(out, "{address}"));
+    if let Err(error) = lines.and_then(|()| out.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        tracing::warn!("cannot write the addresses to standard output: {error}");
     }
-    out.flush()
 }

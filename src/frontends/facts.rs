@@ -21,11 +21,7 @@ pub struct Facts {
     pub access: Rules,
     /// The form of INCR's replies.
     pub replies: Replies,
-    /// By source: true for a ticket counter with increment 1, so that several IDs of a request are
-    /// consecutive.
-    consecutive: Vec<bool>,
-    /// The layouts of the sources. A ticket source has none.
-    layouts: Vec<Option<Layout>>,
+    of_sources: Vec<SourceSettings>,
     /// The source of a key that is no source's name. Without it such keys are refused.
     any_key: Option<usize>,
 }
@@ -36,22 +32,21 @@ impl Facts {
         let sources: Vec<String> = settings.sources.iter().map(|source| source.name.clone()).collect();
         let any_key =
             settings.sources.iter().position(|source| Some(&source.name) == settings.any_key.as_ref());
-        let consecutive = settings.sources.iter().map(SourceSettings::is_consecutive).collect();
-        let layouts = settings.sources.iter().map(|source| source.own_layout().cloned()).collect();
+        let of_sources = settings.sources.clone();
         let max_count = settings.limits.max_count.get();
         let replies = settings.front_ends.resp.replies;
         let redis_info = resp::info(&info_json);
-        Facts { info_json, redis_info, max_count, sources, access, replies, consecutive, layouts, any_key }
+        Facts { info_json, redis_info, max_count, sources, access, replies, of_sources, any_key }
     }
 
     /// Returns true if several IDs of one request for this source are consecutive numbers.
     pub fn is_consecutive(&self, source: usize) -> bool {
-        self.consecutive[source]
+        self.of_sources[source].is_consecutive()
     }
 
     /// Returns the layout of a source, unless it counts tickets.
     pub fn layout(&self, source: usize) -> Option<&Layout> {
-        self.layouts[source].as_ref()
+        self.of_sources[source].own_layout()
     }
 
     /// Returns the source of this name; if there is none, the source of any other key.

@@ -17,8 +17,8 @@ pub(super) use self::commands::info;
 use self::encode::Version;
 use self::form::Announced;
 pub use self::form::{IdForm, IncrConnections};
-use self::parse::{Arguments, Fault, Parsed};
-use self::transaction::{Executing, Transaction};
+use self::parse::{Arguments, Fault, Miss};
+use self::transaction::Transaction;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::config::Protocol;
@@ -75,7 +75,7 @@ pub struct Resp {
     /// The requests since MULTI.
     transaction: Option<Box<Transaction>>,
     /// The requests of an EXEC that are not answered yet.
-    executing: Option<Box<Executing>>,
+    executing: Option<Box<Transaction>>,
     /// The bytes of all requests of EXECs so far, a repeated one each time.
     executed_bytes: usize,
 }
@@ -110,12 +110,12 @@ impl FrontEnd for Resp {
         }
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
-            Parsed::Incomplete => Step::Incomplete,
-            Parsed::Bad(fault) => reject(conditions, out, describe(fault, bytes)),
-            Parsed::Request(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
+            Err(Miss::Incomplete) => Step::Incomplete,
+            Err(Miss::Fault(fault)) => reject(conditions, out, describe(fault, bytes)),
+            Ok(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
                 reject(conditions, out, foreign::describe(&bytes[..size], Protocol::Resp))
             }
-            Parsed::Request(consumed) => {
+            Ok(consumed) => {
                 self.last_size = consumed as u32;
                 let reply = match self.transaction {
                     None => self.answer(&arguments, conditions, out),

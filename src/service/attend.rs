@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::notify::{EXTEND_EVERY, Notifier};
-use crate::admin::{Daemon, Status, counted};
+use crate::admin::{Status, counted};
 use crate::config::Grouped;
 use crate::server::Health;
 

@@ -129,7 +129,7 @@ impl Notifier {
                 }
             });
         }
-        Extending { _guard: guard }
+        guard
     }
 
     /// Sends without waiting.
@@ -159,7 +159,4 @@ pub(super) fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
 }
 
 /// The guard of [`Notifier::extend_start`]. Ends the extension when dropped.
-#[derive(Debug)]
-pub struct Extending {
-    _guard: mpsc::Sender<()>,
-}
+pub type Extending = mpsc::Sender<()>;

@@ -44,15 +44,6 @@ fn a_host_name_without_a_number_or_with_a_random_end_is_refused() {
 }
 
 #[test]
-fn a_number_beyond_the_layout_is_refused() {
-    let mut machine = machine(&[]);
-    assert_eq!(number(&machine, "hostname", 13), Ok(12));
-    assert_refused(number(&machine, "hostname", 12), false, &["found 12", "web-12.example", "0 to 11"]);
-    machine.host_name = "web-1024".into();
-    assert_refused(number(&machine, "hostname", 1024), false, &["1024", "0 to 1023"]);
-}
-
-#[test]
 fn an_address_gives_its_low_bits() {
     let pod = machine(&[("lo", [127, 0, 0, 1]), ("eth0", [10, 94, 100, 191])]);
     // The kubernetes layout: a.b.c.d is b * 65536 + c * 256 + d.

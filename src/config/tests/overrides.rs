@@ -106,23 +106,6 @@ fn an_option_for_one_source_is_refused_where_there_are_several() {
 }
 
 #[test]
-fn the_token_file_is_part_of_the_check() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("snowbank.toml");
-    let credentials = Credentials::default();
-    let load =
-        |text: &str| load_with_secrets(Some((&file, text)), &Overrides::default(), CORES, NOW, &credentials);
-    let text = "[auth]\ntoken_file = \"tokens\"\n";
-    let mistakes = load(&format!("{text}[limits]\nmax_wait = 1")).unwrap_err();
-    assert_eq!(mistakes.len(), 2);
-    let line = mistakes.first_line();
-    assert!(line.starts_with(&format!("{}:2: auth.token_file: cannot read", file.display())), "{line}");
-    std::fs::write(directory.path().join("tokens"), "let me in\n").unwrap();
-    assert!(load(text).unwrap().1.tokens.unwrap().accepts(b"let me in"));
-    assert!(load("").unwrap().1.tokens.is_none());
-}
-
-#[test]
 fn peers_that_get_no_token_are_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snowbank.toml");
@@ -144,18 +127,4 @@ fn peers_that_get_no_token_are_warned_of() {
     let found = warnings(&private, &hashed_line(None, token.as_bytes()));
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with("fleet.peers: found only hashes in auth.token_file,"), "{found:?}");
-}
-
-#[test]
-fn files_that_are_no_text_are_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("snowbank.toml");
-    assert!(matches!(read_file(&path), Err(FileError::Unreadable { .. })));
-    assert!(matches!(read_file(directory.path()), Err(FileError::Unreadable { .. })));
-    std::fs::write(&path, b"a\nb\n\xff").unwrap();
-    assert!(matches!(read_file(&path), Err(FileError::NotText { line: 3, .. })));
-    std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
-    assert!(read_file(&path).unwrap_err().to_string().ends_with("it has more than 1048576 bytes"));
-    std::fs::write(&path, "shards = 1").unwrap();
-    assert_eq!(read_file(&path).unwrap(), "shards = 1");
 }

@@ -69,22 +69,3 @@ impl Keys {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_come_in_their_order_whatever_is_between_them() {
-        let mut keys = Keys::default();
-        assert!(keys.is_empty());
-        keys.set(b" a\tbb \r\x0b c \x0b\x0c");
-        assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"a"[..], b"bb", b"c"]);
-        assert_eq!(keys.pop(), b"a");
-        assert_eq!(keys.pop(), b"bb");
-        assert!(!keys.is_empty());
-        assert_eq!(keys.pop(), b"c");
-        assert!(keys.is_empty());
-        assert_eq!(keys.pop(), b"");
-    }
-}

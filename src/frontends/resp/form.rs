@@ -115,14 +115,4 @@ mod tests {
             assert_eq!(form_of(library, Replies::String), IdForm::String);
         }
     }
-
-    #[test]
-    fn a_connection_is_counted_once() {
-        let connections = IncrConnections::default();
-        let mut announced = Announced::default();
-        announced.form(Replies::Auto, &connections);
-        announced.take_library(b"ioredis");
-        announced.form(Replies::Auto, &connections);
-        assert_eq!((connections.get(IdForm::Integer), connections.get(IdForm::String)), (1, 0));
-    }
 }

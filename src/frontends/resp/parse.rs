@@ -49,17 +49,6 @@ impl<'b> Arguments<'b> {
     }
 }
 
-/// The outcome of parsing the first request of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
-    /// The request is not complete yet.
-    Incomplete,
-    /// A request of this size in bytes. Without arguments, it asks for nothing.
-    Request(usize),
-    /// No request of this protocol. The stream is lost.
-    Bad(Fault),
-}
-
 /// The reason why bytes are no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -78,8 +67,11 @@ pub(super) enum Fault {
 }
 
 /// Why there is no request.
-enum Miss {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// It is not complete yet.
     Incomplete,
+    /// It is none of this protocol. The stream is lost.
     Fault(Fault),
 }
 
@@ -89,9 +81,10 @@ impl From<Fault> for Miss {
     }
 }
 
-/// Parses the first request of `bytes`, and adds its arguments.
+/// Parses the first request of `bytes`, and adds its arguments. Returns its size in bytes. A request
+/// without arguments asks for nothing.
 #[inline]
-pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Parsed {
+pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let message = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
     let parsed = match message.first() {
         None => Err(Miss::Incomplete),
@@ -99,10 +92,8 @@ pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Parse
         Some(_) => inline(message, arguments),
     };
     match parsed {
-        Ok(consumed) => Parsed::Request(consumed),
-        Err(Miss::Fault(fault)) => Parsed::Bad(fault),
-        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Parsed::Bad(Fault::TooLong),
-        Err(Miss::Incomplete) => Parsed::Incomplete,
+        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Err(Fault::TooLong.into()),
+        parsed => parsed,
     }
 }
 

@@ -3,7 +3,9 @@
 //! Transactions are not isolated from other clients. IDs need no isolation, because each request
 //! draws its own.
 
-use super::parse::{self, Arguments, Parsed};
+use std::collections::VecDeque;
+
+use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
 use snowbank_client::protocol::ErrorCode;
@@ -12,13 +14,15 @@ use snowbank_client::protocol::ErrorCode;
 /// different ones, or any number of INCR for one source.
 const QUEUED_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 
-/// Requests that are queued until EXEC.
+/// Requests that are queued until EXEC, and then answered one by one.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     /// The requests, as they arrived. Equal ones in a row are here once.
     bytes: Vec<u8>,
     /// The size of each request in `bytes`, and how often it was sent.
-    repeats: Vec<(u32, u32)>,
+    repeats: VecDeque<(u32, u32)>,
+    /// The start of the next request of an EXEC.
+    at: usize,
     /// A request was refused, so EXEC is.
     has_failed: bool,
 }
@@ -26,7 +30,7 @@ pub(super) struct Transaction {
 impl Transaction {
     /// Queues a request. Returns false if there is no room.
     fn push(&mut self, request: &[u8]) -> bool {
-        if let Some((size, times)) = self.repeats.last_mut()
+        if let Some((size, times)) = self.repeats.back_mut()
             && self.bytes[self.bytes.len() - *size as usize..] == *request
         {
             *times = times.saturating_add(1);
@@ -35,7 +39,7 @@ impl Transaction {
         let has_room = self.kept_bytes() + request.len() + size_of::<(u32, u32)>() <= QUEUED_BYTES_MAX;
         if has_room {
             self.bytes.extend_from_slice(request);
-            self.repeats.push((request.len() as u32, 1));
+            self.repeats.push_back((request.len() as u32, 1));
         }
         has_room
     }
@@ -49,38 +53,17 @@ impl Transaction {
     fn count(&self) -> u64 {
         self.repeats.iter().map(|&(_, times)| u64::from(times)).sum()
     }
-}
 
-/// The requests of an EXEC, answered one by one.
-#[derive(Debug)]
-pub(super) struct Executing {
-    transaction: Transaction,
-    /// The start of the next request.
-    at: usize,
-    /// The index of the next request in `repeats`.
-    index: usize,
-}
-
-impl Executing {
-    /// Returns the bytes that its requests take.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.transaction.kept_bytes()
-    }
-
-    /// Returns the next request. `None` after the last.
+    /// Takes the next request. `None` after the last.
     fn next(&mut self) -> Option<&[u8]> {
-        let (size, times) = self.transaction.repeats.get_mut(self.index)?;
+        let (size, times) = self.repeats.front_mut()?;
         let request = self.at..self.at + *size as usize;
         *times -= 1;
         if *times == 0 {
             self.at = request.end;
-            self.index += 1;
+            self.repeats.pop_front();
         }
-        Some(&self.transaction.bytes[request])
-    }
-
-    fn is_over(&self) -> bool {
-        self.index == self.transaction.repeats.len()
+        Some(&self.bytes[request])
     }
 }
 
@@ -91,7 +74,7 @@ impl Resp {
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
         let mut arguments = Arguments::NONE;
         let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {
-            Some(Parsed::Request(size)) => {
+            Some(Ok(size)) => {
                 self.executed_bytes += size;
                 self.answer(&arguments, conditions, out)
             }
@@ -99,10 +82,10 @@ impl Resp {
         };
         let reply = match reply {
             // The others of the transaction have their replies first.
-            Reply::Last(error) if !executing.is_over() => Reply::Encoded(error),
+            Reply::Last(error) if !executing.repeats.is_empty() => Reply::Encoded(error),
             reply => reply,
         };
-        if !executing.is_over() {
+        if !executing.repeats.is_empty() {
             self.executing = Some(executing);
         }
         step_of(reply, 0)
@@ -173,7 +156,7 @@ impl Resp {
         let count = transaction.count();
         encode::array(out, count);
         if count > 0 {
-            self.executing = Some(Box::new(Executing { transaction: *transaction, at: 0, index: 0 }));
+            self.executing = Some(transaction);
         }
         None
     }
@@ -199,9 +182,8 @@ mod tests {
             assert!(transaction.push(request));
         }
         assert_eq!(transaction.bytes.len(), 17);
-        let mut executing = Executing { transaction, at: 0, index: 0 };
         let mut executed_bytes = 0;
-        while let Some(request) = executing.next() {
+        while let Some(request) = transaction.next() {
             executed_bytes += request.len();
         }
         assert_eq!(executed_bytes, 28);

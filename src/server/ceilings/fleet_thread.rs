@@ -30,7 +30,15 @@ const JOBS_MAX: usize = 3 + SOURCES_MAX;
 #[derive(Debug)]
 pub(super) enum Job {
     /// Raise bounds.
-    Raise(Raise),
+    Raise {
+        /// The write's writer and number.
+        writer: usize,
+        number: u64,
+        bounds: Vec<Bound>,
+        /// The generation of the grants.
+        generation: u64,
+        clocks: Clocks,
+    },
     /// Take a range of a shared counter.
     Range(WantedRange),
     /// Check that the numbers can be released.
@@ -39,18 +47,6 @@ pub(super) enum Job {
     Release(Vec<Bound>, Clocks),
     /// Look whether the numbers are still this daemon's.
     Look(Clocks),
-}
-
-/// Bounds to raise.
-#[derive(Debug)]
-pub(super) struct Raise {
-    /// The write's writer and number.
-    pub(super) writer: usize,
-    pub(super) number: u64,
-    pub(super) bounds: Vec<Bound>,
-    /// The generation of the grants.
-    pub(super) generation: u64,
-    pub(super) clocks: Clocks,
 }
 
 /// The end of a job.
@@ -196,7 +192,7 @@ fn run(work: &mut Work, job: Job) -> Done {
                 Raised::Lost(reason) => lost(reason),
             }
         }
-        Job::Raise(Raise { writer, number, bounds, generation, clocks }) => {
+        Job::Raise { writer, number, bounds, generation, clocks } => {
             let result = match member.raise(&bounds, generation, clocks) {
                 Raised::Done => Ok(()),
                 Raised::NoAnswer(answer) => Err(answer.reason),

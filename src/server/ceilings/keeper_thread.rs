@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fleet_thread::{self, Fleet, InFleet, Raise};
+use super::fleet_thread::{self, Fleet, InFleet};
 use super::job_thread::JobThread;
 use super::start_sources::Durable;
 use super::storage_thread::{self, Done, Storage, Trim};
@@ -138,7 +138,10 @@ impl Ceilings {
             let round = heartbeat.round();
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
-            common.note_lost(self.keeper.lost().map(|TakenOver(reason)| reason.as_str()));
+            if let Some(TakenOver(reason)) = self.keeper.lost() {
+                // Only the first reason counts.
+                let _ = common.lost.set(reason.clone());
+            }
             heartbeat.keeper_looked(round);
             log(&looked);
             observer.look(common, reading, looked.is_in_use);
@@ -247,7 +250,7 @@ impl Ceilings {
         }
         let Write { writer, number, generation, .. } = write;
         let clocks = clocks(&self.keeper, reading);
-        fleet.send(fleet_thread::Job::Raise(Raise { writer, number, bounds, generation, clocks }));
+        fleet.send(fleet_thread::Job::Raise { writer, number, bounds, generation, clocks });
     }
 
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {

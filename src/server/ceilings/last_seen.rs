@@ -145,23 +145,14 @@ mod tests {
         Reading { wall: UnixMicros(wall_ms * 1_000), boot: BootMicros(boot_ms * 1_000) }
     }
 
-    fn looked(failure: Option<&str>) -> Looked {
-        Looked { failure: failure.map(str::to_owned), ..Looked::default() }
-    }
-
-    fn written(began_ms: i64, is_durable: bool) -> Written {
-        let began = BootMicros(began_ms * 1_000);
-        Written { reach: Reach::Local, began, is_durable }
-    }
-
     fn steps(walls_ms: &[i64]) -> (u64, u64) {
         let mut seen = LastSeen::new(reading(walls_ms[0], 0));
         let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
-            seen.look(reading(wall_ms, second as i64 * 1_000), &looked(None));
+            seen.look(reading(wall_ms, second as i64 * 1_000), &Looked::default());
             // A write has ended, and the clock runs or stands still.
             let runs = second == 0 || wall_ms != stood_ms;
-            seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &looked(None));
+            seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &Looked::default());
             stood_ms = wall_ms;
         }
         (seen.steps_back, seen.steps_forward)
@@ -194,23 +185,5 @@ mod tests {
         lengths.note(at(204), long);
         assert_eq!(lengths.usual(at(205)), long);
         assert_eq!(lengths.usual(at(265)), Duration::ZERO, "nobody has asked since");
-    }
-
-    #[test]
-    fn raises_and_failures_are_counted_and_a_failure_stands_until_it_is_over() {
-        let mut seen = LastSeen::new(reading(0, 0));
-        let in_flight = Looked { in_flight_since: Some(BootMicros(0)), ..looked(None) };
-        seen.look(reading(0, 0), &in_flight);
-        assert_eq!(seen.looked.in_flight_since, Some(BootMicros(0)));
-        seen.written(&written(0, true), BootMicros(2_000));
-        assert_eq!((seen.raises, seen.raising), (1, Duration::from_millis(2)));
-        assert_eq!(seen.looked.in_flight_since, None);
-        for began_ms in [3, 4] {
-            seen.written(&written(began_ms, false), BootMicros(5_000));
-            seen.look(reading(5, 5), &looked(Some("disk full")));
-        }
-        assert_eq!((seen.failures, seen.looked.failure.as_deref()), (2, Some("disk full")));
-        seen.look(reading(6, 6), &looked(None));
-        assert_eq!((seen.looked.failure, seen.raised_at), (None, Some(BootMicros(2_000))));
     }
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::start_sources::{Durable, Found, FromFleet, Locked, State};
+use super::start_sources::{Durable, Found, FromFleet, Locked};
 use super::storage_thread::write_ceilings;
 use crate::ceiling::store::DiskStore;
 use crate::ceiling::{StateError, WorkerLocks, lock_workers_at_once};
@@ -48,7 +48,7 @@ impl Ceilings {
         rule: StepRule,
         reading: Reading,
     ) -> Result<Self, StartError> {
-        let mut found = Found::open(State { directory, adopt })?;
+        let mut found = Found::open(directory, adopt)?;
         found.here.boot = Some(boot.to_owned());
         let mut configured = Vec::new();
         for settings in settings {

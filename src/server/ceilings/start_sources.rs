@@ -23,15 +23,6 @@ use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 
-/// The use of state that outlasts a restart.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct State<'a> {
-    /// The state directory; `None`: nothing is kept.
-    pub directory: Option<&'a Path>,
-    /// Take over the state of another machine, or an older copy of one that is lost.
-    pub adopt: bool,
-}
-
 /// The state as it was found, locked.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -137,10 +128,9 @@ impl FromFleet {
 
 impl Found {
     /// Locks and reads the state directory.
-    pub(crate) fn open(state: State<'_>) -> Result<Found, StartError> {
-        let adopt = state.adopt;
+    pub(crate) fn open(directory: Option<&Path>, adopt: bool) -> Result<Found, StartError> {
         let here = HostIdentity::here();
-        let Some(path) = state.directory else {
+        let Some(path) = directory else {
             let owner = Owner::new();
             let records = Vec::new();
             let notes = Vec::new();
@@ -150,7 +140,7 @@ impl Found {
         let directory = StateDir::lock(path)?;
         let mut records = directory.read()?;
         if let Some(record) = store::foreign(&records, &here) {
-            if !state.adopt {
+            if !adopt {
                 return Err(refuse_foreign(record, path));
             }
             notes.push(Note::Warning(format!(

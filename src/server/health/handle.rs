@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::admin::{Daemon, Status};
+use crate::admin::Status;
 use crate::server::shared::common::Common;
 
 /// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and
@@ -46,31 +46,32 @@ impl Health {
 
     /// Completes when the worker IDs, a shared counter or the state are lost to another process.
     pub async fn await_loss(&self) {
-        self.common.await_loss().await;
+        self.common.lost.wait().await;
     }
 
     /// Returns why they are lost, if they are.
     pub fn lost(&self) -> Option<&str> {
-        self.common.lost()
+        self.common.lost.get().map(String::as_str)
     }
-}
 
-impl Daemon for Health {
-    fn status(&self) -> Status {
+    /// Returns the daemon's current status.
+    pub(crate) fn status(&self) -> Status {
         self.common.status()
     }
 
-    fn config(&self) -> String {
+    /// Returns the live configuration, a line for each setting.
+    pub(crate) fn config(&self) -> String {
         self.common.live_config.borrow().text.clone()
     }
 
-    fn history_json(&self) -> String {
+    /// Returns the last hour, as JSON.
+    pub(crate) fn history_json(&self) -> String {
         // Plain structs do not fail to serialize.
         serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()
     }
 
-    /// Never completes if a thread is blocked.
-    async fn all_beat(&self) {
+    /// Completes when every thread has shown that it makes progress: never, if one is blocked.
+    pub(crate) async fn all_beat(&self) {
         self.common.heartbeat.all_beat(&self.common.wake_ups).await;
     }
 }

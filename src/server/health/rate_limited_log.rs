@@ -35,18 +35,3 @@ impl RateLimited {
         Some(std::mem::take(&mut self.unlogged))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn repeated_events_are_counted_and_rate_limited() {
-        let mut events = RateLimited::default();
-        let start = Instant::now();
-        let logged: Vec<_> =
-            (0..=120).map(|second| events.count(start + Duration::from_secs(second))).collect();
-        assert_eq!(logged.iter().flatten().collect::<Vec<_>>(), [&1, &60, &60]);
-        assert_eq!((logged[0], logged[60], logged[120]), (Some(1), Some(60), Some(60)));
-    }
-}

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use super::metrics::Metrics;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, LastMinute, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus,
-    SourceCounts, SourceMinute, SourceStatus, Status, TicketStatus,
+    KindStatus, Latency, LimitedMinute, PoolStatus, ProtocolStatus, SnowflakeStatus, SourceCounts,
+    SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
@@ -73,10 +73,6 @@ impl Common {
             started_unix_s: started.wall.0 as f64 / 1e6,
             previous_run_unclean: metrics.previous_run_unclean,
             uptime_s: now.boot.since(started.boot).as_secs_f64(),
-            ready: false,
-            headline: String::new(),
-            findings: Vec::new(),
-            facts: Vec::new(),
             draining: metrics.draining.load(Ordering::Relaxed),
             shards: metrics.shards.len(),
             order: self.order.name().to_owned(),
@@ -92,13 +88,14 @@ impl Common {
                 .iter()
                 .map(|(protocol, addresses)| protocol_status(metrics, *protocol, addresses))
                 .collect(),
-            last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
             other_requests: metrics.sum(|shard| shard.protocols.iter().map(|of| of.other.get()).sum()),
             received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
             sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
             latency,
+            // The rest is judged.
+            ..Status::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! The daemon's start: from settings to a daemon that listens under durable ceilings.
 
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
@@ -18,7 +19,7 @@ use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
-use crate::server::ceilings::start_sources::{Found, FromFleet, Granted, Locked, State};
+use crate::server::ceilings::start_sources::{Found, FromFleet, Granted, Locked};
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
@@ -64,13 +65,14 @@ impl Prepared {
     pub(super) fn new(
         settings: &Settings,
         fleet: Option<Access>,
-        state: State<'_>,
+        directory: Option<&Path>,
+        adopt: bool,
         tried: &mut Tried,
     ) -> Result<Prepared, StartError> {
         // Opened first, because a ceiling that became durable before the machine was restored no
         // longer counts.
         let kernel_log = KernelLog::open(fleet.is_some());
-        let found = Found::open(state)?;
+        let found = Found::open(directory, adopt)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
@@ -132,18 +134,15 @@ impl Prepared {
         }
         let ceilings = Ceilings::grant(durable, in_fleet, &wall, reading)?;
         let ((), ceilings) = ceilings.or_trim(checked)?;
-        Ok(Ready { settings, instance, ceilings, wall, reading, previous_run_unclean, kernel_log, notes })
+        let opening = Opening { settings, instance, wall, reading, previous_run_unclean };
+        Ok(Ready { opening, ceilings, kernel_log, notes })
     }
 }
 
 /// A start whose first ceilings are durable: it may hand out IDs.
 pub struct Ready {
-    settings: Settings,
-    instance: String,
+    opening: Opening,
     ceilings: Ceilings,
-    wall: Arc<Wall>,
-    reading: Reading,
-    previous_run_unclean: Option<bool>,
     kernel_log: KernelLog,
     notes: Vec<Note>,
 }
@@ -168,16 +167,14 @@ impl Server {
         secrets: Secrets,
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
-        let Ready { settings, instance, ceilings, wall, reading, previous_run_unclean, kernel_log, notes } =
-            ready;
-        let count = settings.shards.get();
+        let Ready { opening, ceilings, kernel_log, notes } = ready;
+        let count = opening.settings.shards.get();
         let supplies = ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
-        let opening =
-            Opening { settings: &settings, instance, supplies, wall, reading, previous_run_unclean };
-        let ((server, live_config), ceilings) = ceilings.or_trim(opening.open(&secrets, inherited))?;
+        let opened = opening.open(supplies, &secrets, inherited);
+        let ((server, live_config), ceilings) = ceilings.or_trim(opened)?;
         server.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
-            Reloader::new(settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
+            Reloader::new(opening.settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
         let ceilings = Some(ceilings);
         let kernel_log = Some(kernel_log);
         Ok((Server { ceilings, adopted, kernel_log, notes, ..server }, reloader))
@@ -224,28 +221,28 @@ fn number_and_lock(settings: &Settings) -> Result<Vec<Locked<'_>>, StartError> {
 
 /// A daemon that is to listen: the part of a start that can still fail after the first ceilings are
 /// durable.
-pub(super) struct Opening<'a> {
-    pub(super) settings: &'a Settings,
+pub(super) struct Opening {
+    pub(super) settings: Settings,
     pub(super) instance: String,
-    pub(super) supplies: Vec<Supply>,
     pub(super) wall: Arc<Wall>,
     pub(super) reading: Reading,
     pub(super) previous_run_unclean: Option<bool>,
 }
 
-impl Opening<'_> {
+impl Opening {
     /// Makes the shards with their reactors, and opens the listeners for clients and for the
     /// operator. Returns the daemon, which has no ceilings yet, and the sender of its
     /// configurations.
     pub(super) fn open(
-        self,
+        &self,
+        supplies: Vec<Supply>,
         secrets: &Secrets,
         mut inherited: Inherited,
     ) -> Result<(Server, watch::Sender<Arc<LiveConfig>>), StartError> {
-        let Opening { settings, instance, supplies, wall, reading, previous_run_unclean } = self;
-        let now = wall.believe(reading);
-        let info_json = describe(settings, &instance)?;
-        let access = rules(settings, secrets, &instance, &Rules::default())?;
+        let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
+        let now = wall.believe(*reading);
+        let info_json = describe(settings, instance)?;
+        let access = rules(settings, secrets, instance, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
             let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
@@ -269,10 +266,10 @@ impl Opening<'_> {
         }
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
-        metrics.previous_run_unclean = previous_run_unclean;
+        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance.clone(), *reading);
+        metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
-        let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
+        let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));
         let adopted = mpsc::channel().0;
         let notes = Vec::new();
         let server =

@@ -8,7 +8,7 @@
 //! So clients can stay away, or wait, and no service manager has to start the daemon again. A stop
 //! gives back what was taken, at any moment.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
 use std::thread;
@@ -22,7 +22,7 @@ use super::threads::make_runtime;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
 use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
-use crate::server::ceilings::start_sources::{State, waiting_source};
+use crate::server::ceilings::start_sources::waiting_source;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::shared::common::Common;
@@ -139,10 +139,9 @@ impl Waiting {
         for source in &settings.sources {
             supplies.push(Supply::new(waiting_source(source, now)?, count).without_numbers());
         }
-        let settings = &settings;
         let instance = instance();
-        let opening = Opening { settings, instance, supplies, wall, reading, previous_run_unclean: None };
-        let (mut server, live_config) = opening.open(secrets, inherited)?;
+        let opening = Opening { settings, instance, wall, reading, previous_run_unclean: None };
+        let (mut server, live_config) = opening.open(supplies, secrets, inherited)?;
         let sockets = duplicate(&mut server)?;
         note(&server.common.metrics, reason);
         let (trying, is_trying) = mpsc::sync_channel(0);
@@ -216,12 +215,12 @@ impl TakenNumbers {
 impl Tries {
     /// Returns the tries of a start with these settings. `access` leads to the fleet's coordinator,
     /// if there is a fleet.
-    pub fn new(settings: &Settings, access: Option<Access>, state: State<'_>) -> Tries {
+    pub fn new(settings: &Settings, access: Option<Access>, directory: Option<&Path>, adopt: bool) -> Tries {
         Tries {
             settings: settings.clone(),
             access,
-            directory: state.directory.map(PathBuf::from),
-            adopt: state.adopt,
+            directory: directory.map(PathBuf::from),
+            adopt,
             tried: Tried::default(),
         }
     }
@@ -236,8 +235,8 @@ impl Tries {
 
     /// Locks the state directory, and takes the worker IDs of a fleet.
     fn prepare(&mut self) -> Result<Prepared, StartError> {
-        let state = State { directory: self.directory.as_deref(), adopt: self.adopt };
-        Prepared::new(&self.settings, self.access.clone(), state, &mut self.tried)
+        let Tries { settings, access, directory, adopt, tried } = self;
+        Prepared::new(settings, access.clone(), directory.as_deref(), *adopt, tried)
     }
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon

@@ -14,7 +14,6 @@ use super::socket_stream::SocketStream;
 use super::{handshake, rejections};
 use crate::admin::{HEAD_WITHIN, Site};
 use crate::config::Address;
-use crate::server::health::handle::Health;
 use crate::tls;
 
 /// The most admin connections that are open at once. It is meant for a few scrapers, probes and
@@ -23,7 +22,7 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its
 /// connections with it.
-pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site<Health>) {
+pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
     let address = &listener.address;
     // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
@@ -45,7 +44,7 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
 async fn serve_pending(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,
-    site: Site<Health>,
+    site: Site,
     is_loopback: bool,
     mut pending: Pending,
 ) {

@@ -130,7 +130,6 @@ fn address_of(socket: &Socket) -> Option<Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Protocol;
 
     #[test]
     fn a_number_of_sockets_that_no_unit_has_is_refused() {
@@ -139,14 +138,5 @@ mod tests {
             let refusal = check_count(sockets).unwrap_err().to_string();
             assert!(refusal.contains(sockets) && refusal.contains("256"), "{refusal}");
         }
-    }
-
-    #[test]
-    fn a_name_that_is_no_protocol_s_is_native() {
-        for name in ["native", "", "unknown", "snowbank.socket"] {
-            assert_eq!(Purpose::from_socket(name), Purpose::Clients(Protocol::Native));
-        }
-        assert_eq!(Purpose::from_socket("admin"), Purpose::Admin);
-        assert_eq!(Purpose::from_socket("resp"), Purpose::Clients(Protocol::Resp));
     }
 }

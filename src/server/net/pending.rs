@@ -334,22 +334,6 @@ mod tests {
         assert!(must_go(&handshake));
     }
 
-    #[tokio::test]
-    async fn a_newcomer_waits_until_a_place_is_free() {
-        let limit = Arc::new(PendingLimit::default());
-        let mut pending = limit.enter(1).await;
-        let enter = || {
-            let limit = Arc::clone(&limit);
-            tokio::spawn(async move { limit.enter(1).await })
-        };
-        let newcomer = enter();
-        tokio::task::yield_now().await;
-        assert!(!newcomer.is_finished());
-        pending.note_silent();
-        drop(newcomer.await.expect("the silent one gave way"));
-        assert!(must_go(&pending));
-    }
-
     #[test]
     fn an_eighth_of_the_connections_may_be_pending() {
         assert_eq!([1, 64, 100, 10_000].map(places_of), [1, 64, 64, 1_250]);

@@ -145,12 +145,11 @@ impl Write for SocketWriter<'_> {
 mod tests {
     use std::future::poll_fn;
     use std::sync::Arc;
-    use std::task::Waker;
 
     use rustls::pki_types::{PrivateKeyDer, ServerName};
     use rustls::{ClientConfig, RootCertStore, ServerConfig};
     use snowbank_client::tls::provider;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
     use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -202,30 +201,5 @@ mod tests {
                 assert!(server.take_read().records > 12);
             });
         }
-    }
-
-    #[test]
-    fn a_connection_is_readable_once_bytes_have_come_and_until_they_are_read() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
-        runtime.block_on(async {
-            let (mut client, mut server) = connect().await;
-            let is_readable =
-                |server: &TlsStream| server.is_readable(&mut Context::from_waker(Waker::noop()));
-            // What the handshake left is no request.
-            poll_fn(|cx| {
-                let _ = Pin::new(&mut server.inner).poll_read(cx, &mut ReadBuf::new(&mut [0; 9]));
-                Poll::Ready(())
-            })
-            .await;
-            assert!(!is_readable(&server), "nothing was sent");
-            client.write_all(b"two").await.expect("it leaves");
-            client.flush().await.expect("it leaves");
-            poll_fn(|cx| if server.is_readable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-            assert_eq!(server.inner.read_u8().await.expect("a byte"), b't');
-            assert!(is_readable(&server), "decrypted, and not read");
-            assert_eq!(server.inner.read_u16().await.expect("two bytes"), u16::from_be_bytes(*b"wo"));
-            drop(client);
-            poll_fn(|cx| if server.is_readable(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
-        });
     }
 }

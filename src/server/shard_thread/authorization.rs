@@ -1,12 +1,11 @@
-//! The authorization of a client, whatever its protocol: begins its session, and counts clients
-//! that did not authorize themselves.
+//! The authorization of a client, whatever its protocol: begins its session, and waits for its
+//! place.
 
 use std::time::Duration;
 
 use super::thread_state::ThreadState;
-use crate::access::{Denial, Session};
+use crate::access::Session;
 use crate::server::net::pending::{self, Pending};
-use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
 
@@ -26,30 +25,4 @@ pub(super) fn begin(stream: &SocketStream, live_config: &LiveConfig, has_tokens:
 pub(super) async fn enter_pending(thread: &ThreadState) -> Pending {
     let places = pending::places_of(thread.live_config.borrow().limits.max_connections);
     thread.common.pending.tokens.enter(places).await
-}
-
-/// Logs that a reload removed a client's token or certificate.
-pub(super) fn log_revoked(peer: &str, denial: Denial) {
-    rejections::log(peer, &format!("after a reload: {denial}"));
-}
-
-/// Why a connection is closed whose client owes a token.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum NoToken {
-    /// The time in which it must come is over.
-    TimedOut,
-    /// A newcomer needed the place.
-    Evicted,
-}
-
-/// Counts and logs a connection that is closed because its client sent no token.
-pub(super) fn note_no_token(thread: &ThreadState, peer: &str, origin: &str, why: NoToken) {
-    let reason = match why {
-        NoToken::TimedOut => {
-            thread.counters.unauthorized_timeouts.add(1);
-            "it sent no token within five seconds"
-        }
-        NoToken::Evicted => "it sent no token, and a newcomer needed its place",
-    };
-    rejections::log_unauthorized(peer, origin, reason);
 }

@@ -30,7 +30,7 @@ pub(crate) struct Common {
     pub(crate) heartbeat: Heartbeat,
     /// Why the worker IDs or the state may be another process's. A task that waits for it stops the
     /// daemon then.
-    lost: SetOnce<String>,
+    pub(crate) lost: SetOnce<String>,
     /// The barrier at which the shards wait for each other during a stop. While one still answers,
     /// the others refuse new requests and keep their connections open.
     pub(crate) all_drained: Barrier,
@@ -57,23 +57,5 @@ impl Common {
             lost: SetOnce::new(),
             all_drained: Barrier::new(shards),
         }
-    }
-
-    /// Ends the daemon if its worker IDs or its state may be another process's.
-    pub(crate) fn note_lost(&self, reason: Option<&str>) {
-        if let Some(reason) = reason {
-            // Only the first reason counts.
-            let _ = self.lost.set(reason.to_owned());
-        }
-    }
-
-    /// Returns why the worker IDs or the state may be another process's.
-    pub(crate) fn lost(&self) -> Option<&str> {
-        self.lost.get().map(String::as_str)
-    }
-
-    /// Completes when that is noticed.
-    pub(crate) async fn await_loss(&self) {
-        self.lost.wait().await;
     }
 }

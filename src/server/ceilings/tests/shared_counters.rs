@@ -13,7 +13,7 @@ use crate::clock::{BootMicros, Reading, Remembered, StepRule, Wall};
 use crate::fleet::{
     Coordinator, CounterKey, Member, Names, NoAnswer, Notes, NumberRange, Ranged, Swap, Swapped,
 };
-use crate::keeper::{Keeper, ManagedSource, Outcome, PERIOD, Reach, WantedRange, Write};
+use crate::keeper::{Keeper, ManagedSource, Outcome, Reach, WantedRange, Write};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::wait_queue::{Refusal, WaitRequest};
 use crate::source::{Bound, Rules, Source};
@@ -331,17 +331,6 @@ proptest! {
             prop_assert!(served >= 10_000, "{served}");
         }
     }
-}
-
-#[test]
-fn at_its_end_a_counter_is_looked_at_as_rarely_as_an_idle_one() {
-    let first = LAST_ID - 500;
-    let mut daemon = Daemon::start(&Store::at(first), counter(1, 1));
-    daemon.ask(START);
-    daemon.hear(START);
-    assert_eq!(daemon.serve(500, START).first(), Some(&first));
-    let looked = daemon.keeper.look(START);
-    assert_eq!((looked.ranges, looked.next_in), (Vec::new(), PERIOD));
 }
 
 /// The numbers that it has stay.

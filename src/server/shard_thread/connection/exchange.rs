@@ -2,7 +2,6 @@
 //! encodes their replies.
 
 use super::super::allocate::{NotYet, Parked};
-use super::super::authorization;
 use super::super::backlog::Backlog;
 use super::super::scheduler::{TURN_COST, scan_cost, turn_cost};
 use super::super::turn::{INPUT_SIZE, READ_BYTES_MAX, Request, Turn};
@@ -285,7 +284,7 @@ impl<F: FrontEnd> Exchange<F> {
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;
-        authorization::log_revoked(&peer.peer(), denial);
+        rejections::log(peer.peer(), &format!("after a reload: {denial}"));
         let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
         self.front.farewell(&mut turn.state.output, &words);
         turn.thread.counters.note_error(F::PROTOCOL, words.code);

@@ -4,10 +4,11 @@ use std::io;
 
 use tokio::time::{sleep, timeout};
 
-use super::super::authorization::{NoToken, UNAUTHORIZED_DELAY, enter_pending, note_no_token};
+use super::super::authorization::{UNAUTHORIZED_DELAY, enter_pending};
 use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
 use crate::server::net::pending::AUTHORIZED_WITHIN;
+use crate::server::net::rejections;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
 
 /// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size,
@@ -24,15 +25,18 @@ impl<F: FrontEnd> Connection<F> {
         };
         let pending = self.pending.insert(pending);
         let evicted = pending.evicted();
-        let why = tokio::select! {
+        let reason = tokio::select! {
             biased;
-            () = evicted => NoToken::Evicted,
+            () = evicted => "it sent no token, and a newcomer needed its place",
             turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
                 Ok(turn) => return turn,
-                Err(_) => NoToken::TimedOut,
+                Err(_) => {
+                    self.member.thread.counters.unauthorized_timeouts.add(1);
+                    "it sent no token within five seconds"
+                }
             },
         };
-        note_no_token(&self.member.thread, &self.stream.peer(), &self.stream.origin(), why);
+        rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), reason);
         Ok(TurnEnd::End)
     }
 
