@@ -48,7 +48,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use self::registry::front_ends;
-use crate::access::Session;
+use crate::access::{Denial, Session};
 use crate::config::Settings;
 use crate::config::setting::Row;
 use snowbank_client::address::Address;
@@ -122,6 +122,13 @@ pub struct Conditions<'f> {
 pub const CLOCK_BYTES_MAX: usize = 40;
 
 impl Conditions<'_> {
+    /// Takes a token that the client shows. A refusal is noted for the log.
+    fn show_token(&mut self, token: &[u8]) -> Result<(), Denial> {
+        let shown = self.session.show_token(token, &self.facts.access);
+        self.rejection = shown.err().map(|denial| denial.of_token().to_owned());
+        shown
+    }
+
     /// Returns the JSON of INFO for this client, with the wall clock.
     fn info_json(&self) -> Vec<u8> {
         let identity = self.session.identity();

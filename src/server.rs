@@ -27,9 +27,6 @@ mod restored;
 mod shard_thread;
 mod shared;
 
-#[cfg(any(test, fuzzing))]
-pub use self::shard_thread::fuzzing;
-
 pub use self::ceilings::simulated;
 pub use self::ceilings::start_sources::unlocked::check_records;
 pub use self::health::handle::{Health, StopTimes};

@@ -33,6 +33,17 @@ pub enum Denial {
     CertificateRevoked,
 }
 
+impl Denial {
+    /// Returns why a token is refused, for the log.
+    pub fn of_token(self) -> &'static str {
+        if self == Denial::TwoIdentities {
+            "a token of another identity than its certificate; give the client a token of the same identity"
+        } else {
+            "a token that is not one of auth.token_file; give the client one of its lines"
+        }
+    }
+}
+
 /// The chain of a TLS client's certificates, its own first, as the handshake left it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'c> {
@@ -59,7 +70,6 @@ pub struct Session {
     needs_no_token: bool,
     /// The digest of the authorities that last trusted its certificate.
     trusted_by: u64,
-    has_two_identities: bool,
     is_unlimited: bool,
 }
 
@@ -80,7 +90,6 @@ impl Session {
             revoked: None,
             needs_no_token: false,
             trusted_by,
-            has_two_identities: false,
             is_unlimited: true,
         };
         // A client that still owes a token has no identity, unless its certificate has a name.
@@ -177,12 +186,6 @@ impl Session {
     /// # Errors
     /// The connection must be closed, for this reason.
     pub fn show_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
-        let shown = self.take_token(token, rules);
-        self.has_two_identities = shown == Err(Denial::TwoIdentities);
-        shown
-    }
-
-    fn take_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
         let hash = Tokens::hash(token);
         if rules.tokens.is_some() {
             let of_token = rules.of_token(&hash).ok_or(Denial::UnknownToken)?;
@@ -205,15 +208,6 @@ impl Session {
         self.is_authorized = rules.tokens.is_none();
         if !self.has_named_certificate {
             self.become_identity(rules.anonymous().filter(|_| self.is_authorized));
-        }
-    }
-
-    /// Returns why the last token was refused, for the log.
-    pub fn rejection(&self) -> &'static str {
-        if self.has_two_identities {
-            "a token of another identity than its certificate; give the client a token of the same identity"
-        } else {
-            "a token that is not one of auth.token_file; give the client one of its lines"
         }
     }
 

@@ -88,13 +88,12 @@ fn reload(
     })?;
     let level = settings.log.level;
     inputs::settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
-    let too_few_files = inputs::allow_open_files(&mut settings);
-    let of_secrets = std::mem::take(&mut secrets.warnings);
-    let hidden = settings.origins.overridden.clone();
-    let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files);
+    let mut warnings = settings.warnings(now);
+    warnings.append(&mut secrets.warnings);
+    warnings.extend(inputs::allow_open_files(&mut settings));
     // At a start, a file that options or variables override is what was asked for. Who reloads
     // expects the file's values.
-    let warnings = warnings.chain(hidden).collect();
+    warnings.extend_from_slice(&settings.origins.overridden);
     let reloaded = reloader.reload(settings, secrets)?;
     logs.set_level(level);
     Ok((reloaded, warnings))

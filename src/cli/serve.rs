@@ -77,10 +77,10 @@ fn start_and_serve(
     let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
     let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
-    let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
+    let mut warnings = std::mem::take(&mut secrets.warnings);
     let place =
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
-    let too_few_files = allow_open_files(&mut settings);
+    warnings.extend(allow_open_files(&mut settings));
     let tries = Tries::new(&settings, secrets.fleet.clone(), place.path(), arguments.adopt_state);
     let choices = Choices { settings: &settings, place: &place, now, picked: &picked };
     let mut process = Process { arguments, notifier, out: Some(out), choices: Some(choices), stops: None };
@@ -92,8 +92,8 @@ fn start_and_serve(
     // Not before, because a refusal to start is one line.
     process.log_choices();
     server.notes().iter().for_each(Note::log);
-    warnings_of_secrets.iter().chain(&too_few_files).for_each(|warning| tracing::warn!("{warning}"));
-    let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let warned = settings.warnings(now).into_iter().chain(warnings).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
     process.serve(server, reload_at_hangups(hangups, &reloads))

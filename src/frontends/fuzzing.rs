@@ -6,7 +6,6 @@ use super::{
 };
 use crate::access::{Rules, Session};
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
-use crate::fuzzing::Choices;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::reply::{self, Reply};
@@ -40,13 +39,11 @@ fn any_pieces<F: FrontEnd>(
     make: fn() -> F,
     check: Check<F>,
 ) -> Vec<u8> {
-    let mut choices = Choices::new(data);
-    let kind = choices.byte();
+    let [kind, size, stream @ ..] = data else { return Vec::new() };
     let asks_token = kind & 1 == 1;
     let draining = kind & 2 == 2;
-    let piece_size = usize::from(choices.byte()) + 1;
+    let piece_size = usize::from(*size) + 1;
     let facts = facts(asks_token);
-    let stream = choices.rest();
     let whole = serve(&mut make(), [stream], &facts, draining, check);
     let in_pieces = serve(&mut make(), stream.chunks(piece_size), &facts, draining, check);
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");

@@ -59,11 +59,6 @@ impl Conditions<'_> {
     fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
         if let Some((code, message)) = self.refusal(&request) {
             reply::encode_error(out, tag, code, None, &message);
-            if code == ErrorCode::Unauthorized {
-                let is_auth = matches!(request, Request::Auth(_));
-                let reason = if is_auth { self.session.rejection() } else { NO_TOKEN };
-                self.rejection = Some(reason.to_owned());
-            }
             return Some(code);
         }
         match request {
@@ -83,10 +78,11 @@ impl Conditions<'_> {
         match request {
             Request::Ping(_) => None,
             Request::Auth(token) => {
-                let denial = self.session.show_token(token, &facts.access).err()?;
+                let denial = self.show_token(token).err()?;
                 Some((ErrorCode::Unauthorized, denial.to_string().into()))
             }
             _ if !self.session.is_authorized() => {
+                self.rejection = Some(NO_TOKEN.to_owned());
                 Some((ErrorCode::Unauthorized, "this daemon asks for a token; send AUTH first".into()))
             }
             Request::Info => None,

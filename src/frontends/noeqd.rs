@@ -49,8 +49,7 @@ impl Noeqd {
             }
         };
         let Some(token) = rest.get(..size) else { return Step::Incomplete };
-        if conditions.session.show_token(token, &conditions.facts.access).is_err() {
-            conditions.rejection = Some(conditions.session.rejection().to_owned());
+        if conditions.show_token(token).is_err() {
             return Step::Close { error: Some(ErrorCode::Unauthorized) };
         }
         Step::Answered { consumed: 2 + size, error: None }

@@ -20,8 +20,6 @@ mod authorization;
 mod backlog;
 mod connection;
 mod drain;
-#[cfg(any(test, fuzzing))]
-pub mod fuzzing;
 mod limits;
 mod member;
 mod open;

@@ -45,8 +45,16 @@ impl Reply {
         message: &str,
         retry_after: Option<Duration>,
     ) -> Reply {
-        let body = problem(code.name(), message, retry_after);
-        Reply { status, error: Some(code), retry_after, ..Reply::with_body(JSON, body) }
+        #[derive(Serialize)]
+        struct Problem<'a> {
+            error: &'a str,
+            message: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            retry_after_ms: Option<u128>,
+        }
+        let retry_after_ms = retry_after.map(ceil_to_ms);
+        let problem = Reply::json(&Problem { error: code.name(), message, retry_after_ms });
+        Reply { status, error: Some(code), retry_after, ..problem }
     }
 
     /// Returns the refusal of a host name that does not belong to a loopback address: a script of
@@ -82,20 +90,4 @@ impl Reply {
         };
         Reply::refusal(words.code, status, &words.message, words.retry_after)
     }
-}
-
-/// Returns the JSON of a refusal.
-pub(super) fn problem(code: &str, message: &str, retry_after: Option<Duration>) -> String {
-    #[derive(Serialize)]
-    struct Problem<'a> {
-        error: &'a str,
-        message: &'a str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        retry_after_ms: Option<u128>,
-    }
-    let retry_after_ms = retry_after.map(ceil_to_ms);
-    let mut json =
-        serde_json::to_string(&Problem { error: code, message, retry_after_ms }).unwrap_or_default();
-    json.push('\n');
-    json
 }

@@ -1,14 +1,4 @@
-use super::reply::problem;
 use super::*;
-
-#[test]
-fn a_refusal_names_its_code_and_the_time_rounded_up() {
-    let after = std::time::Duration::from_micros(1_200);
-    assert_eq!(
-        problem("exhausted", "ask \"later\"", Some(after)),
-        "{\"error\":\"exhausted\",\"message\":\"ask \\\"later\\\"\",\"retry_after_ms\":2}\n"
-    );
-}
 
 #[test]
 fn listings_are_one_body_however_they_are_cut() {

@@ -228,16 +228,15 @@ impl Resp {
 /// AUTH [user] token. The user's name is ignored, because the token decides the identity.
 fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
     let token = operands.last().copied().unwrap_or_default();
-    if conditions.session.show_token(token, &conditions.facts.access).is_err() {
-        return refuse_token(conditions, out);
+    if conditions.show_token(token).is_err() {
+        return refuse_token(out);
     }
     encode::simple(out, "OK");
     Reply::Encoded(None)
 }
 
-fn refuse_token(conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
+fn refuse_token(out: &mut Vec<u8>) -> Reply {
     encode::error(out, WRONGPASS);
-    conditions.rejection = Some(conditions.session.rejection().to_owned());
     Reply::Last(Some(ErrorCode::Unauthorized))
 }
 

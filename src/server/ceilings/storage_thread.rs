@@ -122,7 +122,6 @@ pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(),
 mod tests {
     use std::fs;
     use std::path::Path;
-    use std::thread;
 
     use tempfile::TempDir;
 
@@ -180,22 +179,6 @@ mod tests {
         let left = Left { source: 0, id_bound: 6, is_untouched: false };
         assert!(matches!(run(&mut store, Job::Trim(trim(vec![left]))), Done::Lost(_)));
         assert_eq!(bytes(), before, "written though another daemon has it");
-    }
-
-    #[test]
-    fn the_thread_wakes_its_owner_and_gives_the_state_back_at_the_end() {
-        let (directory, store) = store();
-        let mut storage = start(store).unwrap();
-        storage.wake_this_thread();
-        storage.send(Job::Look);
-        while storage.take_done().is_empty() {
-            assert!(!storage.is_idle());
-            thread::park();
-        }
-        assert!(storage.is_idle());
-        StateDir::lock(directory.path()).unwrap_err();
-        end(storage, None).unwrap();
-        StateDir::lock(directory.path()).unwrap();
     }
 
     #[test]

@@ -241,21 +241,4 @@ pub(super) mod tests {
             _ => eprintln!("skipped: there is no {PATH} here"),
         }
     }
-
-    #[test]
-    fn a_log_that_is_handed_over_is_read_from_its_end_on_and_reading_it_never_waits() {
-        // Without the right to open the log, another file takes its place. It has an end as well.
-        let (log, is_real) = match File::open(PATH) {
-            Ok(log) if is_log(log.as_fd()) => (log, true),
-            _ => (File::open("/proc/self/exe").unwrap(), false),
-        };
-        let taken = take_over(log.as_fd()).unwrap();
-        assert!(fcntl_getfl(&taken).unwrap().contains(OFlags::NONBLOCK));
-        let heard = hear_log(taken.as_fd());
-        // The kernel may have written a record just now.
-        assert!(
-            matches!((is_real, heard), (true, Heard::Nothing | Heard::Other) | (false, Heard::End)),
-            "{heard:?}"
-        );
-    }
 }

@@ -80,44 +80,48 @@ impl<F> Backlog<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use snowbank_client::layout::{Layout, WorkerSet};
+    use proptest::prelude::*;
 
-    #[test]
-    fn frames_give_back_what_went_in() {
-        let layout = Layout::resolve("clearing").expect("a preset");
-        let workers: WorkerSet = "0,2,3,9".parse().expect("worker IDs");
-        let numbering = Numbering::new(layout, workers).expect("they exist");
-        let mut runs = Vec::new();
-        for span in [Span { from: Position(4_711), count: 1_000 }, Span { from: Position(9_000), count: 77 }]
-        {
-            let mut left = span;
-            while left.count > 0 {
-                let run = numbering.run_at(left.from, left.count);
-                left = Span {
-                    from: Position(left.from.0 + u64::from(run.count)),
-                    count: left.count - u64::from(run.count),
-                };
-                append_run(&mut runs, run);
+    use super::*;
+    use snowbank_client::layout::{Layout, PRESETS, WorkerSet};
+
+    proptest! {
+        #[test]
+        fn frames_give_back_what_went_in(
+            preset in prop::sample::select(PRESETS),
+            workers in prop::sample::select(vec!["0", "0,2,3,9", "0-5"]),
+            mut from in 0_u64..100_000,
+            spans in prop::collection::vec((0_u64..1_000, 1_u64..2_000), 1..5),
+            is_by_runs: bool,
+        ) {
+            let layout = Layout::resolve(preset.name).expect("a preset");
+            let workers: WorkerSet = workers.parse().expect("worker IDs");
+            let has_them = workers.highest() < layout.workers();
+            let workers = if has_them { workers } else { WorkerSet::single(0) };
+            let numbering = Numbering::new(layout, workers).expect("they exist");
+            let mut runs = Vec::new();
+            for (gap, count) in spans {
+                from += gap;
+                let end = from + count;
+                while from < end {
+                    let run = numbering.run_at(Position(from), end - from);
+                    from += u64::from(run.count);
+                    append_run(&mut runs, run);
+                }
             }
-        }
-        let expected: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
-        for limit in [FrameLimit { runs: 10, ids: u64::MAX }, FrameLimit { runs: usize::MAX, ids: 100 }] {
+            let expected: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
+            let by_runs = FrameLimit { runs: 10, ids: u64::MAX };
+            let limit = if is_by_runs { by_runs } else { FrameLimit { runs: usize::MAX, ids: 100 } };
             let mut backlog = Backlog::new(0, (), &numbering, &runs);
             let mut frame = Vec::new();
             let mut found = Vec::new();
-            let mut frames = 0;
-            loop {
-                let more = backlog.next_frame(&numbering, limit, &mut frame);
-                assert!(limit.fits(&frame) && !frame.is_empty());
+            let mut more = true;
+            while more {
+                more = backlog.next_frame(&numbering, limit, &mut frame);
+                prop_assert!(limit.fits(&frame) && !frame.is_empty());
                 found.extend(frame.iter().flat_map(Run::ids));
-                frames += 1;
-                if !more {
-                    break;
-                }
             }
-            assert_eq!(found, expected);
-            assert!(frames > 10);
+            prop_assert_eq!(found, expected);
         }
     }
 

@@ -67,9 +67,8 @@ impl Resp {
         {
             return Reply::Encoded(Some(error));
         }
-        let access = &conditions.facts.access;
-        if shown_token.is_some_and(|token| conditions.session.show_token(token, access).is_err()) {
-            return refuse_token(conditions, out);
+        if shown_token.is_some_and(|token| conditions.show_token(token).is_err()) {
+            return refuse_token(out);
         }
         self.version = version;
         self.greet(out);
