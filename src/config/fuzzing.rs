@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use super::overrides::options;
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
 use snowbank_client::layout::{UnixMicros, concurrent_collision};
 
@@ -20,19 +21,7 @@ pub fn config(data: &[u8]) {
     };
     let mut texts = data.split('\0');
     let file = texts.next().unwrap_or_default();
-    let keys = [
-        "listen",
-        "layout",
-        "worker_ids",
-        "shards",
-        "order",
-        "state_dir",
-        "lock_dir",
-        "admin.listen",
-        "log.format",
-        "log.level",
-    ];
-    let given = keys.into_iter().zip(texts).filter(|(_, text)| !text.is_empty());
+    let given = options().map(|(key, ..)| key).zip(texts).filter(|(_, text)| !text.is_empty());
     let overrides = given.map(|(key, text)| Override {
         key: key.to_owned(),
         texts: text.split(',').map(str::to_owned).collect(),

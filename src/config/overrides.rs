@@ -61,7 +61,7 @@ const LAST_OPTIONS: [CommandOption; 3] = [
 ];
 
 /// Returns the settings that have an option.
-fn options() -> impl Iterator<Item = CommandOption> {
+pub(super) fn options() -> impl Iterator<Item = CommandOption> {
     let front_ends = Protocol::ALL.into_iter().filter_map(|protocol| {
         let help = protocol.about().option_help?;
         Some((protocol.listen_key(), protocol.name(), "ADDR", help))

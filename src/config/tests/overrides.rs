@@ -93,19 +93,6 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
 }
 
 #[test]
-fn an_option_for_one_source_is_refused_where_there_are_several() {
-    let overrides = given(&[("layout", &["twitter"], "--layout")]);
-    let mistakes =
-        load_text("[[sources]]\nname = \"a\"\n[[sources]]\nname = \"b\"\nworker_ids = 1", &overrides)
-            .unwrap_err();
-    assert_eq!(
-        mistakes.to_string(),
-        "--layout: found 2 [[sources]] in the file, allowed: one, because it is not clear which is meant; set \
-         layout in each of them instead"
-    );
-}
-
-#[test]
 fn peers_that_get_no_token_are_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snowbank.toml");

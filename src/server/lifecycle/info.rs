@@ -56,20 +56,13 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
 
 /// Returns the JSON of INFO as an identity reads it: with its name, and `allowed` for each source.
 pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
-    with_identity(identity, info_json)
-        .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))
-        .and_then(check_size)
-}
-
-/// Adds what concerns an identity to the JSON of INFO.
-fn with_identity(identity: &IdentitySettings, info_json: &[u8]) -> serde_json::Result<Vec<u8>> {
-    let mut info: serde_json::Value = serde_json::from_slice(info_json)?;
+    let mut info: serde_json::Value = serde_json::from_slice(info_json).expect("it was made from a struct");
     info["identity"] = identity.name.as_str().into();
     for source in info["sources"].as_array_mut().into_iter().flatten() {
         let names = identity.sources.as_ref();
         source["allowed"] = names.is_none_or(|all| all.iter().any(|name| source["name"] == **name)).into();
     }
-    serde_json::to_vec(&info)
+    check_size(info.to_string().into_bytes())
 }
 
 /// Checks that an INFO reply fits into one frame.

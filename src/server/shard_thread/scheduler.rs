@@ -367,24 +367,23 @@ mod tests {
         assert_eq!(polls(&scheduler, &mut accounts[2..]), [true, true, false, false]);
     }
 
-    /// Lets a thousand connections take turns of these costs, one turn after the other. Returns the
-    /// costs of the turns between each two polls.
-    fn turns_between_polls(polls_count: usize, mut cost: impl FnMut() -> usize) -> Vec<Vec<usize>> {
+    /// Lets a thousand connections take turns of this cost, one turn after the other. Returns the
+    /// number of turns between each two polls.
+    fn turns_between_polls(cost: usize) -> [usize; 3] {
         let scheduler = Scheduler::default();
         let mut accounts = accounts(1_000);
-        let mut turns_until_poll = || {
-            let mut turns = Vec::new();
+        [(); 3].map(|()| {
+            let mut turns = 0;
             while let Some(account) = accounts
                 .iter_mut()
                 .find_map(|account| polls(&scheduler, std::slice::from_mut(account))[0].then_some(account))
             {
-                turns.push(cost());
-                scheduler.end_turn(account, turns[turns.len() - 1]);
+                turns += 1;
+                scheduler.end_turn(account, cost);
             }
             poll_sockets(&scheduler);
             turns
-        };
-        (0..polls_count).map(|_| turns_until_poll()).collect()
+        })
     }
 
     #[test]
@@ -405,27 +404,10 @@ mod tests {
 
     #[test]
     fn between_two_polls_are_a_few_long_turns_or_many_short_ones() {
-        let turns_of =
-            |cost: usize| -> Vec<usize> { turns_between_polls(3, || cost).iter().map(Vec::len).collect() };
-        assert_eq!(turns_of(turn_cost(READ_BYTES_MAX, 0)), [2; 3]);
-        assert!((15..50).contains(&turns_of(turn_cost(16 * 16, 16 * 36))[1]));
-        assert_eq!(
-            turns_of(4 * BUSY_COST),
-            [1, 0, 0],
-            "one that costs more than all permits uses up later ones"
-        );
-    }
-
-    #[test]
-    fn a_turn_counts_by_its_own_cost_and_not_by_the_one_before() {
-        let mut number = 0;
-        let between = turns_between_polls(40, || {
-            number += 1;
-            // All of them take a short turn, then all of them a long one.
-            if number % 2_000 < 1_000 { TURN_COST } else { FULL_TURN_COST }
-        });
-        let most = between.iter().map(|turns| turns.iter().sum::<usize>()).max();
-        assert!(number > 1_000 && most <= Some(BUSY_COST + FULL_TURN_COST), "{most:?} of {BUSY_COST}");
+        assert_eq!(turns_between_polls(turn_cost(READ_BYTES_MAX, 0)), [2; 3]);
+        assert!((15..50).contains(&turns_between_polls(turn_cost(16 * 16, 16 * 36))[1]));
+        let expensive = turns_between_polls(4 * BUSY_COST);
+        assert_eq!(expensive, [1, 0, 0], "one that costs more than all permits uses up later ones");
     }
 
     #[test]

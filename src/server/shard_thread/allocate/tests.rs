@@ -201,20 +201,12 @@ fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) 
 }
 
 #[test]
-fn a_request_whose_ids_are_lost_for_good_is_refused() {
-    let refused = refused_after(LONG, |_, source| source.grant().lose());
-    assert_eq!(refused, (ErrorCode::NoCeiling, false));
-}
-
-#[test]
-fn a_request_that_begins_again_has_what_is_left_of_its_wait() {
+fn a_request_whose_ids_are_lost_is_refused_once_it_cannot_begin_again() {
     const WAIT: Duration = Duration::from_millis(300);
-    let refused = refused_after(WAIT, |_, _| std::thread::sleep(WAIT));
-    assert_eq!(refused, (ErrorCode::NoCeiling, true));
-}
-
-#[test]
-fn a_request_does_not_begin_again_once_a_stop_has_refused_all_that_waited() {
-    let refused = refused_after(LONG, |thread, _| thread.refuses_all.set(true));
-    assert_eq!(refused.0, ErrorCode::ShuttingDown);
+    let for_good = refused_after(LONG, |_, source| source.grant().lose());
+    assert_eq!(for_good, (ErrorCode::NoCeiling, false));
+    let late = refused_after(WAIT, |_, _| std::thread::sleep(WAIT));
+    assert_eq!(late, (ErrorCode::NoCeiling, true), "it has what is left of its wait");
+    let at_a_stop = refused_after(LONG, |thread, _| thread.refuses_all.set(true));
+    assert_eq!(at_a_stop.0, ErrorCode::ShuttingDown);
 }
