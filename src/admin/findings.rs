@@ -37,7 +37,7 @@ const FLEET_LEFT_S: f64 = 60.0;
 /// The time before its end from which the certificate for the coordinator must be renewed.
 const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
-/// What was found: its effect, and the observation with the advice.
+/// The effect of what was found, and the observation with the advice.
 type Found = Option<(Effect, String)>;
 
 /// The subjects of findings about the daemon, and how each is found. The metrics have a series for

@@ -4,13 +4,15 @@ use std::io;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread;
 
+use tokio::signal::unix::Signal;
+
 use super::inputs::{self, Inputs, Unread};
 use crate::clock;
 use crate::server::{Reloaded, Reloader};
 use crate::service::{self, Logs, Notifier};
 
-/// Starts the thread that reloads. It reads files which no reactor may. A stop does not wait for
-/// it.
+/// Starts the thread that reloads at each request. It reads files, which no reactor may. A stop
+/// does not wait for it.
 ///
 /// `warned` are the warnings that were logged already: a reload does not repeat them.
 pub(super) fn start(
@@ -19,7 +21,7 @@ pub(super) fn start(
     warned: Vec<String>,
     notifier: Notifier,
     mut logs: Logs,
-) -> io::Result<Requests> {
+) -> io::Result<SyncSender<()>> {
     let (sender, requests) = mpsc::sync_channel(1);
     let mut warned = warned;
     thread::Builder::new().name(String::from("reload")).spawn(move || {
@@ -56,22 +58,18 @@ pub(super) fn start(
             notifier.reloaded();
         }
     })?;
-    Ok(Requests(sender))
+    Ok(sender)
 }
 
-/// The channel on which a reload is requested.
-#[derive(Debug)]
-pub(super) struct Requests(SyncSender<()>);
-
-impl Requests {
-    /// Requests a reload that reads everything after this moment. If one is waiting to begin, that
-    /// one is enough.
-    pub(super) fn ask(&self) {
-        match self.0.try_send(()) {
-            Ok(()) | Err(TrySendError::Full(())) => {}
-            Err(TrySendError::Disconnected(())) => tracing::error!("cannot reload: its thread is gone"),
+/// Requests a reload at each SIGHUP, which reads everything after that moment. If one is waiting to
+/// begin, that one is enough. Never completes.
+pub(super) async fn at_hangups(mut hangups: Signal, requests: &SyncSender<()>) {
+    while hangups.recv().await.is_some() {
+        if let Err(TrySendError::Disconnected(())) = requests.try_send(()) {
+            tracing::error!("cannot reload: its thread is gone");
         }
     }
+    std::future::pending().await
 }
 
 /// Reloads. Returns the changes and the warnings of the new settings, or the reasons for a refusal,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
-use super::reload::{self, Requests};
+use super::reload;
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome, cores};
 use crate::clock;
@@ -96,7 +96,7 @@ fn start_and_serve(
     let warned = settings.warnings(now).into_iter().chain(warnings).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
-    process.serve(server, reload_at_hangups(hangups, &reloads))
+    process.serve(server, reload::at_hangups(hangups, &reloads))
 }
 
 /// The status while a start waits for its disk.
@@ -243,14 +243,6 @@ fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
         ));
     }
     Ok(())
-}
-
-/// Requests a reload at each SIGHUP. Never completes.
-async fn reload_at_hangups(mut hangups: Signal, reloads: &Requests) {
-    while hangups.recv().await.is_some() {
-        reloads.ask();
-    }
-    std::future::pending().await
 }
 
 /// A line for each listener.

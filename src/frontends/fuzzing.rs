@@ -15,12 +15,29 @@ const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;
 
 /// Returns the facts of a daemon with the sources `orders` and `batches`.
-fn facts(asks_token: bool) -> Facts {
+pub(super) fn facts(asks_token: bool) -> Facts {
     let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
     let mut settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
     settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
     let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
     Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None))
+}
+
+/// Returns the conditions of a daemon that serves.
+pub(super) fn conditions<'f>(
+    facts: &'f Facts,
+    session: &'f mut Session,
+    incr_connections: &'f IncrConnections,
+) -> Conditions<'f> {
+    Conditions {
+        facts,
+        session,
+        draining: false,
+        wall: UnixMicros(1_000_000),
+        incr_connections,
+        counts: &|_| Counts::default(),
+        rejection: None,
+    }
 }
 
 /// Checks the answer to the first message of some bytes. Returns true if that message brought a
@@ -59,15 +76,9 @@ fn serve<'a, F: FrontEnd>(
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
     let mut session = Session::new(&facts.access, 0, None);
-    let conditions = &mut Conditions {
-        facts,
-        session: &mut session,
-        draining,
-        wall: UnixMicros(1_000_000),
-        incr_connections: &IncrConnections::default(),
-        counts: &|_| Counts::default(),
-        rejection: None,
-    };
+    let incr_connections = IncrConnections::default();
+    let conditions = &mut conditions(facts, &mut session, &incr_connections);
+    conditions.draining = draining;
     let mut unread = Vec::new();
     let mut asks = Vec::new();
     let mut out = Vec::new();

@@ -29,15 +29,8 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
     for is_small in [false, true] {
         let mut front = F::default();
         let mut session = Session::new(&facts.access, 0, None);
-        let mut conditions = Conditions {
-            facts: &facts,
-            session: &mut session,
-            draining: false,
-            wall: UnixMicros(1),
-            incr_connections: &IncrConnections::default(),
-            counts: &|_| Counts::default(),
-            rejection: None,
-        };
+        let incr_connections = IncrConnections::default();
+        let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
         let Step::Ids { ask, form, .. } = front.step(request, &mut conditions, &mut Vec::new()) else {
             panic!("{:?} is no request for IDs", F::PROTOCOL);
         };

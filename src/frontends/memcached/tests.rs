@@ -2,17 +2,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::access::Session;
-use crate::config::{Settings, SourceSettings};
-use crate::frontends::{Counts, IncrConnections, in_words};
+use crate::frontends::fuzzing::{conditions, facts};
+use crate::frontends::{IncrConnections, in_words};
 use crate::source::wait_queue::Refusal;
-use snowbank_client::layout::{Run, UnixMicros};
+use snowbank_client::layout::Run;
 use snowbank_client::protocol::ErrorCode;
-
-fn facts() -> Facts {
-    let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
-    let settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
-    Facts::new(&settings, b"{}".to_vec(), Default::default())
-}
 
 /// The requests for IDs as (source, count), all bytes of the replies, and whether the connection
 /// was closed.
@@ -26,18 +20,10 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served<String> {
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so
 /// on.
 fn serve_bytes(stream: &[u8], refused_at: Option<usize>) -> Served<Vec<u8>> {
-    let facts = facts();
-    let session = &mut Session::new(&facts.access, 0, None);
-    let wall = UnixMicros(1_000_000);
-    let mut conditions = Conditions {
-        facts: &facts,
-        session,
-        draining: false,
-        wall,
-        incr_connections: &IncrConnections::default(),
-        counts: &|_| Counts::default(),
-        rejection: None,
-    };
+    let facts = facts(false);
+    let mut session = Session::new(&facts.access, 0, None);
+    let incr_connections = IncrConnections::default();
+    let mut conditions = conditions(&facts, &mut session, &incr_connections);
     let mut front = Memcached::default();
     let mut next = [100, 2_000_000_000_000_000_000];
     let mut at = 0;

@@ -81,8 +81,8 @@ impl From<Fault> for Miss {
     }
 }
 
-/// Parses the first request of `bytes`, and adds its arguments. Returns its size in bytes. A request
-/// without arguments asks for nothing.
+/// Parses the first request of `bytes`, and adds its arguments. Returns its size in bytes. A
+/// request without arguments asks for nothing.
 #[inline]
 pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let message = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];

@@ -1,7 +1,6 @@
 //! The daemon's run: serves until `stop` is complete, then stops in order.
 
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,10 +32,9 @@ impl Server {
         let Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes: _ } = self;
         let runtime = make_runtime()?;
         let reactor = runtime.enter();
-        let listening = Listening::register(listeners, admin);
+        let listening = register(listeners, admin);
         drop(reactor);
-        let listening = listening.map_err(|error| StartError::MayPass(error.to_string()));
-        let (listening, ceilings) = match ceilings {
+        let ((clients, admin), ceilings) = match ceilings {
             Some(ceilings) => {
                 let (listening, ceilings) = ceilings.or_trim(listening)?;
                 (listening, Some(ceilings))
@@ -50,8 +48,8 @@ impl Server {
         let (inboxes, mut shards) =
             ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {
-            let mut admin = serve_admin(listening.admin, &common);
-            let drained_by = accept_until(stop, listening.clients, inboxes, &common).await;
+            let mut admin = serve_admin(admin, &common);
+            let drained_by = accept_until(stop, clients, inboxes, &common).await;
             // Admin listeners serve until the shards have answered, so that the operator can watch.
             shards.stop(drained_by).await;
             admin.shutdown().await;
@@ -63,26 +61,17 @@ impl Server {
     }
 }
 
-/// The listeners of a daemon, on the reactor of the main thread.
-struct Listening {
-    clients: Vec<(Protocol, Registered)>,
-    admin: Vec<Registered>,
+/// Registers all listeners with the reactor that is entered. It does so before anything serves, so
+/// that a daemon that logs its listeners has them.
+fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {
+    let clients = clients.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
+    let clients = clients.collect::<Result<_, StartError>>()?;
+    let admin = admin.into_iter().map(Registered::new).collect::<Result<_, _>>()?;
+    Ok((clients, admin))
 }
 
-impl Listening {
-    /// Registers all listeners with the reactor that is entered. It does so before anything serves,
-    /// so that a daemon that logs its listeners has them.
-    fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> io::Result<Listening> {
-        let mut listening = Listening { clients: Vec::new(), admin: Vec::new() };
-        for (protocol, listener) in clients {
-            listening.clients.push((protocol, Registered::new(listener)?));
-        }
-        for listener in admin {
-            listening.admin.push(Registered::new(listener)?);
-        }
-        Ok(listening)
-    }
-}
+/// The listeners for clients and for the operator, on the reactor of the main thread.
+type Listening = (Vec<(Protocol, Registered)>, Vec<Registered>);
 
 /// Returns what TLS connections of a listener shake hands with; `None` if it does not speak TLS.
 fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {

@@ -16,6 +16,7 @@ use crate::config::{Address, Protocol};
 use crate::frontends;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
+use crate::server::shared::start_error::StartError;
 use crate::tls;
 
 /// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's
@@ -92,11 +93,11 @@ impl Registered {
     ///
     /// # Errors
     /// One line with the listener's address and the system's error.
-    pub(crate) fn new(listener: Listener) -> io::Result<Registered> {
+    pub(crate) fn new(listener: Listener) -> Result<Registered, StartError> {
         let Listener { socket, address, _file } = listener;
         let acceptor = Acceptor::register(socket).map_err(|error| {
             let advice = "allow more open files and memory, or set fewer listeners";
-            io::Error::new(error.kind(), format!("cannot accept connections at {address}: {error}; {advice}"))
+            StartError::MayPass(format!("cannot accept connections at {address}: {error}; {advice}"))
         })?;
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
