@@ -39,10 +39,12 @@ const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
 /// The effect of what was found, and the observation with the advice.
 type Found = Option<(Effect, String)>;
+type Find = fn(&Status) -> Found;
+type FindOfSource = fn(&Status, &SourceStatus) -> Found;
 
 /// The subjects of findings about the daemon, and how each is found. The metrics have a series for
 /// each. A stop has none, because nobody needs an alert about it.
-pub(super) const OF_DAEMON: [(&str, fn(&Status) -> Found); 11] = [
+pub(super) const OF_DAEMON: [(&str, Find); 11] = [
     ("worker_ids", Status::find_lost_worker_ids),
     ("reload", Status::find_refused_reload),
     ("connections", Status::find_full_connections),
@@ -57,7 +59,7 @@ pub(super) const OF_DAEMON: [(&str, fn(&Status) -> Found); 11] = [
 ];
 
 /// The subjects of findings about a source.
-pub(super) const OF_SOURCE: [(&str, fn(&Status, &SourceStatus) -> Found); 5] = [
+pub(super) const OF_SOURCE: [(&str, FindOfSource); 5] = [
     ("clock", |_, source| find_clock(source)),
     ("ceiling", Status::find_ceiling),
     ("refusals", Status::find_refusals),

@@ -59,8 +59,8 @@ impl Ceilings {
         let numberings = configured.iter().map(|source| &source.numbering);
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(numberings, reading)));
         let now = wall.believe(reading);
-        let granted = found.grant(configured, &FromFleet::default(), &wall, now)?;
-        let Durable { mut sources, locks, first_ceilings, store, ranges: _ } = granted.durable;
+        let (durable, _) = found.grant(configured, &FromFleet::default(), &wall, now)?;
+        let Durable { mut sources, locks, first_ceilings, store, ranges: _ } = durable;
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
             let id_bound = managed.source().numbering().id_bound(ceiling);
             locks[index].mark_granted(id_bound).expect("the lock is ours");

@@ -79,13 +79,6 @@ pub(crate) struct Locked<'a> {
     pub(crate) locks: WorkerLocks,
 }
 
-/// The result of a start with or without a stored state.
-pub(crate) struct Granted {
-    pub(crate) durable: Durable,
-    /// Lines for the operator, once the daemon has started.
-    pub(crate) notes: Vec<Note>,
-}
-
 /// Sources whose first ceilings are durable and may be granted.
 pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
@@ -240,14 +233,15 @@ impl Found {
         until.map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
-    /// Makes the first ceiling of every source durable.
+    /// Makes the first ceiling of every source durable. Also returns lines for the operator, once
+    /// the daemon has started.
     pub(crate) fn grant(
         self,
         sources: Vec<Locked<'_>>,
         in_fleet: &FromFleet,
         wall: &Wall,
         now: Now,
-    ) -> Result<Granted, StartError> {
+    ) -> Result<(Durable, Vec<Note>), StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
         // These keep only the order of IDs. The sources' own records hold the bound of what was
@@ -283,7 +277,7 @@ impl Found {
             locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
         }
         let ranges = in_fleet.ranges.clone();
-        Ok(Granted { durable: Durable { sources: managed, locks, first_ceilings, store, ranges }, notes })
+        Ok((Durable { sources: managed, locks, first_ceilings, store, ranges }, notes))
     }
 
     /// Makes the sources that start at these positions.

@@ -17,9 +17,9 @@ use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
-use crate::server::ceilings::join_fleet::{Here, Joined};
+use crate::server::ceilings::join_fleet::Joined;
 use crate::server::ceilings::keeper_thread::Ceilings;
-use crate::server::ceilings::start_sources::{Found, FromFleet, Granted, Locked};
+use crate::server::ceilings::start_sources::{Found, FromFleet, Locked};
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
@@ -75,8 +75,9 @@ impl Prepared {
         let found = Found::open(directory, adopt)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
-        let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
-        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
+        let fleet = fleet
+            .map(|access| Joined::join(&mut settings, access, &found, first, &kernel_log, tried))
+            .transpose()?;
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
@@ -114,7 +115,7 @@ impl Prepared {
         let previous_run_unclean = found.follows_a_crash();
         let no_fleet = FromFleet::default();
         let from_fleet = fleet.as_ref().map_or(&no_fleet, |joined| &joined.answers);
-        let Granted { durable, mut notes } = found.grant(sources, from_fleet, &wall, now)?;
+        let (durable, mut notes) = found.grant(sources, from_fleet, &wall, now)?;
         notes.extend(silent_peers);
         notes.extend((previous_run_unclean == Some(true)).then(|| Note::Info(AFTER_A_CRASH.to_owned())));
         let mut in_fleet = None;
