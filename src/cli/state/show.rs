@@ -28,8 +28,8 @@ Exit codes:
   2  wrong use";
 
 /// The most attempts to read the state. If a daemon raises a ceiling meanwhile, the state is read
-/// again.
-const ATTEMPTS: usize = 10;
+/// again. On an overloaded machine ten in a row met a raise.
+const ATTEMPTS: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
