@@ -1,4 +1,4 @@
-//! Simulated machines under the rule: late targets and a sound one, beside stalls of known length.
+//! Simulated machines under the rule: bad targets and a sound one, beside stalls of known length.
 //!
 //! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
 //! requests one after the other, on the first core that runs. A seed decides everything, so a test
@@ -10,8 +10,8 @@ use super::{Latency, Objectives, Verdict, judge};
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::machine::waits::{LOOK_PERIOD, Look, Waits};
 use crate::machine::{NAP_NS, stall_of_nap};
-use crate::measure::Counts;
 use crate::measure::settling::Slow;
+use crate::measure::{Counts, Fault, Refusals};
 use crate::run::Outcome;
 use crate::value::Rate;
 
@@ -65,9 +65,15 @@ enum Target {
     BurnsInRealTime,
     /// One connection of eight gets its answers 5 ms late.
     OneSlowConnection,
+    /// It refuses one request in 200.
+    Refuses,
+    /// It closes a connection.
+    Closes,
+    /// It answers the warm-up only.
+    FallsSilent,
 }
 
-const BAD: [Target; 11] = [
+const BAD: [Target; 14] = [
     Target::Stops { length_ms: 300, each_ms: RUN_NS / MS },
     Target::Stops { length_ms: 60, each_ms: 3_000 },
     Target::Stops { length_ms: 20, each_ms: 1_000 },
@@ -79,6 +85,9 @@ const BAD: [Target; 11] = [
     Target::BurnsOneCore,
     Target::BurnsInRealTime,
     Target::OneSlowConnection,
+    Target::Refuses,
+    Target::Closes,
+    Target::FallsSilent,
 ];
 
 /// Times, each from an instant until another.
@@ -257,7 +266,12 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         let ready_ns = free + late_ns;
         let received_ns = cores[sender].runs(ready_ns) + random.u64(20 * US..60 * US);
         let target_ns = ready_ns.max(sent_ns) - sent_ns;
-        answered(&mut run.counts, intended_ns, Slow { sent_ns, received_ns, target_ns });
+        answered(&mut run.counts, target, intended_ns, Slow { sent_ns, received_ns, target_ns });
+    }
+    match target {
+        Target::Closes => run.faults.push(Fault::Closed { unanswered: 1, reason: None }),
+        Target::FallsSilent => run.faults.push(Fault::Silent { unanswered: 9 }),
+        _ => {}
     }
     look_at_waits(&waited, &cores, &stalls);
     run.stalls = stalls.sum(RUN_NS);
@@ -265,8 +279,13 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     run
 }
 
-fn answered(counts: &mut Counts, intended_ns: u64, times: Slow) {
+fn answered(counts: &mut Counts, target: Target, intended_ns: u64, times: Slow) {
     counts.requests += 1;
+    if target == Target::Refuses && counts.requests.is_multiple_of(200) {
+        let refused = Refusals { count: 0, first_message: String::new() };
+        counts.refused.entry(6).or_insert(refused).count += 1;
+        return;
+    }
     counts.answered += 1;
     counts.response.saturating_record(times.received_ns - intended_ns);
     counts.slip.saturating_record(times.sent_ns - intended_ns);

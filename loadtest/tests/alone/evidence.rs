@@ -1,9 +1,33 @@
-//! The evidence for docs/capacity.md that a sound daemon never fails, on a machine that does
-//! nothing else. The page has the command.
+//! The evidence for docs/capacity.md: whole runs that take half an hour, on a machine that does
+//! nothing else. Each ends by itself, prints its figures, and fails if they are not as the page
+//! says. The page has the command.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::alone;
 use crate::machine::{Neighbours, Noise};
-use crate::support::{has_daemon, loadtest};
+use crate::support::scripted::fake_daemon::FakeDaemon;
+use crate::support::scripted::{INFO, target};
+use crate::support::{Ran, Setup, command, has_daemon, loadtest};
+
+#[test]
+#[ignore = "for a quiet machine: two minutes"]
+fn a_sound_daemon_passes_each_time_within_25_seconds() {
+    let _alone = alone();
+    assert!(has_daemon(), "cargo build --release --workspace makes the daemon");
+    for _ in 0..10 {
+        let begun = Instant::now();
+        let ran = loadtest(&[]);
+        let took = begun.elapsed();
+        eprintln!("{} in {:.1} s", ran.result(), took.as_secs_f64());
+        assert!(ran.code == 0 && took < Duration::from_secs(25), "{ran:?}");
+    }
+}
 
 #[test]
 #[ignore = "takes the cores from everything else for ten minutes"]
@@ -21,4 +45,126 @@ fn thirty_sound_runs_beside_noises_never_fail() {
     }
     eprintln!("pass {}, fail {}, no verdict {}", codes[0], codes[1], codes[2]);
     assert_eq!(codes[1], 0);
+}
+
+/// The capacity of the fake in requests per second.
+const CAPACITY: f64 = 5_000.0;
+
+/// Answers one request in each period, however many wait.
+fn of_known_capacity() -> FakeDaemon {
+    let free_at = Mutex::new(Instant::now());
+    target(INFO, move |_, ids, peer, next, tag| {
+        let due = {
+            let mut free_at = free_at.lock().expect("no panic");
+            *free_at = (*free_at).max(Instant::now()) + Duration::from_secs_f64(1.0 / CAPACITY);
+            *free_at
+        };
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        peer.send_run(tag, ids.take(next.count), next.count)
+    })
+}
+
+#[test]
+#[ignore = "for a quiet machine: five minutes"]
+fn a_sweep_finds_the_known_capacity_and_never_more() {
+    let _alone = alone();
+    for _ in 0..5 {
+        let fake = of_known_capacity();
+        let ran = loadtest(&[
+            "sweep",
+            "--address",
+            &fake.name(),
+            "--start",
+            "1000",
+            "--p99.9",
+            "20ms",
+            "--for",
+            "3s",
+        ]);
+        eprintln!("{}", ran.result());
+        let saturation = ran.json()["saturation"].as_f64().expect("a saturation point");
+        assert!((CAPACITY * 0.9..=CAPACITY).contains(&saturation), "{saturation}: {ran:?}");
+    }
+}
+
+/// Answers after so much processor time of its own.
+fn costing(each: Duration) -> FakeDaemon {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("a time");
+    target(INFO, move |_, ids, peer, next, tag| {
+        let begun = used();
+        while used() - begun < each {}
+        peer.send_run(tag, ids.take(next.count), next.count)
+    })
+}
+
+/// Loads both in turns, five times each, and compares them.
+fn compared(a: &FakeDaemon, b: &FakeDaemon) -> Ran {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut files: [Vec<PathBuf>; 2] = Default::default();
+    for number in 0..5 {
+        for (side, fake) in [a, b].into_iter().enumerate() {
+            let load =
+                ["--rate", "1000", "--for", "1s", "--warm-up", "200ms", "--runs", "1", "--p99.9", "5s"];
+            let ran = loadtest(&[&["--address", &fake.name()], &load[..]].concat());
+            let path = directory.path().join(format!("{side}-{number}.json"));
+            std::fs::write(&path, ran.json_text()).expect("a file");
+            files[side].push(path);
+        }
+    }
+    let [a, b] = files.each_ref().map(|side| side.iter().map(|path| path.to_str().expect("UTF-8")));
+    let words: Vec<&str> = ["compare"].into_iter().chain(a).chain(["--with"]).chain(b).collect();
+    let ran = command(&[&words[..], &["--fail-if-worse"]].concat());
+    eprintln!("{}", ran.stdout.lines().next().unwrap_or_default());
+    ran
+}
+
+const COST: Duration = Duration::from_micros(200);
+
+#[test]
+#[ignore = "for a quiet machine: six minutes"]
+fn equal_targets_are_never_called_different() {
+    let _alone = alone();
+    for _ in 0..20 {
+        let ran = compared(&costing(COST), &costing(COST));
+        assert!(["equal: ", "cannot tell: "].iter().any(|word| ran.stdout.starts_with(word)), "{ran:?}");
+    }
+}
+
+#[test]
+#[ignore = "for a quiet machine: two minutes"]
+fn fifteen_per_cent_more_processor_time_is_found() {
+    let _alone = alone();
+    for _ in 0..5 {
+        // The system calls of a request cost a tenth of that.
+        let ran = compared(&costing(COST), &costing(COST.mul_f64(1.17)));
+        assert!(
+            ran.code == 1 && ran.stdout.lines().next().is_some_and(|summary| summary.contains("more CPU")),
+            "{ran:?}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "for a quiet machine: ten seconds, beside redis-benchmark"]
+fn the_generator_costs_no_more_than_redis_benchmark() {
+    const REQUESTS: u64 = 300_000;
+    let _alone = alone();
+    let daemon = Setup::new().resp().start();
+    let address = daemon.addresses[1].to_string();
+    let port = address.rsplit(':').next().expect("a port");
+    let line =
+        format!("TIMEFORMAT='%U %S'; time redis-benchmark -p {port} -n {REQUESTS} -c 8 -q INCR default >&2");
+    let theirs = Command::new("bash").args(["-c", &line]).output().expect("it runs");
+    let theirs = String::from_utf8_lossy(&theirs.stderr).into_owned();
+    let times = theirs.lines().last().unwrap_or_default().split_whitespace();
+    let cpu_s: f64 = times.filter_map(|part| part.parse::<f64>().ok()).sum();
+    let theirs_us = cpu_s * 1e6 / REQUESTS as f64;
+    let ran = loadtest(&["--resp", "--address", &address, "--closed", "--for", "3s"]);
+    let of = |row: &str, name: &str| ran.figure(row, name).as_f64().expect("a figure");
+    let ours_us =
+        of("CPU, memory", "generator's CPU") * of("machine", "measured for") * 1e6 / of("IDs", "answered");
+    let rate = of("IDs", "rate");
+    eprintln!("redis-benchmark: {theirs_us:.2} µs a request; {}", theirs.lines().next().unwrap_or_default());
+    eprintln!("this: {ours_us:.2} µs a request; {rate:.0} requests/s");
+    assert!(ours_us < theirs_us, "{ran:?}");
 }

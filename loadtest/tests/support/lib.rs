@@ -1,5 +1,5 @@
 //! The load test as a program: its output and its exit code.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part")]
 
 pub(crate) mod browser;
 pub(crate) mod room;
