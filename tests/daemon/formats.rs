@@ -1,10 +1,7 @@
-//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`. Python's
-//! own libraries read the fields of UUIDs and ObjectIds.
-
-use std::process::Command;
+//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`.
 
 use crate::support::program::{Said, program, snowbank};
-use crate::support::{Daemon, Setup, skip};
+use crate::support::{Daemon, Setup};
 use serde_json::Value;
 
 /// Each format's name, and whether its texts sort. The dictionary has characters that JSON and
@@ -51,44 +48,34 @@ fn prints(arguments: &[&str]) -> Vec<String> {
     snowbank(arguments).printed().lines().map(str::to_owned).collect()
 }
 
-/// Returns the single line of a command that hands out nothing.
+/// Returns the single line of a command with wrong arguments.
 #[track_caller]
-fn refuses(code: i32, arguments: &[&str]) -> String {
-    snowbank(arguments).refusal(code)
-}
-
-/// Fetches IDs from a source in a format.
-#[track_caller]
-fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
-    let address = daemon.addresses[0].to_string();
-    let keys = keys(daemon, KEYS);
-    let arguments =
-        ["next", "--address", &address, "--source", source, "--format", format, "--alias-keys", &keys];
-    prints(&[&arguments[..], further].concat())
+fn refuses(arguments: &[&str]) -> String {
+    snowbank(arguments).refusal(2)
 }
 
 #[test]
 fn each_format_is_written_and_read_back() {
     let daemon = Setup::configured(SOURCES).start();
-    for (source, layout) in [("orders", "twitter"), ("trades", "clearing"), ("0", "twitter")] {
-        let name = if source == "0" { "orders" } else { source };
+    let address = daemon.addresses[0].to_string();
+    let keys = keys(&daemon, KEYS);
+    for (source, name, layout) in
+        [("orders", "orders", "twitter"), ("trades", "trades", "clearing"), ("0", "orders", "twitter")]
+    {
         for &(format, sorts) in EACH {
-            let lines = next(&daemon, source, format, &["-n", "20", "--json"]);
+            let next = ["next", "--address", &address, "-n", "20", "--json", "--source", source];
+            let lines = prints(&[&next[..], &["--format", format, "--alias-keys", &keys]].concat());
             let lines: Vec<Value> =
                 lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().expect("a text")).collect();
-            let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap_or(ids[0])).collect();
             if format == "decimal" {
-                assert!(
-                    lines.iter().all(|line| line.as_object().expect("an object").len() == 1),
-                    "{lines:?}"
-                );
+                let has_id_alone = |line: &Value| line.as_object().expect("an object").len() == 1;
+                assert!(lines.iter().all(has_id_alone), "{lines:?}");
                 continue;
             }
-            let keys = keys(&daemon, KEYS);
+            let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().expect("a text")).collect();
             let from = ["decode", "--from", format, "--layout", layout, "--source", name];
-            let from = [&from[..], &["--alias-keys", &keys, "--"]].concat();
-            let read = prints(&[&from[..], &texts].concat());
+            let read = prints(&[&from[..], &["--alias-keys", &keys, "--"], &texts].concat());
             assert_eq!(read.len(), 20);
             for (line, id) in read.iter().zip(&ids) {
                 assert!(line.starts_with(&format!("{id} 20")), "{format}: {line:?} is not of {id}");
@@ -126,13 +113,13 @@ fn an_old_key_decodes_its_aliases_and_a_missing_one_is_named() {
     assert!(read.iter().all(|line| line.contains("datacenter=0 worker=0")), "{read:?}");
 
     let file = keys(&daemon, new);
-    let line = refuses(2, &[&decode[..], &[&file, &after, &before]].concat());
+    let line = refuses(&[&decode[..], &[&file, &after, &before]].concat());
     assert!(line.contains(&format!("{before:?} is under key version 1, and the keys have 2")), "{line}");
-    let line = refuses(2, &["decode", "--from", "alias", &before]);
+    let line = refuses(&["decode", "--from", "alias", &before]);
     assert!(line.contains("name their file with --alias-keys"), "{line}");
-    assert!(refuses(2, &["next", "--address", &address, "--format", "alias"]).contains("--alias-keys"));
+    assert!(refuses(&["next", "--address", &address, "--format", "alias"]).contains("--alias-keys"));
     let missing = [&decode[..], &["/nowhere/keys", &before]].concat();
-    assert!(refuses(2, &missing).contains("cannot use the alias keys /nowhere/keys: No such file"));
+    assert!(refuses(&missing).contains("cannot use the alias keys /nowhere/keys: No such file"));
 }
 
 #[test]
@@ -158,77 +145,14 @@ fn ticket_numbers_are_decoded_without_a_layout() {
         let json = prints(&[&decode[..], &["--json"]].concat());
         assert_eq!(json, [r#"{"id":"1000000007","layout":"ticket"}"#]);
     }
-    for format in ["objectid", "uuidv7"] {
-        let line =
-            refuses(2, &["decode", "--layout", "ticket", "--source", "tickets", "--from", format, "5"]);
-        assert!(line.contains("the numbers of \"tickets\" have none"), "{line}");
+    let decode = ["decode", "--layout", "ticket"];
+    for (command, part) in [
+        ([&decode[..], &["--source", "bills", "--from", "uuidv7", "5"]].concat(), "of \"bills\" have none"),
+        ([&decode[..], &["9223372036854775808"]].concat(), "above the largest ID"),
+        (vec!["layout", "ticket"], "a ticket counter has no layout"),
+        (vec!["range", "--layout", "ticket", "--from", "0", "--to", "1"], "a ticket counter has no layout"),
+    ] {
+        let line = refuses(&command);
+        assert!(line.contains(part), "{command:?}: {line}");
     }
-    for command in [&["layout", "ticket"][..], &["range", "--layout", "ticket", "--from", "0", "--to", "1"]] {
-        assert!(refuses(2, command).contains("a ticket counter has no layout"), "{command:?}");
-    }
-    let line = refuses(2, &["decode", "--layout", "ticket", "9223372036854775808"]);
-    assert!(line.contains("above the largest ID"), "{line}");
-}
-
-/// Reads lines `FORMAT TEXT`, and prints the fields by Python's and MongoDB's own libraries.
-const READER: &str = r#"
-import sys, uuid
-from bson import ObjectId
-for line in sys.stdin:
-    form, text = line.split()
-    if form == "objectid":
-        read = ObjectId(text)
-        print(int(read.generation_time.timestamp()), str(read))
-        assert ObjectId("507f1f77bcf86cd799439011").generation_time.isoformat() == "2012-10-17T21:13:27+00:00"
-    else:
-        read = uuid.UUID(text)
-        assert read.variant == uuid.RFC_4122
-        print(read.int >> 80, read.version)
-"#;
-
-#[test]
-fn the_libraries_of_python_and_mongodb_read_the_fields() {
-    let is_there = Command::new("/usr/bin/python3").args(["-c", "import bson"]).output();
-    if !is_there.is_ok_and(|output| output.status.success()) {
-        skip("Python's bson is missing: install the package python3-bson (tests/run does it)");
-        return;
-    }
-    let daemon = Setup::configured(SOURCES).start();
-    for (source, layout) in [("orders", "twitter"), ("trades", "clearing")] {
-        for format in ["objectid", "uuidv7", "uuidv8"] {
-            let texts = next(&daemon, source, format, &["-n", "50"]);
-            let from = ["decode", "--json", "--from", format, "--layout", layout, "--source", source];
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let decoded = prints(&[&from[..], &texts].concat());
-            for (line, (text, decoded)) in
-                read_by_python(format, &texts).iter().zip(texts.iter().zip(decoded))
-            {
-                let decoded: Value = serde_json::from_str(&decoded).expect("JSON");
-                let unix_ms = decoded["unix_ms"].as_i64().expect("a number");
-                let id: u64 = decoded["id"].as_str().expect("a text").parse().expect("a number");
-                let expected = match format {
-                    "objectid" => format!("{} {text}", unix_ms / 1000),
-                    "uuidv7" => format!("{unix_ms} 7"),
-                    _ => format!("{} 8", id >> 15),
-                };
-                assert_eq!(*line, expected, "{format}");
-            }
-        }
-    }
-}
-
-fn read_by_python(format: &str, texts: &[&str]) -> Vec<String> {
-    let lines: String = texts.iter().map(|text| format!("{format} {text}\n")).collect();
-    let file = crate::support::directory();
-    let path = file.path().join("texts");
-    std::fs::write(&path, lines).expect("a file");
-    let output = Command::new("/usr/bin/python3")
-        .args(["-c", READER])
-        .stdin(std::fs::File::open(&path).expect("a file"))
-        .output()
-        .expect("Python runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-    assert_eq!(lines.len(), texts.len());
-    lines
 }

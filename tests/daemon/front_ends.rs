@@ -66,9 +66,9 @@ pub(crate) const FRONT_ENDS: [FrontEnd; PROTOCOLS] = [
         protocol: "noeqd",
         asks: |_, count, token| {
             let counts = std::iter::repeat_n(255, count / 255).chain([(count % 255) as u8]);
-            let token =
+            let auth =
                 if token.is_empty() { vec![] } else { [&[0, token.len() as u8], token.as_bytes()].concat() };
-            token.into_iter().chain(counts.filter(|&count| count > 0)).collect()
+            auth.into_iter().chain(counts.filter(|&count| count > 0)).collect()
         },
         ids: |bytes| {
             bytes.chunks_exact(8).map(|id| u64::from_be_bytes(id.try_into().expect("8 bytes"))).collect()
@@ -251,10 +251,14 @@ fn the_numbers_of_a_ticket_source_continue_over_all_front_ends() {
     daemon.stop();
 }
 
+/// The front ends whose requests have several bytes.
+fn with_whole_requests() -> Vec<&'static FrontEnd> {
+    FRONT_ENDS.iter().filter(|front_end| front_end.names_sources).collect()
+}
+
 #[test]
 fn half_a_request_closes_its_own_connection_after_the_stall_timeout() {
-    let whole_requests = FRONT_ENDS.iter().filter(|front_end| front_end.names_sources);
-    each_case(&whole_requests.collect::<Vec<_>>(), |front_end| {
+    each_case(&with_whole_requests(), |front_end| {
         let daemon = front_end.start("limits.stall_timeout = \"200ms\"");
         let mut idle = daemon.connect();
         idle.assert_open();
@@ -268,8 +272,7 @@ fn half_a_request_closes_its_own_connection_after_the_stall_timeout() {
 
 #[test]
 fn a_request_that_half_arrived_at_a_stop_is_answered() {
-    let whole_requests = FRONT_ENDS.iter().filter(|front_end| front_end.names_sources);
-    each_case(&whole_requests.collect::<Vec<_>>(), |front_end| {
+    each_case(&with_whole_requests(), |front_end| {
         let mut daemon = front_end.start("limits.drain_timeout = \"60s\"");
         let mut stream = connect(daemon.addresses[1].tcp());
         let rest = front_end.ask_and_a_half(&mut stream);
@@ -282,99 +285,42 @@ fn a_request_that_half_arrived_at_a_stop_is_answered() {
     });
 }
 
-/// A client of another protocol: what it sends, a part of the reply, and the line in the log.
-struct Foreign {
-    at: &'static str,
-    sends: &'static [u8],
-    reply: &'static str,
-    log: &'static str,
-}
+const HTTP: &[u8] = b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n";
+const REDIS: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-const fn foreign(at: &'static str, sends: &'static [u8], reply: &'static str, log: &'static str) -> Foreign {
-    Foreign { at, sends, reply, log }
-}
-
-const FOREIGN: [Foreign; 15] = [
-    foreign(
+/// Clients of other protocols: the listener, what they send, a part of the reply, and the line in
+/// the log.
+const FOREIGN: [(&str, &[u8], &str, &str); 15] = [
+    ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
+    (
         "native",
-        b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n",
-        "an HTTP client",
-        "an HTTP client on a listener of Snowbank's own",
-    ),
-    foreign(
-        "native",
-        b"*1\r\n$4\r\nPING\r\n",
+        REDIS,
         "give it an address of [resp]",
         "a Redis client on a listener of Snowbank's own protocol",
     ),
-    foreign("native", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol", "a PROXY protocol header"),
-    foreign(
-        "native",
-        b"\xff\xfe\xfd\xfc\xfb",
-        "found frame length",
-        "bytes that are no request of Snowbank's",
-    ),
-    foreign(
-        "resp",
-        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        "an HTTP client",
-        "an HTTP client on a listener for clients of Redis",
-    ),
-    foreign(
-        "resp",
-        b"get fast\r\n",
-        "a memcached client",
-        "a memcached client on a listener for clients of Redis",
-    ),
-    foreign(
-        "resp",
-        b"\xc2\x80\0\0\0",
-        "no request",
-        "bytes that are no request on a listener for clients of Redis",
-    ),
-    foreign(
-        "http",
-        b"*1\r\n$4\r\nPING\r\n",
-        "HTTP/1.1 400",
-        "a Redis client on a listener for clients of HTTP",
-    ),
-    foreign(
-        "http",
-        b"\x16\x03\x01\x02\0\x01\0\r\n\r\n",
-        "HTTP/1.1 400",
-        "a TLS client on a listener without TLS",
-    ),
-    foreign(
-        "http",
-        b"get orders\r\n",
-        "HTTP/1.1 400",
-        "a memcached client on a listener for clients of HTTP",
-    ),
-    foreign(
+    ("native", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol", "a PROXY protocol header"),
+    ("native", b"\xff\xfe\xfd\xfc\xfb", "found frame length", "bytes that are no request of Snowbank's"),
+    ("resp", HTTP, "an HTTP client", "an HTTP client on a listener for clients of Redis"),
+    ("resp", b"get fast\r\n", "a memcached client", "a memcached client on a listener for clients of Redis"),
+    ("resp", b"\xc2\x80\0\0\0", "no request", "bytes that are no request on a listener for clients of Redis"),
+    ("http", REDIS, "HTTP/1.1 400", "a Redis client on a listener for clients of HTTP"),
+    ("http", b"\x16\x03\x01\x02\0\x01\0\r\n\r\n", "HTTP/1.1 400", "a TLS client on a listener without TLS"),
+    ("http", b"get orders\r\n", "HTTP/1.1 400", "a memcached client on a listener for clients of HTTP"),
+    (
         "http",
         b"\x10\0\0\0\x01\0\r\n\r\n",
         "HTTP/1.1 400",
-        "a client of Snowbank's own protocol on a listener for clients of HTTP",
+        "a client of Snowbank's own protocol on a listener",
     ),
-    foreign(
+    (
         "http",
         b"GET / HTTP/1.1\r\nno header\r\n\r\n",
         "HTTP/1.1 400",
-        "bytes that are no request on a listener for clients of HTTP",
+        "bytes that are no request on a listener",
     ),
-    foreign(
-        "memcached",
-        b"GET / HTTP/1.1\r\n\r\n",
-        "CLIENT_ERROR ",
-        "an HTTP client on a listener for clients of memc",
-    ),
-    foreign(
-        "memcached",
-        b"*1\r\n$4\r\nPING\r\n",
-        "CLIENT_ERROR ",
-        "a Redis client on a listener for clients of memc",
-    ),
-    foreign("noeqd", b"GET / HTTP/1.1\r\n\r\n", "", "an HTTP client on a listener for clients of noeqd"),
+    ("memcached", HTTP, "CLIENT_ERROR ", "an HTTP client on a listener for clients of memc"),
+    ("memcached", REDIS, "CLIENT_ERROR ", "a Redis client on a listener for clients of memc"),
+    ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),
 ];
 
 /// Each kind of foreign client is one line in a minute, however many come.
@@ -388,7 +334,7 @@ fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
         Some(index) => (&daemons[index], 1),
         None => (&daemons[0], 0),
     };
-    for Foreign { at, sends, reply, log } in &FOREIGN {
+    for (at, sends, reply, log) in FOREIGN {
         let (daemon, index) = listener(at);
         for _ in 0..2 {
             let mut stream = connect(daemon.addresses[index].tcp());
@@ -398,7 +344,7 @@ fn clients_of_other_protocols_are_answered_closed_and_logged_once() {
         }
         daemon.assert_logs(log);
     }
-    for Foreign { at, log, .. } in &FOREIGN {
+    for (at, _, _, log) in FOREIGN {
         let logged = listener(at).0.log();
         assert_eq!(logged.matches(log).count(), 1, "{log}: {logged}");
     }

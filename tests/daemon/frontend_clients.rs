@@ -3,13 +3,14 @@
 //! one connection increase.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::clients::{can_run, newest, place, script};
 use crate::support::drawn::Drawn;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon, Port, has_program, poll, skip};
+use crate::support::{Ask, Daemon, Port, has_program, poll};
 
 /// Two sources that always have IDs, and one with 16 a second.
 const SOURCES: &str = r#"
@@ -84,16 +85,9 @@ fn await_far_ceilings(daemon: &Daemon) {
     });
 }
 
-/// Runs a client of Redis through its phases, with the default settings.
-fn runs_through(program: &Path, client: &str, ids_per_phase: usize) {
-    let mut command = Command::new(program);
-    command.arg(script(client));
-    runs_through_front_end(command, Restarted::start("resp", ""), ids_per_phase);
-}
-
 /// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill
 /// -9 the second.
-fn runs_through_front_end(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
+fn runs_through(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
@@ -113,42 +107,32 @@ fn runs_through_front_end(mut command: Command, mut server: Restarted, ids_per_p
     server.daemon.stop();
 }
 
-/// Returns the directory of the newest clients, which tests/clients/install fills.
-fn place() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients")
-}
-
-fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
-}
-
-fn has_newest(part: &str) -> bool {
-    let is_there = place().join(part).exists();
-    if !is_there {
-        skip("the newest clients are missing: tests/clients/install installs them");
+/// Runs clients of Redis through their phases, with the default settings.
+fn run_through_with_redis(clients: &[(&Path, &str, usize)]) {
+    for (program, client, ids_per_phase) in clients {
+        let mut command = Command::new(program);
+        command.arg(script(client));
+        runs_through(command, Restarted::start("resp", ""), *ids_per_phase);
     }
-    is_there
 }
 
 #[test]
 fn the_distributions_redis_for_python() {
-    let mut python = Command::new("/usr/bin/python3");
-    if !python.args(["-c", "import redis"]).output().is_ok_and(|output| output.status.success()) {
-        return skip("Python's redis is missing: install the package python3-redis (tests/run does it)");
+    let python = Path::new("/usr/bin/python3");
+    if can_run(Command::new(python).args(["-c", "import redis"]), "python3-redis") {
+        run_through_with_redis(&[(python, "redis_py.py", 2 * 1_220)]);
     }
-    runs_through(Path::new("/usr/bin/python3"), "redis_py.py", 2 * 1_220);
 }
 
 #[test]
 fn the_newest_redis_for_python_and_node() {
-    for (part, program, client, ids) in [
-        ("venv/bin/python", &*place().join("venv/bin/python"), "redis_py.py", 2 * 1_220),
-        ("node_modules/ioredis", Path::new("node"), "ioredis.js", 2 * 1_222),
-        ("node_modules/redis", Path::new("node"), "node_redis.js", 2 * 1_222),
-    ] {
-        if has_newest(part) {
-            runs_through(program, client, ids);
-        }
+    if let Some(python) = newest("venv/bin/python") {
+        let node = Path::new("node");
+        run_through_with_redis(&[
+            (&python, "redis_py.py", 2 * 1_220),
+            (node, "ioredis.js", 2 * 1_222),
+            (node, "node_redis.js", 2 * 1_222),
+        ]);
     }
 }
 
@@ -161,16 +145,9 @@ fn redis_cli() {
     let mut drawn = Drawn::default();
     in_phases(server, |server| {
         for source in ["fast", "second"] {
-            let run = |arguments: &[&str]| {
-                let mut cli = Command::new("redis-cli");
-                let output = cli
-                    .args(["-p", &server.port.number().to_string()])
-                    .args(arguments)
-                    .output()
-                    .expect("it runs");
-                assert!(output.status.success(), "{output:?}");
-                String::from_utf8(output.stdout).expect("text")
-            };
+            let port = server.port.number().to_string();
+            let run =
+                |arguments: &[&str]| output_of(Command::new("redis-cli").args(["-p", &port]).args(arguments));
             for arguments in [&["-r", "20", "INCR", source][..], &["-3", "SNOWBANK.NEXT", source, "100"]] {
                 let ids = run(arguments);
                 assert!(ids.lines().count() >= 20, "{ids}");
@@ -184,16 +161,11 @@ fn redis_cli() {
 
 #[test]
 fn pymemcache() {
-    if !has_newest("venv/lib") {
-        return;
+    if let Some(python) = newest("venv/bin/python") {
+        let mut command = Command::new(python);
+        command.arg(script("pymemcache_py.py"));
+        runs_through(command, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
     }
-    let mut python = Command::new(place().join("venv/bin/python"));
-    if !python.args(["-c", "import pymemcache"]).output().is_ok_and(|output| output.status.success()) {
-        return skip("pymemcache is missing: tests/clients/install installs it");
-    }
-    let mut python = Command::new(place().join("venv/bin/python"));
-    python.arg(script("pymemcache_py.py"));
-    runs_through_front_end(python, Restarted::start("memcached", "limits.max_wait = \"500ms\""), 2 * 120);
 }
 
 #[test]

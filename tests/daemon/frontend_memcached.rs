@@ -69,25 +69,20 @@ fn a_get_of_thirty_thousand_keys_is_answered_whole() {
 
 #[test]
 fn with_tokens_this_front_end_is_refused_unless_it_is_exempt() {
-    let tokens = |setup: Setup| {
+    let with_tokens = |more: &str| {
+        let setup = Setup::configured(&format!("auth.token_file = \"tokens\"\n{more}{TWO_SOURCES}"));
         std::fs::write(setup.path("tokens"), "a-long-token-of-a-client\n").expect("written");
         setup
     };
-    let config = |rest: &str| {
-        format!("auth.token_file = \"tokens\"\nmemcached.listen = \"127.0.0.1:0\"\n{rest}{TWO_SOURCES}")
-    };
-    let refused = tokens(Setup::bare()).config(&config(""));
-    refused.end().assert_refusal(&["memcached.listen", "no place for a token", "memcached.tokens = false"]);
     // Also if a service manager opened the socket.
     let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let inherited = tokens(Setup::bare()).config(&format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}"));
-    inherited.inheriting(socket, "memcached").end().assert_refusal(&[
-        "memcached.listen",
-        "no place for a token",
-        "memcached.tokens = false",
-    ]);
-    let setup = tokens(Setup::new()).config(&config("memcached.tokens = false\n"));
-    let daemon = setup.listeners(2).start();
+    let inherited = with_tokens("").inheriting(socket.try_clone().expect("a copy"), "memcached");
+    for refused in [with_tokens("memcached.listen = \"127.0.0.1:0\"\n"), inherited] {
+        let parts = ["memcached.listen", "no place for a token", "memcached.tokens = false"];
+        refused.end().assert_refusal(&parts);
+    }
+    let exempt = with_tokens("memcached.tokens = false\n").listeners(2).inheriting(socket, "memcached");
+    let daemon = exempt.start();
     daemon.assert_logs("asks for no token (memcached.tokens = false)");
     let mut client = FrontEndClient::of(&daemon);
     client.send("get fast\r\n");

@@ -1,28 +1,11 @@
 //! The front end for clients of Redis: exact bytes against the real daemon.
 
+use crate::support::program::run_configured;
 use crate::support::resp::{Client, array};
 use crate::support::{Daemon, Setup, TWO_SOURCES};
 
 fn two_sources() -> Daemon {
     Setup::configured(TWO_SOURCES).resp().start()
-}
-
-#[test]
-fn any_key_draws_from_the_source_that_is_configured() {
-    let config = format!("any_key = \"slow\"\n{TWO_SOURCES}");
-    let daemon = Setup::configured(&config).resp().start();
-    let mut client = Client::of(&daemon);
-    client.send(
-        array(&["INCR", "counter:__rand_int__"]) + &array(&["SNOWBANK.NEXT"]) + &array(&["INCR", "slow"]),
-    );
-    let any = client.integer();
-    let first = client.list();
-    let named = client.integer();
-    assert!(
-        any < named && named < 1 << 53 && first.len() == 1 && first[0] > 1 << 53,
-        "{any} {first:?} {named}"
-    );
-    daemon.stop();
 }
 
 #[test]
@@ -274,18 +257,15 @@ fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
 
 #[test]
 fn integers_that_javascript_cannot_read_are_warned_of() {
-    let warned = |config: &str| {
-        let daemon = Setup::configured(config).resp().start();
-        // The line after the warnings.
-        daemon.assert_logs("state in ");
-        let log = daemon.log();
-        daemon.stop();
-        log.contains("IDs of source \"default\" are above 2^53")
-    };
-    assert!(warned("resp.replies = \"integer\"") && !warned(""));
-    assert!(!warned(
-        "resp.replies = \"integer\"\nlayout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""
-    ));
+    let short = "layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\"";
+    for (replies, layout, is_warned) in
+        [("integer", "", true), ("auto", "", false), ("integer", short, false)]
+    {
+        let toml = format!("{layout}\n[resp]\nlisten = \"127.0.0.1:6379\"\nreplies = {replies:?}");
+        let (code, text) = run_configured(&toml, &["check"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(text.contains("IDs of source \"default\" are above 2^53"), is_warned, "{text}");
+    }
 }
 
 /// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.

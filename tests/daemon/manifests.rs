@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::Setup;
+use crate::support::clients::{newest, script};
 use crate::support::http::get;
 use crate::support::program::{Said, program};
-use crate::support::{Setup, skip};
 use serde_json::Value;
 use toml::Table;
 
@@ -24,12 +25,7 @@ fn repository() -> &'static Path {
 
 /// The documents of each manifest; empty if the validator is not installed.
 fn manifests() -> Vec<(String, Vec<Value>)> {
-    let python = repository().join("target/clients/venv/bin/python");
-    let imports = ["-c", "import kubernetes_validate, yaml"];
-    if !Command::new(&python).args(imports).output().is_ok_and(|output| output.status.success()) {
-        skip("kubernetes-validate is missing: tests/clients/install installs it");
-        return Vec::new();
-    }
+    let Some(python) = newest("venv/bin/python") else { return Vec::new() };
     let mut files: Vec<PathBuf> = fs::read_dir(repository().join("deploy/kubernetes"))
         .expect("the manifests")
         .map(|entry| entry.expect("an entry").path())
@@ -41,8 +37,7 @@ fn manifests() -> Vec<(String, Vec<Value>)> {
 
 /// The documents of one manifest, which the validator accepts.
 fn validated(python: &Path, file: &Path) -> Vec<Value> {
-    let script = repository().join("tests/clients/manifests.py");
-    let output = Command::new(python).arg(script).arg(file).output().expect("Python runs");
+    let output = Command::new(python).arg(script("manifests.py")).arg(file).output().expect("Python runs");
     assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
@@ -68,13 +63,11 @@ fn configuration(documents: &[Value]) -> Option<&str> {
 
 /// The manifests that run daemons, each with its configuration.
 fn daemons() -> Vec<(String, Vec<Value>, Table)> {
-    manifests()
-        .into_iter()
-        .filter_map(|(file, documents)| {
-            let table = configuration(&documents)?.parse().expect("TOML");
-            Some((file, documents, table))
-        })
-        .collect()
+    let daemons = manifests().into_iter().filter_map(|(file, documents)| {
+        let table = configuration(&documents)?.parse().expect("TOML");
+        Some((file, documents, table))
+    });
+    daemons.collect()
 }
 
 /// The port at the end of an address in a configuration.
@@ -84,11 +77,7 @@ fn port(address: &toml::Value) -> u64 {
 }
 
 fn seconds(duration: &toml::Value) -> u64 {
-    duration
-        .as_str()
-        .and_then(|text| text.strip_suffix('s'))
-        .and_then(|text| text.parse().ok())
-        .expect("seconds")
+    duration.as_str().and_then(|text| text.strip_suffix('s')?.parse().ok()).expect("seconds")
 }
 
 #[test]
@@ -116,18 +105,19 @@ fn every_pod_is_confined() {
 
 #[test]
 fn every_configuration_is_accepted() {
-    let files = manifests().into_iter().filter_map(|(file, documents)| {
-        let text = configuration(&documents)?.to_owned();
-        Some((file, text))
-    });
     let image =
         fs::read_to_string(repository().join("deploy/snowbank.toml")).expect("the image's configuration");
-    for (file, text) in files.chain([("the image".to_owned(), format!("worker_ids = 5\n{image}"))]) {
-        let directory = crate::support::directory();
-        let path = directory.path().join("snowbank.toml");
+    let image = ("the image".to_owned(), format!("worker_ids = 5\n{image}"));
+    let files = daemons().into_iter().map(|(file, documents, _)| {
+        let text = configuration(&documents).expect("it has one").to_owned();
+        (file, text)
+    });
+    let directory = crate::support::directory();
+    let path = directory.path().join("snowbank.toml");
+    for (file, text) in files.chain([image]) {
         fs::write(&path, text).expect("the configuration is written");
         let mut check = program();
-        check.args(["check", "--config"]).arg(path).env_clear().env("SNOWBANK_IPV4", POD_ADDRESS);
+        check.args(["check", "--config"]).arg(&path).env_clear().env("SNOWBANK_IPV4", POD_ADDRESS);
         let said = Said::by(&mut check);
         assert!(said.code == Some(0) && said.out.contains("no mistakes"), "{file}: {said:?}");
     }
@@ -178,10 +168,7 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
         // The default of drain_timeout is five seconds.
         let stop = seconds(&table["limits"]["drain_delay"]) + 5 + LAST_WRITES_SECONDS;
         assert!(spec["terminationGracePeriodSeconds"].as_u64().is_some_and(|grace| grace >= stop), "{file}");
-        assert!(
-            !table["limits"].as_table().is_some_and(|limits| limits.contains_key("drain_timeout")),
-            "{file}"
-        );
+        assert!(table["limits"].get("drain_timeout").is_none(), "{file}");
         let mounts = list(&spec["containers"][0]["volumeMounts"], "mounts");
         // Below a mount: Kubernetes lets every user write the top folder of some volumes, and the
         // daemon refuses such a directory.

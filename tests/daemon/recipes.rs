@@ -3,12 +3,13 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
 use crate::secure::write_secret;
+use crate::support::clients::{can_run, newest, script};
 use crate::support::{Setup, skip};
 
 /// The IDs that a recipe draws, and those after which its first daemon is killed. A pipe holds 64
@@ -20,21 +21,26 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns a file of the newest clients, which tests/clients/install installs.
-fn newest(part: &str) -> Option<PathBuf> {
-    let path = root().join("target/clients").join(part);
-    if path.exists() {
-        return Some(path);
-    }
-    skip("the newest clients are missing: tests/clients/install installs them");
-    None
+/// Returns the command of a recipe whose script reads the page itself. The two ports follow.
+fn scripted(program: &Path, name: &str, recipe: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg(script(name)).arg(root().join("docs/clients.md")).arg(recipe);
+    command
 }
 
-/// Returns the command of a recipe whose script reads the page itself. The two ports follow.
-fn scripted(program: &Path, script: &str, name: &str) -> Command {
-    let mut command = Command::new(program);
-    command.arg(root().join("tests/clients").join(script)).arg(root().join("docs/clients.md")).arg(name);
-    command
+/// The recipes for Python and Node, each with its front end.
+const PYTHON: [(&str, &str); 3] = [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")];
+const NODE: [(&str, &str); 3] = [("ioredis", "resp"), ("node-redis", "resp"), ("fetch", "http")];
+
+fn in_python(recipe: &str) -> Option<Command> {
+    Some(scripted(&newest("venv/bin/python")?, "recipe.py", recipe))
+}
+
+fn in_node(recipe: &str) -> Option<Command> {
+    let modules = newest("node_modules")?;
+    let mut command = scripted(Path::new("node"), "recipe.js", recipe);
+    command.arg(modules);
+    Some(command)
 }
 
 /// Writes a recipe of the page and the program that runs it into a new folder.
@@ -45,7 +51,7 @@ fn written(fence: &str, recipe: &str, program: &str) -> TempDir {
     let package = if recipe.ends_with(".go") { "package main\n\n" } else { "" };
     let folder = TempDir::new().expect("a folder");
     std::fs::write(folder.path().join(recipe), format!("{package}{code}")).expect("written");
-    std::fs::copy(root().join("tests/clients").join(program), folder.path().join(program)).expect("copied");
+    std::fs::copy(script(program), folder.path().join(program)).expect("copied");
     folder
 }
 
@@ -92,15 +98,14 @@ fn is_refused_once(front_end: &str, name: &str, mut command: Command) {
 
 #[test]
 fn recipes_do_not_repeat_a_refusal_of_the_request() {
-    for (name, front_end) in [("redis-py", "resp"), ("requests", "http")] {
-        if let Some(python) = newest("venv/bin/python") {
-            is_refused_once(front_end, name, scripted(&python, "recipe.py", name));
+    // Clients of memcached have no token.
+    for (name, front_end) in PYTHON.into_iter().filter(|(_, front_end)| *front_end != "memcached") {
+        if let Some(command) = in_python(name) {
+            is_refused_once(front_end, name, command);
         }
     }
-    for (name, front_end) in [("ioredis", "resp"), ("node-redis", "resp"), ("fetch", "http")] {
-        if let Some(modules) = newest("node_modules") {
-            let mut command = scripted(Path::new("node"), "recipe.js", name);
-            command.arg(modules);
+    for (name, front_end) in NODE {
+        if let Some(command) = in_node(name) {
             is_refused_once(front_end, name, command);
         }
     }
@@ -108,49 +113,35 @@ fn recipes_do_not_repeat_a_refusal_of_the_request() {
 
 #[test]
 fn recipes_for_python() {
-    for (name, front_end) in [("redis-py", "resp"), ("requests", "http"), ("pymemcache", "memcached")] {
-        if let Some(python) = newest("venv/bin/python") {
-            numbers_rows(front_end, name, scripted(&python, "recipe.py", name));
+    for (name, front_end) in PYTHON {
+        if let Some(command) = in_python(name) {
+            numbers_rows(front_end, name, command);
         }
+    }
+    if let Some(mut command) = in_python("redis-py") {
+        command.env("WITHOUT_HIREDIS", "");
+        numbers_rows("resp", "redis-py without hiredis", command);
     }
 }
 
 #[test]
-fn recipe_for_python_without_hiredis() {
-    if let Some(python) = newest("venv/bin/python") {
-        let mut command = scripted(&python, "recipe.py", "redis-py");
-        command.env("WITHOUT_HIREDIS", "");
-        numbers_rows("resp", "redis-py without hiredis", command);
+fn recipes_for_node() {
+    for (name, front_end) in NODE {
+        if let Some(command) = in_node(name) {
+            numbers_rows(front_end, name, command);
+        }
     }
 }
 
 /// The libraries are Debian's packages.
 #[test]
 fn recipes_for_php_and_ruby() {
-    for (program, check, script, name, package) in [
-        ("php", "exit(extension_loaded('redis') ? 0 : 1);", "recipe.php", "phpredis", "php-redis"),
-        ("ruby", "require 'redis'", "recipe.rb", "redis-rb", "ruby-redis"),
+    for (program, check, script, name) in [
+        ("php", ["-r", "exit(extension_loaded('redis') ? 0 : 1);"], "recipe.php", "phpredis"),
+        ("ruby", ["-e", "require 'redis'"], "recipe.rb", "redis-rb"),
     ] {
-        let option = if program == "php" { "-r" } else { "-e" };
-        let has_library = Command::new(program).args([option, check]).output();
-        if has_library.is_ok_and(|output| output.status.success()) {
+        if can_run(Command::new(program).args(check), &format!("Debian's package for {program}")) {
             numbers_rows("resp", name, scripted(Path::new(program), script, name));
-        } else {
-            skip(&format!("the library is missing: install Debian's {package}"));
-        }
-    }
-}
-
-#[test]
-fn recipes_for_node() {
-    for (name, front_end, module) in
-        [("ioredis", "resp", "ioredis"), ("node-redis", "resp", "redis"), ("fetch", "http", "redis")]
-    {
-        if newest(&format!("node_modules/{module}")).is_some() {
-            let modules = root().join("target/clients/node_modules");
-            let mut command = scripted(Path::new("node"), "recipe.js", name);
-            command.arg(modules);
-            numbers_rows(front_end, name, command);
         }
     }
 }

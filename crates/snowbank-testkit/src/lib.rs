@@ -9,6 +9,7 @@
 )]
 #![allow(clippy::should_implement_trait, reason = "random numbers have no end")]
 
+pub mod clients;
 pub mod coordinators;
 pub mod daemon;
 pub mod drawn;

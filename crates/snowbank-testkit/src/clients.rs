@@ -1,0 +1,38 @@
+//! The clients of other protocols that tests/clients/install installs, and the scripts that drive
+//! them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::skip;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Returns the directory of the newest clients.
+pub fn place() -> PathBuf {
+    Path::new(ROOT).join("target/clients")
+}
+
+/// Returns a script of tests/clients.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(ROOT).join("tests/clients").join(name)
+}
+
+/// Returns a part of the newest clients, or else [`skip`]s.
+pub fn newest(part: &str) -> Option<PathBuf> {
+    let path = place().join(part);
+    if path.exists() {
+        return Some(path);
+    }
+    skip("the newest clients are missing: tests/clients/install installs them");
+    None
+}
+
+/// Returns whether a command succeeds, such as one that loads a library, or else [`skip`]s.
+pub fn can_run(command: &mut Command, what: &str) -> bool {
+    let can = command.output().is_ok_and(|output| output.status.success());
+    if !can {
+        skip(&format!("{what} is missing (tests/run installs it)"));
+    }
+    can
+}
