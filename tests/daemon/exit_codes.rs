@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::file_system::FileSystem;
 use crate::support::{Setup, lock_files};
@@ -33,19 +34,58 @@ fn an_epoch_ahead_of_the_clock_is_3_if_nothing_else_is_wrong() {
     ended.assert_refusal(&["1 more mistake"]);
 }
 
+fn make_file(path: &Path) {
+    fs::write(path, "").expect("written");
+}
+
+fn make_directory(path: &Path, mode: u32) {
+    fs::create_dir(path).expect("made");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+}
+
+/// Opening a pipe waits for its other end.
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("it runs").success());
+}
+
+/// The option for a directory, the path in the daemon's own directory that it is given, what is
+/// made there before, and a part of the refusal.
+const UNUSABLE: [(&str, &str, fn(&Path), &str); 9] = [
+    ("--state-dir", "file", make_file, "file is not a directory; choose another (--state-dir DIR)"),
+    ("--state-dir", "file/state", |at| make_file(parent(at)), "file is not a directory; choose another"),
+    ("--lock-dir", "file/locks", |at| make_file(parent(at)), "worker IDs at"),
+    // One that others can write or replace.
+    ("--state-dir", "state", |at| make_directory(at, 0o777), "(mode 777)"),
+    ("--state-dir", "state", |at| make_directory(at, 0o1777), "(mode 1777)"),
+    ("--state-dir", "state", |at| symlink("/tmp", at).expect("linked"), "it is a link"),
+    // Another kind of file with the name of one of its own.
+    ("--state-dir", "state", |at| make_with(at, "ceilings", make_pipe), "not a regular file"),
+    ("--state-dir", "state", |at| make_with(at, "lock", make_pipe), "not a regular file"),
+    ("--state-dir", "state", |at| make_with(at, "ceilings", link_to_another), "it is a link"),
+];
+
+fn parent(path: &Path) -> &Path {
+    path.parent().expect("a directory")
+}
+
+fn link_to_another(path: &Path) {
+    symlink("/etc/passwd", path).expect("linked");
+}
+
+/// Makes a directory with this in it.
+fn make_with(directory: &Path, name: &str, make: fn(&Path)) {
+    make_directory(directory, 0o700);
+    make(&directory.join(name));
+}
+
 #[test]
 fn paths_that_cannot_be_used_are_2() {
-    let setup_with = |option: &str, path: &str| {
+    for (option, path, make, part) in UNUSABLE {
         let setup = Setup::new();
-        fs::write(setup.path("file"), "").expect("written");
         let path = setup.path(path);
-        setup.option(option, path).end()
-    };
-    for path in ["file", "file/state"] {
-        let parts = ["state directory", path, "file is not a directory; choose another (--state-dir DIR)"];
-        setup_with("--state-dir", path).assert_refusal(&parts);
+        make(&path);
+        setup.option(option, &path).end().assert_refusal(&[part, path.to_str().expect("text")]);
     }
-    setup_with("--lock-dir", "file/locks").assert_refusal(&["worker IDs at", "file/locks"]);
     let socket = Setup::bare().option("--listen", "unix:/no/such/directory/socket").end();
     socket.assert_refusal(&["/no/such/directory/socket", "directory must exist"]);
 }
@@ -54,12 +94,9 @@ fn paths_that_cannot_be_used_are_2() {
 fn directories_without_permission_are_2() {
     for option in ["--state-dir", "--lock-dir"] {
         let setup = Setup::new();
-        let closed = setup.path("closed");
-        fs::create_dir(&closed).expect("made");
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("set");
-        let below = closed.join("below");
-        let setup = setup.option(option, &below);
-        let ended = without_privileges(setup).end();
+        let below = setup.path("closed/below");
+        make_directory(parent(&below), 0o500);
+        let ended = without_privileges(setup.option(option, &below)).end();
         ended.assert_refusal(&["Permission denied", below.to_str().expect("text")]);
     }
 }
@@ -73,82 +110,39 @@ fn without_privileges(setup: Setup) -> Setup {
 }
 
 #[test]
-fn a_state_directory_that_others_can_write_or_replace_is_2() {
-    let state_dir = || {
-        let setup = Setup::new();
-        let state = setup.path("state");
-        fs::create_dir(&state).expect("made");
-        (setup.option("--state-dir", &state), state)
-    };
-    for open in [0o777, 0o1777] {
-        let (setup, state) = state_dir();
-        fs::set_permissions(&state, fs::Permissions::from_mode(open)).expect("set");
-        let found = format!("(mode {open:o})");
-        setup.end().assert_refusal(&["state directory", state.to_str().expect("text"), &found, "chmod o-w"]);
-    }
-    let (setup, state) = state_dir();
-    fs::rename(&state, state.with_file_name("real")).expect("renamed");
-    symlink("real", &state).expect("linked");
-    setup.end().assert_refusal(&["state directory", "it is a link"]);
-}
-
-/// Opening a pipe for reading would wait for a writer.
-#[test]
-fn another_kind_of_file_with_the_state_files_name_is_2() {
-    let in_place = |name: &str, make: fn(&Path)| {
-        let setup = Setup::new();
-        let state = setup.path("state");
-        fs::create_dir(&state).expect("made");
-        make(&state.join(name));
-        setup.option("--state-dir", &state).end()
-    };
-    let pipe = |path: &Path| {
-        let made = std::process::Command::new("mkfifo").arg(path).status().expect("it runs");
-        assert!(made.success());
-    };
-    in_place("ceilings", pipe).assert_refusal(&["ceilings", "not a regular file"]);
-    in_place("lock", pipe).assert_refusal(&["state directory", "not a regular file"]);
-    let link = |path: &Path| symlink("/etc/passwd", path).expect("linked");
-    in_place("ceilings", link).assert_refusal(&["ceilings", "it is a link"]);
-}
-
-#[test]
 fn a_port_in_use_and_a_missing_address_are_3() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let taken = taken.local_addr().map(|address| (address.to_string(), taken)).expect("bound");
-    Setup::bare().option("--listen", &taken.0).end().assert_refusal_for_now(&[&taken.0, "in use"]);
+    let port = taken.local_addr().expect("bound").to_string();
+    let reachable = |address: &str| Setup::bare().args(["--listen", address, "--worker-id", "1"]).end();
+    reachable(&port).assert_refusal_for_now(&[&port, "in use"]);
     // One address in use among several is enough.
-    let second = Setup::new().option("--listen", &taken.0).end();
-    second.assert_refusal_for_now(&[&taken.0, "choose another port"]);
-    let unknown = Setup::bare().args(["--listen", "no.such.host.invalid:7660", "--worker-id", "1"]).end();
-    unknown.assert_refusal_for_now(&["no.such.host.invalid:7660", "resolve"]);
+    Setup::new().option("--listen", &port).end().assert_refusal_for_now(&[&port, "choose another port"]);
+    let unknown = "no.such.host.invalid:7660";
+    reachable(unknown).assert_refusal_for_now(&[unknown, "resolve"]);
     // An address for documentation (RFC 5737), which no machine has.
-    let other = Setup::bare().args(["--listen", "192.0.2.7:0", "--worker-id", "1"]).end();
-    other.assert_refusal_for_now(&["192.0.2.7:0", "does not have that address"]);
+    reachable("192.0.2.7:0").assert_refusal_for_now(&["192.0.2.7:0", "does not have that address"]);
 }
 
 #[test]
 fn another_kind_of_file_with_a_locks_name_is_3() {
     let setup = Setup::new();
     let locks = setup.path("locks");
-    setup.start().stop();
     let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
-    fs::create_dir_all(&locks).expect("made");
     let daemon = start().start();
     let lock = lock_files(&locks).remove(0);
     daemon.stop();
-    let parts = ["cannot lock worker IDs at", lock.to_str().expect("text"), "who put it there"];
+    let text = lock.to_str().expect("text");
     fs::remove_file(&lock).expect("removed");
-    symlink("elsewhere", &lock).expect("linked");
-    start().end().assert_refusal_for_now(&parts);
-    fs::remove_file(&lock).expect("removed");
-    fs::create_dir(&lock).expect("made");
-    start().end().assert_refusal_for_now(&parts);
-    fs::remove_dir(&lock).expect("removed");
-    // Opening a pipe would wait for its other end.
-    assert!(std::process::Command::new("mkfifo").arg(&lock).status().expect("it runs").success());
-    start().end().assert_refusal_for_now(&["not a regular file", "who put it there"]);
-    fs::remove_file(&lock).expect("removed");
+    let kinds: [(fn(&Path), &str); 3] = [
+        (|at| symlink("elsewhere", at).expect("linked"), "cannot lock worker IDs at"),
+        (|at| make_directory(at, 0o700), "cannot lock worker IDs at"),
+        (make_pipe, "not a regular file"),
+    ];
+    for (index, (make, part)) in kinds.into_iter().enumerate() {
+        make(&lock);
+        start().end().assert_refusal_for_now(&[part, text, "who put it there"]);
+        fs::rename(&lock, setup.path(&format!("kind-{index}"))).expect("put away");
+    }
     start().start().stop();
 }
 
