@@ -2,7 +2,7 @@
 //! single IDs, all at once.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use crate::support::ids::{assert_distinct, twitter_ids_between};
@@ -33,13 +33,6 @@ struct Drawn {
     /// For each of its requests, the number of other clients' requests that got IDs until its
     /// reply.
     others_before: Vec<usize>,
-}
-
-impl Drawn {
-    fn median_of_others_before(mut self) -> usize {
-        self.others_before.sort_unstable();
-        self.others_before[self.others_before.len() / 2]
-    }
 }
 
 impl Crowd<'_> {
@@ -82,39 +75,34 @@ impl Crowd<'_> {
     }
 }
 
-/// Runs a modest client beside this many greedy ones. Returns the median of the requests of others
-/// that got their IDs before one of its own.
-fn median_before_modest(connections: usize, greedy: Ask, modest: Ask) -> usize {
-    const REQUESTS: usize = 25;
-    let daemon = Setup::configured(CONFIG).start();
-    let crowd = Crowd::around(&daemon);
-    let (modest, others) = thread::scope(|scope| {
-        let crowd = &crowd;
-        let threads: Vec<_> =
-            (0..connections).map(|_| scope.spawn(move || crowd.keep_asking(greedy))).collect();
-        thread::sleep(Duration::from_millis(200));
-        let pause = Duration::from_millis(10);
-        let modest = scope.spawn(move || crowd.ask_modestly(modest, pause, REQUESTS)).join();
-        crowd.stop.store(true, Ordering::Relaxed);
-        let others: Vec<Run> = threads
-            .into_iter()
-            .flat_map(|thread| thread.join().expect("every greedy client goes on").runs)
-            .collect();
-        (modest.expect("each modest request has IDs"), others)
-    });
-    assert_distinct([modest.runs.clone(), others].concat());
-    daemon.stop();
-    modest.median_of_others_before()
+/// Returns all that these clients drew.
+fn joined(clients: Vec<ScopedJoinHandle<'_, Drawn>>) -> Vec<Run> {
+    clients.into_iter().flat_map(|client| client.join().expect("every client goes on").runs).collect()
 }
 
 /// A request for a million takes a quarter of a second of the full rate, so most modest ones see at
 /// most one answered. In a queue behind several of them, each would see as many as there are.
 #[test]
 fn a_modest_client_gets_its_ids_beside_requests_for_a_million() {
+    let greedy = Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL);
+    let modest = Ask::of(1_000).wait_ms(10_000);
     for connections in [1, 4, 16] {
-        let greedy = Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL);
-        let before = median_before_modest(connections, greedy, Ask::of(1_000).wait_ms(10_000));
-        assert!(before <= 1, "{before} of {connections} requests came before");
+        let daemon = Setup::configured(CONFIG).start();
+        let crowd = Crowd::around(&daemon);
+        let (mut modest, others) = thread::scope(|scope| {
+            let crowd = &crowd;
+            let others = (0..connections).map(|_| scope.spawn(move || crowd.keep_asking(greedy))).collect();
+            thread::sleep(Duration::from_millis(200));
+            let pause = Duration::from_millis(10);
+            let modest = scope.spawn(move || crowd.ask_modestly(modest, pause, 25)).join();
+            crowd.stop.store(true, Ordering::Relaxed);
+            (modest.expect("each modest request has IDs"), joined(others))
+        });
+        assert_distinct([modest.runs, others].concat());
+        daemon.stop();
+        modest.others_before.sort_unstable();
+        let median = modest.others_before[modest.others_before.len() / 2];
+        assert!(median <= 1, "{median} of {connections} requests came before");
     }
 }
 
@@ -159,11 +147,7 @@ fn overload_delivers_the_full_rate_and_all_admitted_requests() {
         thread::sleep(OVERLOAD);
         let millions: Vec<_> = millions.into_iter().map(|asked| asked.join().expect("answered")).collect();
         crowd.stop.store(true, Ordering::Relaxed);
-        let streamed: Vec<Run> = streams
-            .into_iter()
-            .flat_map(|stream| stream.join().expect("every stream goes on").runs)
-            .collect();
-        (streamed, millions, single.join().expect("single IDs come").runs)
+        (joined(streams), millions, single.join().expect("single IDs come").runs)
     });
     assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
     let admitted = millions.iter().flatten().count();

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
 use crate::support::daemon::mode;
-use crate::support::failing_disk::FailingDisk;
+use crate::support::failing_disk::{ENOSPC, FailingDisk};
 use crate::support::{Address, Ask, Setup, Wire};
 
 /// Returns whether this machine has IPv6 loopback. Some containers do not.
@@ -66,7 +66,7 @@ fn a_daemon_can_listen_on_localhost() {
 }
 
 #[test]
-fn a_stale_socket_file_is_replaced() {
+fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let setup = Setup::bare();
     let socket = setup.path("snowbank.sock");
     // A listener that is dropped leaves its file behind, like a daemon that is killed.
@@ -78,53 +78,38 @@ fn a_stale_socket_file_is_replaced() {
     daemon.kill();
     assert!(socket.exists(), "nobody is there to remove it");
     let again = Setup::bare().args(["--listen", &listen]).start();
+    // A second daemon leaves it to the first.
+    let second = Setup::bare().args(["--listen", &listen]).end();
+    second.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
     again.connect().next(Ask::of(1));
     again.stop();
     assert!(!socket.exists());
 }
 
+/// Neither before the start nor at the stop.
 #[test]
-fn a_live_daemon_s_socket_survives_a_second_daemon() {
-    let setup = Setup::bare();
-    let listen = format!("unix:{}", setup.path("snowbank.sock").display());
-    let daemon = setup.args(["--listen", &listen]).start();
-    let second = Setup::bare().args(["--listen", &listen]).end();
-    second.assert_refusal_for_now(&["snowbank.sock", "another program listens there"]);
-    daemon.connect().next(Ask::of(1));
-    daemon.stop();
-}
-
-#[test]
-fn a_file_that_is_no_socket_is_never_removed() {
+fn a_file_of_another_program_is_never_removed() {
     let home = tempfile::tempdir().expect("a directory");
     let path = home.path().join("precious");
-    std::fs::write(&path, "data").expect("written");
     let listen = format!("unix:{}", path.display());
+    std::fs::write(&path, "data").expect("written");
     Setup::bare().args(["--listen", &listen]).end().assert_refusal(&["precious", "no socket"]);
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "data");
-}
-
-#[test]
-fn another_programs_socket_is_not_removed_at_the_stop() {
-    let home = tempfile::tempdir().expect("a directory");
-    let socket = home.path().join("snowbank.sock");
-    let daemon = Setup::bare().args(["--listen", &format!("unix:{}", socket.display())]).start();
-    std::fs::remove_file(&socket).expect("removed");
-    let _other = UnixListener::bind(&socket).expect("another socket");
+    std::fs::remove_file(&path).expect("removed");
+    let daemon = Setup::bare().args(["--listen", &listen]).start();
+    std::fs::remove_file(&path).expect("removed");
+    let _other = UnixListener::bind(&path).expect("another socket");
     daemon.stop();
-    assert!(socket.exists());
+    assert!(path.exists());
 }
 
 /// A daemon that cannot accept connections reports neither that it listens nor that it is ready.
 #[test]
 fn a_listener_that_cannot_be_polled_fails_the_start() {
-    const ENOSPC: i32 = crate::support::failing_disk::ENOSPC;
-    let directory = crate::support::directory();
-    let disk = FailingDisk::new(&directory.path().join("state"), directory.path().join("orders"));
+    let setup = Setup::new();
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("orders"));
     disk.order(&format!("listen fail {ENOSPC}"));
-    let ended = disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).end();
+    let ended = disk.under(setup).end();
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""), "{ended:?}");
     assert!(ended.stderr.contains("cannot accept connections at 127.0.0.1:"), "{ended:?}");
-    disk.order("");
-    disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).start().stop();
 }

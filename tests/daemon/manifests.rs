@@ -9,7 +9,7 @@ use crate::support::Setup;
 use crate::support::clients::{newest, script};
 use crate::support::http::get;
 use crate::support::program::{Said, program};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toml::Table;
 
 /// A pod's address, as `status.podIP` would give it.
@@ -86,20 +86,23 @@ fn every_pod_is_confined() {
         fs::read_to_string(repository().join("deploy/Containerfile")).expect("the image's Containerfile");
     for (file, documents) in manifests() {
         let spec = &pod(&documents)["spec"];
-        assert_eq!(spec["securityContext"]["runAsNonRoot"], true, "{file}");
         let user = spec["securityContext"]["runAsUser"].as_u64().expect("a number");
         assert!(image.contains(&format!("\nUSER {user}:{user}\n")), "{file}: the image's user is not {user}");
-        assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{file}");
-        // A service's name would create environment variables that the daemon takes for misspelt
-        // settings.
-        assert_eq!(spec["enableServiceLinks"], false, "{file}");
-        assert_eq!(spec["automountServiceAccountToken"], false, "{file}");
-        let [container] = list(&spec["containers"], "containers") else { panic!("{file}: one container") };
-        let security = &container["securityContext"];
-        assert_eq!(security["readOnlyRootFilesystem"], true, "{file}");
-        assert_eq!(security["allowPrivilegeEscalation"], false, "{file}");
-        assert_eq!(security["capabilities"]["drop"], serde_json::json!(["ALL"]), "{file}");
-        assert_eq!(container["image"], concat!("snowbank:", env!("CARGO_PKG_VERSION")), "{file}");
+        assert_eq!(list(&spec["containers"], "containers").len(), 1, "{file}");
+        for (path, value) in [
+            ("/securityContext/runAsNonRoot", json!(true)),
+            ("/securityContext/seccompProfile/type", json!("RuntimeDefault")),
+            // A service's name would create environment variables that the daemon takes for
+            // misspelt settings.
+            ("/enableServiceLinks", json!(false)),
+            ("/automountServiceAccountToken", json!(false)),
+            ("/containers/0/securityContext/readOnlyRootFilesystem", json!(true)),
+            ("/containers/0/securityContext/allowPrivilegeEscalation", json!(false)),
+            ("/containers/0/securityContext/capabilities/drop", json!(["ALL"])),
+            ("/containers/0/image", json!(concat!("snowbank:", env!("CARGO_PKG_VERSION")))),
+        ] {
+            assert_eq!(spec.pointer(path), Some(&value), "{file}: {path}");
+        }
     }
 }
 

@@ -2,18 +2,14 @@
 
 use std::thread;
 
-use crate::support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
-use crate::support::wire::{self, EXPLICIT, PARTIAL, Run};
+use crate::support::ids::{assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
+use crate::support::wire::{self, EXPLICIT, Run};
 use crate::support::{Ask, Daemon, Random, Reply, Setup, Wire};
 
 /// The default settings that bound an ID's tick, in ms.
 const BURST_WINDOW_MS: u64 = 10;
 const MAX_AHEAD_MS: u64 = 10_000;
 const TICK_MS: u64 = 1;
-
-/// The most IDs that the default settings can give at once: the burst window's ticks and the
-/// current one.
-const AT_ONCE: u32 = ((BURST_WINDOW_MS + 1) * TWITTER_IDS_PER_MS) as u32;
 
 /// Sends a request, and checks that each ID's tick lies between request and reply, within the
 /// settings' bounds.
@@ -39,11 +35,8 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
     while count < total {
         let size = random.pick(&[1, 1, 1, 2, 7, 100, 1_000, 4_096, 10_000, 30_000]);
         for run in next_in_time(&mut wire, Ask::of(size).wait_ms(10_000)) {
-            assert!(
-                drawn.last().is_none_or(|last| last.last() < run.first),
-                "{run:?} after {:?}",
-                drawn.last()
-            );
+            let last = drawn.last();
+            assert!(last.is_none_or(|last| last.last() < run.first), "{run:?} after {last:?}");
             assert_eq!(run.stride, 1);
             assert_eq!(twitter_worker(run.first), twitter_worker(run.last()));
             drawn.push(run);
@@ -126,22 +119,4 @@ fn a_thousand_requests_at_once_are_answered_in_order_by_tag() {
         }
     }
     wire.assert_open();
-}
-
-#[test]
-fn partial_takes_the_ids_that_are_available() {
-    let daemon = Setup::new().start();
-    let mut wire = daemon.connect();
-    let reply = wire.next_once_granted(Ask::of(1_000_000).wait_ms(0).flags(PARTIAL));
-    let count = reply.id_count().expect("a rested daemon has IDs");
-    assert!((1..=u64::from(AT_ONCE)).contains(&count), "{count} IDs");
-
-    // A wait adds the ticks that come meanwhile: at least one.
-    let reply = wire.next_once_granted(Ask::of(1_000_000).wait_ms(20).flags(PARTIAL | EXPLICIT));
-    let count = reply.id_count().expect("twenty ticks have IDs");
-    assert!(count >= TWITTER_IDS_PER_MS, "{count} IDs");
-
-    // A request that can be answered in full is.
-    let reply = wire.next(Ask::of(10_000).flags(PARTIAL));
-    assert_eq!(reply.id_count(), Some(10_000));
 }

@@ -14,12 +14,11 @@ use crate::support::{Ask, Daemon, Reply, Setup, Wire, poll};
 const TOKEN: &str = "a-token-of-the-file";
 
 /// A daemon that requires tokens and allows this many connections.
-fn with_tokens(max_connections: usize, more: &str) -> Setup {
-    let setup = Setup::new();
+fn with_tokens(max_connections: usize) -> Setup {
+    let limits = format!("limits.max_connections = {max_connections}\nauth.token_file = \"tokens\"\n");
+    let setup = Setup::configured(&limits);
     std::fs::write(setup.path("tokens"), TOKEN).expect("the tokens are written");
-    let limits =
-        format!("[auth]\ntoken_file = \"tokens\"\n[limits]\nmax_connections = {max_connections}\n{more}");
-    setup.config(&limits)
+    setup
 }
 
 /// A client with a token that has drawn an ID.
@@ -37,22 +36,20 @@ fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
     socket.into()
 }
 
-fn tcp_of(daemon: &Daemon) -> SocketAddr {
-    daemon.addresses[0].tcp()
+/// Far more connections than are allowed, which send nothing.
+fn connect_silent(to: SocketAddr) -> Vec<TcpStream> {
+    (0..300).map(|_| TcpStream::connect(to).expect("the daemon listens")).collect()
 }
 
 #[test]
 fn silent_connections_give_way_to_clients_with_a_token() {
-    let daemon = with_tokens(100, "").admin().start();
+    let daemon = with_tokens(100).admin().start();
     let mut first = client(&daemon);
-    let silent: Vec<TcpStream> =
-        (0..300).map(|_| TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens")).collect();
+    let silent = connect_silent(daemon.tcp());
     // Clients come one after the other, while silent connections hold all places that they may
     // have.
     let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
-    for wire in clients.iter_mut().chain([&mut first]) {
-        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
-    }
+    clients.iter_mut().chain([&mut first]).for_each(Wire::assert_open);
     let samples = scrape(&daemon);
     assert!(sample(&samples, "snowbank_connections_evicted_total") >= 300.0 - 64.0, "{samples:#?}");
     assert!(sample(&samples, "snowbank_connections_unauthorized") <= 64.0, "{samples:#?}");
@@ -62,7 +59,7 @@ fn silent_connections_give_way_to_clients_with_a_token() {
 
 #[test]
 fn if_all_places_are_in_use_the_silent_connection_is_closed() {
-    let daemon = with_tokens(4, "").start();
+    let daemon = with_tokens(4).start();
     let mut clients: Vec<Wire> = (0..3).map(|_| client(&daemon)).collect();
     let mut silent = daemon.connect();
     clients.push(client(&daemon));
@@ -76,15 +73,14 @@ fn if_all_places_are_in_use_the_silent_connection_is_closed() {
 
 #[test]
 fn ping_does_not_extend_the_time_to_send_a_token() {
-    let daemon = with_tokens(100, "").admin().start();
+    let daemon = with_tokens(100).admin().start();
     let mut served = client(&daemon);
     let mut wire = daemon.connect();
     // If its PINGs kept a connection open, the test would reach its deadline.
     poll("the end of a connection that only sends PING", || {
-        wire.try_send(&wire::ping(1, b"")).is_err().then_some(()).or_else(|| match wire.try_reply() {
-            Ok(Some(Reply::Pong(..))) => None,
-            _ => Some(()),
-        })
+        let is_open = wire.try_send(&wire::ping(1, b"")).is_ok();
+        let is_answered = is_open && matches!(wire.try_reply(), Ok(Some(Reply::Pong(..))));
+        (!is_answered).then_some(())
     });
     daemon.assert_logs("it sent no token within five seconds");
     assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total"), 1.0);
@@ -95,11 +91,11 @@ fn ping_does_not_extend_the_time_to_send_a_token() {
 #[test]
 fn before_a_token_at_most_a_few_replies_are_queued() {
     const GUESTS: usize = 50;
-    let daemon = with_tokens(100, "").admin().start();
+    let daemon = with_tokens(100).admin().start();
     let pings = wire::ping(1, &[7; 64]).repeat(1_000);
     let guests: Vec<TcpStream> = (0..GUESTS)
         .map(|_| {
-            let stream = TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens");
+            let stream = TcpStream::connect(daemon.tcp()).expect("the daemon listens");
             stream.set_nonblocking(true).expect("it can be set");
             stream
         })
@@ -124,13 +120,13 @@ fn before_a_token_at_most_a_few_replies_are_queued() {
 
 #[test]
 fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
-    let daemon = with_tokens(100, "").admin().start();
+    let daemon = with_tokens(100).admin().start();
     let mut served = client(&daemon);
     let addresses = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
     let began = Instant::now();
     let guesses: Vec<TcpStream> = (0..10)
         .map(|index| {
-            let mut stream = connect_from(addresses[index % 2], tcp_of(&daemon));
+            let mut stream = connect_from(addresses[index % 2], daemon.tcp());
             std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("it leaves");
             stream
         })
@@ -142,10 +138,10 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
         assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
         wire.assert_closed();
     }
-    let of = |address: Ipv4Addr| format!("peer={address}");
-    addresses.iter().for_each(|&address| daemon.assert_logs(&of(address)));
+    let peers = addresses.map(|address| format!("peer={address}"));
+    peers.iter().for_each(|peer| daemon.assert_logs(peer));
     let log = daemon.log();
-    addresses.iter().for_each(|&address| assert_eq!(log.matches(&of(address)).count(), 1, "{log}"));
+    peers.iter().for_each(|peer| assert_eq!(log.matches(peer).count(), 1, "{log}"));
     assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_addresses"), 2.0);
     daemon.assert_logs("finding authorization: ");
     served.assert_open();
@@ -153,14 +149,13 @@ fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
 
 #[test]
 fn connections_without_a_tls_handshake_are_closed_for_clients() {
-    let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").listeners(2);
-    let authority = Authority::new(&setup.path("").canonicalize().expect("it is there"), "authority");
-    let toml = format!("[limits]\nmax_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
-    let daemon = setup.config(&toml).start();
+    let files = crate::support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let toml = format!("limits.max_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
+    let daemon = Setup::configured(&toml).option("--listen", "tls:127.0.0.1:0").listeners(2).start();
     let mut plain = daemon.connect();
     let address = daemon.addresses[1].tcp();
-    let silent: Vec<TcpStream> =
-        (0..300).map(|_| TcpStream::connect(address).expect("the daemon listens")).collect();
+    let silent = connect_silent(address);
     for _ in 0..20 {
         let mut wire = secure_wire(address, &authority.client(None));
         assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
