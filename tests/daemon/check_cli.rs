@@ -138,47 +138,46 @@ fn assert_refused(machine: &Machine, toml: &str, words: &str) {
 #[test]
 fn a_state_that_serve_refuses_is_a_mistake() {
     let machine = Machine::new();
-    let assert_accepted = |toml: &str, options: &[&str]| assert_accepted(&machine, toml, options);
-    let assert_refused = |toml: &str, words: &str| assert_refused(&machine, toml, words);
     let tickets = "[[sources]]\nname = \"default\"\n[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
-    assert_accepted("", &[]);
-    assert_accepted(tickets, &[]);
+    assert_accepted(&machine, "", &[]);
+    assert_accepted(&machine, tickets, &[]);
     let mut daemon = machine.start("");
     let running = machine.back_up();
-    assert_accepted("", &[]);
+    assert_accepted(&machine, "", &[]);
     machine.draw_past_a_raise(&daemon);
     daemon.kill();
-    assert_accepted("", &[]);
-    assert_refused(tickets, "nothing is stored of its counter");
+    assert_accepted(&machine, "", &[]);
+    assert_refused(&machine, tickets, "nothing is stored of its counter");
     assert_refused(
+        &machine,
         "layout = \"time:41,worker:10,sequence:12;tick=1ms;epoch=2020-01-01T00:00:00Z\"\n",
         "it can start",
     );
     let newest = machine.back_up();
     machine.restore(&running);
-    assert_refused("", "is older than the one that served");
-    assert_accepted("", &["--adopt-state"]);
+    assert_refused(&machine, "", "is older than the one that served");
+    assert_accepted(&machine, "", &["--adopt-state"]);
     // The coordinator says above which IDs the source goes on.
-    assert_accepted(&format!("worker_ids = 0\n{FLEET}"), &[]);
+    assert_accepted(&machine, &format!("worker_ids = 0\n{FLEET}"), &[]);
     machine.restore(&newest);
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
-    assert_refused("", "another machine's");
-    assert_accepted("", &["--adopt-state"]);
+    assert_refused(&machine, "", "another machine's");
+    assert_accepted(&machine, "", &["--adopt-state"]);
     machine.restore(&newest);
     let lock = lock_files(&machine.path("locks")).remove(0);
     let marked = std::fs::read_to_string(&lock).unwrap();
     std::fs::write(&lock, marked.replace("granted", "grunted")).unwrap();
-    assert_refused("", "does not say how far the IDs of its worker ID were granted");
+    assert_refused(&machine, "", "does not say how far the IDs of its worker ID were granted");
     std::fs::write(&lock, marked).unwrap();
     machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]).printed();
-    assert_refused("", "`snowbank state export` moved");
+    assert_refused(&machine, "", "`snowbank state export` moved");
     // It is not known which worker IDs this source gets, but the counter is known.
     let unknown = "[[sources]]\nname = \"default\"\nworker_id_from = \"file:/missing\"\n";
-    assert_accepted(unknown, &[]);
+    assert_accepted(&machine, unknown, &[]);
     let beside = "[[sources]]\nname = \"bills\"\nkind = \"ticket\"\n";
-    assert_refused(&format!("{unknown}{beside}"), "nothing is stored of its counter");
+    assert_refused(&machine, &format!("{unknown}{beside}"), "nothing is stored of its counter");
     machine.restore(b"not a state");
-    assert_refused("", "is corrupt");
+    assert_refused(&machine, "", "is corrupt");
 }
 
 #[test]

@@ -17,20 +17,13 @@ use crate::support::{Setup, lock_files};
 /// The layout `twitter` with an epoch years ahead of a correct clock.
 const FUTURE: &str = "time:41,datacenter:5,worker:5,sequence:12;epoch=2999-01-01T00:00:00Z";
 
-/// A daemon with its state and locks in its own directory.
-fn setup() -> Setup {
-    let setup = Setup::new();
-    let state = setup.path("state");
-    setup.option("--state-dir", state)
-}
-
 #[test]
 fn an_epoch_ahead_of_the_clock_is_3_if_nothing_else_is_wrong() {
     let parts = ["2999-01-01", "epoch", "or the clock is wrong"];
-    setup().args(["--layout", FUTURE]).end().assert_refusal_for_now(&parts);
-    setup().config(&format!("layout = \"{FUTURE}\"")).end().assert_refusal_for_now(&parts);
-    setup().env("SNOWBANK_LAYOUT", FUTURE).end().assert_refusal_for_now(&parts);
-    let ended = setup().config(&format!("layout = \"{FUTURE}\"\nshards = 0")).end();
+    Setup::new().args(["--layout", FUTURE]).end().assert_refusal_for_now(&parts);
+    Setup::new().config(&format!("layout = \"{FUTURE}\"")).end().assert_refusal_for_now(&parts);
+    Setup::new().env("SNOWBANK_LAYOUT", FUTURE).end().assert_refusal_for_now(&parts);
+    let ended = Setup::new().config(&format!("layout = \"{FUTURE}\"\nshards = 0")).end();
     ended.assert_refusal(&["1 more mistake"]);
 }
 
@@ -176,7 +169,7 @@ fn too_few_file_descriptors_are_3() {
     for files in 4..16 {
         // The program that runs the tests may have left a descriptor open.
         let limit = format!("exec 3>&- 4>&- 5>&-; ulimit -n {files}; exec \"$@\"");
-        let ended = setup().through("sh", &["-c", &limit, "sh"]).end();
+        let ended = Setup::new().through("sh", &["-c", &limit, "sh"]).end();
         ended.assert_refusal_for_now(&["(os error 24)"]);
     }
 }

@@ -2,17 +2,9 @@
 
 use std::time::Duration;
 
+use crate::support::Setup;
 use crate::support::program::{Said, program};
-use crate::support::{Daemon, Setup};
 use snowbank_client::{Client, ClientOptions};
-
-fn options(daemons: &[&Daemon]) -> ClientOptions {
-    let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.tcp().to_string()).collect();
-    ClientOptions::new(endpoints)
-        .expect("addresses")
-        .timeout(Duration::from_secs(30))
-        .backoff(Duration::from_millis(5), Duration::from_millis(50))
-}
 
 #[test]
 fn next_asks_the_next_address_if_one_fails() {
@@ -35,9 +27,10 @@ fn next_asks_the_next_address_if_one_fails() {
 /// Like two containers that do not share a lock directory.
 #[tokio::test]
 async fn two_daemons_with_the_same_worker_id_are_refused() {
-    let first = Setup::new().args(["--worker-id", "77"]).start();
-    let second = Setup::new().args(["--worker-id", "77"]).start();
-    let client = Client::new(options(&[&first, &second])).expect("a runtime is there");
+    let daemons = [(); 2].map(|()| Setup::new().args(["--worker-id", "77"]).start());
+    let [first, second] = daemons.each_ref().map(|daemon| daemon.tcp().to_string());
+    let options = ClientOptions::new([&first, &second]).expect("addresses");
+    let client = Client::new(options.timeout(Duration::from_secs(30))).expect("a runtime is there");
     let began = std::time::Instant::now();
     let error = loop {
         match client.batch(1).await {
@@ -47,7 +40,7 @@ async fn two_daemons_with_the_same_worker_id_are_refused() {
         assert!(began.elapsed() < Duration::from_secs(60), "nobody noticed");
     };
     let text = error.to_string();
-    for part in [first.tcp().to_string(), second.tcp().to_string(), "worker ID 77".to_owned()] {
-        assert!(text.contains(&part), "{part}: {text}");
+    for part in [&first, &second, "worker ID 77"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -85,26 +85,24 @@ fn await_far_ceilings(daemon: &Daemon) {
     });
 }
 
-/// Runs a client through its phases, each with this many IDs: a restart follows the first, a kill
-/// -9 the second.
-fn runs_through(mut command: Command, mut server: Restarted, ids_per_phase: usize) {
+/// Runs a client through its phases, each with this many IDs.
+fn runs_through(mut command: Command, server: Restarted, ids_per_phase: usize) {
     command.arg(server.port.number().to_string()).arg(place().join("node_modules"));
     let mut client =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
     let mut next = client.stdin.take().expect("piped");
     let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let mut drawn = Drawn::default();
-    for is_clean in [Some(true), Some(false), None] {
+    in_phases(server, |_| {
         let before = drawn.all.len();
-        lines.by_ref().take_while(|line| line != "PHASE").for_each(|line| drawn.add(&line));
-        assert_eq!(drawn.all.len() - before, ids_per_phase, "IDs of a phase");
-        if let Some(is_clean) = is_clean {
-            server = server.again(is_clean);
+        // It waits for this before each phase but the first.
+        if before > 0 {
             writeln!(next, "go").expect("the client runs");
         }
-    }
+        lines.by_ref().take_while(|line| line != "PHASE").for_each(|line| drawn.add(&line));
+        assert_eq!(drawn.all.len() - before, ids_per_phase, "IDs of a phase");
+    });
     assert!(client.wait().expect("it ends").success());
-    server.daemon.stop();
 }
 
 /// Runs clients of Redis through their phases, with the default settings.

@@ -38,13 +38,9 @@ fn wrong_options_are_refused_with_what_is_allowed() {
 fn a_worker_id_that_another_local_daemon_holds_is_refused() {
     let setup = Setup::new();
     let locks = setup.path("locks");
-    let state = setup.path("state");
-    let daemon = setup.args(["--worker-id", "4-6"]).option("--state-dir", state).start();
-    let other = |options: &[&str]| {
-        let setup = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
-        let state = setup.path("state of its own");
-        setup.option("--state-dir", &state).args(options)
-    };
+    let daemon = setup.args(["--worker-id", "4-6"]).start();
+    // It has a state of its own.
+    let other = |options: &[&str]| Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(options);
     let process = format!("process {}", daemon.id());
     // The same IDs at another time, or of another division into fields.
     let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";

@@ -80,27 +80,20 @@ fn prefix(layout: &str) -> String {
     }
 }
 
-#[track_caller]
-fn compare(layout: &str, inputs: &[String], found: &[String], expected: &[String]) {
-    assert_eq!(found.len(), expected.len(), "{layout}: {found:?}");
-    for ((input, found), expected) in inputs.iter().zip(found).zip(expected) {
-        assert_eq!(found, expected, "{layout}: {input}");
-    }
-}
-
 /// Compares both functions of every layout. `run` gets the layout, a kind of value (`id` or `at`)
 /// and the values, and returns the database's answers.
 fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
     let mut random = Random::seeded(13);
     for (name, layout) in layouts() {
-        let ids = ids(&layout, &mut random);
-        let inputs: Vec<String> = ids.iter().map(i64::to_string).collect();
-        let expected: Vec<String> = ids.iter().map(|&id| time_of(&layout, id)).collect();
-        compare(&name, &inputs, &run(&name, "id", &inputs), &expected);
-        let instants = instants(&layout, step_us, &mut random);
-        let inputs: Vec<String> = instants.iter().map(|at| at.rfc3339(6)).collect();
-        let expected: Vec<String> = instants.iter().map(|&at| first_id(&layout, at)).collect();
-        compare(&name, &inputs, &run(&name, "at", &inputs), &expected);
+        let ids = ids(&layout, &mut random).into_iter();
+        let times = ids.map(|id| (id.to_string(), time_of(&layout, id))).unzip();
+        let instants = instants(&layout, step_us, &mut random).into_iter();
+        let first_ids = instants.map(|at| (at.rfc3339(6), first_id(&layout, at))).unzip();
+        let cases: [(&str, (Vec<String>, Vec<String>)); 2] = [("id", times), ("at", first_ids)];
+        for (kind, (inputs, expected)) in cases {
+            let found = run(&name, kind, &inputs);
+            assert_eq!(found, expected, "{name}, {kind}: {inputs:?}");
+        }
     }
 }
 

@@ -149,15 +149,18 @@ impl Peer {
     }
 }
 
+/// A daemon with a shard, which has a Unix socket for each protocol.
+fn setup() -> Setup {
+    let setup = Setup::bare()
+        .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
+    let [native, http] = ["native", "http"].map(|name| format!("unix:{}", setup.path(name).display()));
+    setup.option("--listen", native).option("--http", http).listeners(2)
+}
+
 /// Stops the daemon several times. Each time a request of another client arrives during the stop.
 /// Returns the most requests of the flood that were served between a stop and that request.
 fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: FrontEnd) -> usize {
-    let setup = Setup::bare()
-        .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
-    let unix = |name| format!("unix:{}", setup.path(name).display());
-    let native = unix("native");
-    let http = unix("http");
-    let daemon = setup.option("--listen", native).option("--http", http).listeners(2).start();
+    let daemon = setup().start();
     let mut peers: Vec<Peer> = (0..PEERS).map(|_| Peer::connect(flood, &daemon)).collect();
     let mut modest = Peer::connect(modest, &daemon);
     // All are open before the flood begins.
@@ -179,10 +182,8 @@ fn most_served_before(flood: FrontEnd, count: u32, unanswered: usize, modest: Fr
     daemon.stand_still();
     served.extend(peers.iter_mut().flat_map(Peer::arrived));
     daemon.signal(Signal::CONT);
-    let between = around
-        .iter()
-        .map(|&(before, modest)| served.iter().filter(|&&id| before < id && id < modest).count());
-    let between: Vec<usize> = between.collect();
+    let served_between = |before, after| served.iter().filter(|&&id| before < id && id < after).count();
+    let between: Vec<usize> = around.iter().map(|&(before, after)| served_between(before, after)).collect();
     println!("{flood:?} flood of {count} IDs each, {:?} beside it: {between:?}", modest.front_end);
     between.into_iter().max().unwrap_or(0)
 }
@@ -253,11 +254,9 @@ fn served_before_behind_a_wait(daemon: &Daemon, disk: &FailingDisk) -> Option<us
 
 #[test]
 fn others_have_their_turn_beside_requests_behind_a_waiting_one() {
-    let setup = Setup::bare()
-        .config("shards = 1\norder = \"strict\"\nworker_ids = \"0-255\"\nlimits.stall_timeout = \"1h\"\n");
-    let native = format!("unix:{}", setup.path("native").display());
+    let setup = setup();
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
-    let daemon = disk.under(setup.option("--listen", native).listeners(1).admin()).start();
+    let daemon = disk.under(setup.admin()).start();
     let served = (0..5).find_map(|_| served_before_behind_a_wait(&daemon, &disk)).expect("all wait");
     assert!(served < 100 * PEERS, "{served} requests were served before");
 }

@@ -1,7 +1,6 @@
 //! Ticket sources whose counter is at the coordinator of a fleet: daemons that share it, kills,
 //! outages, restored backups and lost data, on real coordinators.
 
-use std::thread;
 use std::time::Duration;
 
 use crate::support::coordinators::{Coordinator, Etcd, ZooKeeper, each, on_one};
@@ -200,37 +199,6 @@ fn a_coordinator_without_data_is_refused_until_a_value_is_set() {
         runs.extend(draw(&machine.start(&toml), 10));
         assert_rising(&runs);
         assert_eq!(runs[1].first, 2_001);
-    });
-}
-
-#[test]
-fn lost_answers_skip_a_range_at_most() {
-    each(|at| {
-        set(&toml(at), "0");
-        let proxy = at.proxy();
-        let toml = toml_at(at, &[&proxy.url()], "");
-        let machine = Machine::new();
-        let daemon = machine.start(&toml);
-        let mut runs = Vec::new();
-        let mut lost = 0;
-        poll("three writes without an answer", || {
-            let before = at.get(KEY);
-            proxy.swallow_answers_from_write();
-            poll("a write", || {
-                if let Reply::Runs(_, more) = daemon.connect().next(Ask::of(10_000).wait_ms(0)) {
-                    runs.extend(more);
-                }
-                proxy.is_swallowing().then_some(())
-            });
-            // The daemon may repeat a write that has taken effect. That changes nothing, and does
-            // not count.
-            thread::sleep(Duration::from_millis(200));
-            lost += u32::from(at.get(KEY) != before);
-            proxy.pass();
-            runs.extend((0..10).flat_map(|_| draw(&daemon, 400)));
-            (lost == 3).then_some(())
-        });
-        assert_rising(&runs);
     });
 }
 
