@@ -2,16 +2,15 @@
 //! itself.
 //!
 //! Each test belongs to a cause that "Exit codes" of docs/operations.md lists, or to a reload.
-//! Other effects of a cause are tested elsewhere: states in state.rs, marks in marks.rs,
+//! Other effects of a cause are tested elsewhere: states and disks in state.rs, marks in marks.rs,
 //! addresses in listeners.rs, settings in serve_cli.rs.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::support::file_system::FileSystem;
 use crate::support::{Setup, lock_files};
 
 /// The layout `twitter` with an epoch years ahead of a correct clock.
@@ -137,29 +136,6 @@ fn another_kind_of_file_with_a_locks_name_is_3() {
         fs::rename(&lock, setup.path(&format!("kind-{index}"))).expect("put away");
     }
     start().start().stop();
-}
-
-#[test]
-fn a_full_disk_is_3_wherever_it_strikes() {
-    let Some(disk) = FileSystem::mount_with_files(64) else { return };
-    let made = disk.point().join("made");
-    let point = disk.point();
-    fs::create_dir(&made).expect("made");
-    let ballast: Vec<PathBuf> = (0..)
-        .map(|number| point.join(format!("ballast-{number}")))
-        .take_while(|path| File::create(path).is_ok())
-        .collect();
-    let full = ["No space left on device", "make room"];
-    for state in [made.clone(), point.join("new")] {
-        Setup::new().option("--state-dir", &state).end().assert_refusal_for_now(&full);
-    }
-    for locks in [made.clone(), point.join("new")] {
-        Setup::new().option("--lock-dir", &locks).end().assert_refusal_for_now(&full);
-    }
-    let listen = format!("unix:{}", made.join("socket").display());
-    Setup::bare().option("--listen", &listen).end().assert_refusal_for_now(&full);
-    ballast.iter().for_each(|path| fs::remove_file(path).expect("removed"));
-    Setup::new().option("--state-dir", &made).start().stop();
 }
 
 #[test]

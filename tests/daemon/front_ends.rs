@@ -287,37 +287,26 @@ fn a_request_that_half_arrived_at_a_stop_is_answered() {
 
 const HTTP: &[u8] = b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n";
 const REDIS: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+const TLS: &[u8] = b"\x16\x03\x01\x02\0\x01\0\r\n\r\n";
+const NATIVE: &[u8] = b"\x10\0\0\0\x01\0\r\n\r\n";
 
 /// Clients of other protocols: the listener, what they send, a part of the reply, and the line in
 /// the log.
-const FOREIGN: [(&str, &[u8], &str, &str); 15] = [
+const FOREIGN: [(&str, &[u8], &str, &str); 17] = [
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
-    (
-        "native",
-        REDIS,
-        "give it an address of [resp]",
-        "a Redis client on a listener of Snowbank's own protocol",
-    ),
+    ("native", REDIS, "give it an address of [resp]", "a Redis client on a listener of Snowbank's own"),
     ("native", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol", "a PROXY protocol header"),
     ("native", b"\xff\xfe\xfd\xfc\xfb", "found frame length", "bytes that are no request of Snowbank's"),
     ("resp", HTTP, "an HTTP client", "an HTTP client on a listener for clients of Redis"),
     ("resp", b"get fast\r\n", "a memcached client", "a memcached client on a listener for clients of Redis"),
     ("resp", b"\xc2\x80\0\0\0", "no request", "bytes that are no request on a listener for clients of Redis"),
+    ("resp", TLS, "give the client the address without tls:", "a TLS client on a listener without TLS"),
+    ("resp", NATIVE, "of the setting listen", "a client of Snowbank's own protocol"),
     ("http", REDIS, "HTTP/1.1 400", "a Redis client on a listener for clients of HTTP"),
-    ("http", b"\x16\x03\x01\x02\0\x01\0\r\n\r\n", "HTTP/1.1 400", "a TLS client on a listener without TLS"),
+    ("http", TLS, "HTTP/1.1 400", "a TLS client on a listener without TLS"),
     ("http", b"get orders\r\n", "HTTP/1.1 400", "a memcached client on a listener for clients of HTTP"),
-    (
-        "http",
-        b"\x10\0\0\0\x01\0\r\n\r\n",
-        "HTTP/1.1 400",
-        "a client of Snowbank's own protocol on a listener",
-    ),
-    (
-        "http",
-        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
-        "HTTP/1.1 400",
-        "bytes that are no request on a listener",
-    ),
+    ("http", NATIVE, "HTTP/1.1 400", "a client of Snowbank's own protocol"),
+    ("http", b"GET / HTTP/1.1\r\nno header\r\n\r\n", "HTTP/1.1 400", "bytes that are no request"),
     ("memcached", HTTP, "CLIENT_ERROR ", "an HTTP client on a listener for clients of memc"),
     ("memcached", REDIS, "CLIENT_ERROR ", "a Redis client on a listener for clients of memc"),
     ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),

@@ -21,16 +21,6 @@ fn bytes_that_are_no_request_get_an_error_and_are_closed() {
         ("*1\r\n$99999999999\r\n", "ERR Protocol error: invalid bulk length"),
         ("*1\r\n$4\r\nPINGxx", "ERR Protocol error: expected a line end after the bulk string"),
         (&long, "ERR Protocol error: too big request"),
-        (
-            "\x16\x03\x01\x02\0\x01",
-            "ERR a TLS client on a listener without TLS; give the client the address without tls:, or the daemon a listener \
-             with it",
-        ),
-        (
-            "\x0c\0\0\0\x01\0\x07\0",
-            "ERR a client of Snowbank's own protocol on a listener for clients of Redis; give it an address of the setting \
-             listen",
-        ),
     ] {
         let mut client = Client::of(&daemon);
         client.send(bytes);

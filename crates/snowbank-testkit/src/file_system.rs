@@ -21,13 +21,6 @@ impl FileSystem {
         Self::mount_with(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], None)
     }
 
-    /// Mounts one in memory that has room for this many files and directories. Returns `None` if
-    /// this user may not mount.
-    pub fn mount_with_files(count: usize) -> Option<FileSystem> {
-        let options = format!("size=1m,mode=0755,nr_inodes={count}");
-        Self::mount_with(&["mount", "-t", "tmpfs", "-o", &options, "snowbank-test"], None)
-    }
-
     /// Mounts one of this type, in a file. Returns `None` if this user may not mount.
     pub fn mount_as(kind: &str) -> Option<FileSystem> {
         let make: &[&str] = match kind {
