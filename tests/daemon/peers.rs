@@ -1,7 +1,5 @@
 //! Daemons that compare their worker IDs with each other at a start, without a coordinator.
 
-use std::path::Path;
-
 use crate::secure::{Authority, tls_section, write_secret};
 use crate::support::daemon::Ended;
 use crate::support::machine::Machine;
@@ -49,36 +47,25 @@ fn a_peer_that_does_not_answer_is_a_line_of_the_log() {
 }
 
 #[test]
-fn a_peer_is_asked_over_tls_and_with_a_token() {
+fn a_token_is_sent_over_tls_or_loopback_and_never_in_clear_text() {
     let directory = crate::support::directory();
-    let at = |name: &str| directory.path().join(name);
     let authority = Authority::new(directory.path(), "authority");
     let pair = authority.issue("server", &["localhost"]);
-    write_secret(&at("tokens"), "of-the-fleet\n");
-    let token_file = |path: &Path| format!("token_file = \"{}\"\n", path.display());
-    let secured = format!("worker_ids = 5\n[auth]\n{}{}", token_file(&at("tokens")), tls_section(&pair, ""));
-    let other = Setup::configured(&secured).args(["--listen", "tls:127.0.0.1:0"]).listeners(2).start();
-    let peer = format!("tls:localhost:{}", other.addresses[1].tcp().port());
-    let ca = format!("ca = \"{}\"\n", authority.file.display());
-    let without = format!("{}{ca}", toml(5, &[&peer]));
-    let daemon = Setup::configured(&without).start();
-    daemon.assert_logs("asks for a token");
-    let toml = format!("{without}[auth]\n{}", token_file(&at("tokens")));
-    assert_refused(&toml, &["has worker ID 5"]);
-}
-
-#[test]
-fn a_token_is_sent_to_a_loopback_address_and_never_over_a_network_in_clear_text() {
-    let directory = crate::support::directory();
     let tokens = directory.path().join("tokens");
     write_secret(&tokens, "of-the-fleet-and-long-enough\n");
     let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
-    let other = Setup::configured(&format!("worker_ids = 5\n{auth}")).start();
-    let with_peer = |peer: &str| format!("{}{auth}", toml(5, &[peer]));
-    assert_refused(&with_peer(&other.tcp().to_string()), &["has worker ID 5"]);
+    let secured = format!("worker_ids = 5\n{auth}{}", tls_section(&pair, ""));
+    let other = Setup::configured(&secured).args(["--listen", "tls:127.0.0.1:0"]).listeners(2).start();
+    let loopback = toml(5, &[&other.tcp().to_string()]);
+    let over_tls = toml(5, &[&format!("tls:localhost:{}", other.addresses[1].tcp().port())]);
+    let over_tls = format!("{over_tls}ca = \"{}\"\n", authority.file.display());
+    for peer in [loopback, over_tls] {
+        Setup::configured(&peer).start().assert_logs("asks for a token");
+        assert_refused(&(peer + &auth), &["has worker ID 5"]);
+    }
     // This machine again, but not by a loopback address.
     let open = format!("0.0.0.0:{}", other.tcp().port());
-    let daemon = Setup::configured(&with_peer(&open)).start();
+    let daemon = Setup::configured(&(toml(5, &[&open]) + &auth)).start();
     daemon.assert_logs("asks for a token");
     daemon.assert_logs(&format!("fleet.peers: found {open} without tls:, so no token is sent there"));
 }

@@ -12,7 +12,6 @@ use std::time::Duration;
 use crate::support::failing_disk::FailingDisk;
 use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::program::Said;
 use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
 use crate::support::witness::{Load, MIXED, SPARSE, Witness};
 use crate::support::{Ask, Daemon, Random, Reply};
@@ -35,16 +34,15 @@ fn set(machine: &Machine, value: &str) {
     machine.run(&["ticket", "set", "orders", value]).printed();
 }
 
-/// Sets half of a counter's numbers, the odd or the even ones, in a state of its own. Returns that
-/// and the configuration.
-fn set_half(machine: &Machine, name: &str, value: &str, offset: u64) -> (PathBuf, String) {
+/// Sets half of the counter's numbers, the odd or the even ones, in a state of its own. Returns the
+/// state's directory.
+fn set_half(machine: &Machine, offset: &str) -> PathBuf {
     let state = machine.path(&format!("state-{offset}"));
-    let half =
-        ["--increment", "2", "--offset", &offset.to_string(), "--state-dir", state.to_str().expect("text")];
-    let Said { code, out, err } = machine.run(&[&["ticket", "set", name, value][..], &half].concat());
-    assert!(code == Some(0) && out.ends_with(&format!("directory {}\n", state.display())), "{out}{err}");
-    let toml = format!("[[sources]]\nname = {name:?}\nkind = \"ticket\"\nincrement = 2\noffset = {offset}\n");
-    (state, toml)
+    let place = state.to_str().expect("text");
+    let half = ["--increment", "2", "--offset", offset, "--state-dir", place];
+    let said = machine.run(&[&["ticket", "set", "orders", "100"], &half[..]].concat()).printed();
+    assert!(said.ends_with(&format!("directory {place}\n")), "{said}");
+    state
 }
 
 /// Returns the line that refuses to set the counter.
@@ -265,18 +263,17 @@ fn a_counter_moves_to_another_machine_once() {
 #[test]
 fn two_daemons_of_a_machine_share_a_counter_only_by_offsets() {
     let machine = Machine::new();
-    let (odd, toml) = set_half(&machine, "orders", "100", 1);
-    let odd = machine.setup(&toml).option("--state-dir", &odd).start();
+    let odd = machine.setup(ODD).option("--state-dir", set_half(&machine, "1")).start();
     assert_eq!(next(&odd, 2), [101, 103]);
     let all = ["ticket", "set", "orders", "100", "--state-dir"];
     let refused = machine.run(&[&all[..], &[machine.path("third").to_str().expect("text")]].concat());
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    let (even, toml) = set_half(&machine, "orders", "100", 2);
+    let even = set_half(&machine, "2");
     for taken in [ODD, ORDERS] {
         let ended = machine.setup(taken).option("--state-dir", &even).end();
         ended.assert_refusal_for_now(&["ticket orders", "held by another daemon"]);
     }
-    let even = machine.setup(&toml).option("--state-dir", &even).start();
+    let even = machine.setup(EVEN).option("--state-dir", &even).start();
     assert_eq!((next(&odd, 2), next(&even, 3)), (vec![105, 107], vec![102, 104, 106]));
     odd.stop();
     even.stop();
