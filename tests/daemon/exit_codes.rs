@@ -40,9 +40,12 @@ fn make_pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("it runs").success());
 }
 
+/// Makes something at a path.
+type Make = fn(&Path);
+
 /// The option for a directory, the path in the daemon's own directory that it is given, what is
 /// made there before, and a part of the refusal.
-const UNUSABLE: [(&str, &str, fn(&Path), &str); 9] = [
+const UNUSABLE: [(&str, &str, Make, &str); 9] = [
     ("--state-dir", "file", make_file, "file is not a directory; choose another (--state-dir DIR)"),
     ("--state-dir", "file/state", |at| make_file(parent(at)), "file is not a directory; choose another"),
     ("--lock-dir", "file/locks", |at| make_file(parent(at)), "worker IDs at"),
@@ -65,7 +68,7 @@ fn link_to_another(path: &Path) {
 }
 
 /// Makes a directory with this in it.
-fn make_with(directory: &Path, name: &str, make: fn(&Path)) {
+fn make_with(directory: &Path, name: &str, make: Make) {
     make_directory(directory, 0o700);
     make(&directory.join(name));
 }
@@ -125,7 +128,7 @@ fn another_kind_of_file_with_a_locks_name_is_3() {
     daemon.stop();
     let text = lock.to_str().expect("text");
     fs::remove_file(&lock).expect("removed");
-    let kinds: [(fn(&Path), &str); 3] = [
+    let kinds: [(Make, &str); 3] = [
         (|at| symlink("elsewhere", at).expect("linked"), "cannot lock worker IDs at"),
         (|at| make_directory(at, 0o700), "cannot lock worker IDs at"),
         (make_pipe, "not a regular file"),

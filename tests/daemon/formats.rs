@@ -96,45 +96,33 @@ fn the_page_about_formats_lists_each_and_says_which_sort() {
 }
 
 #[test]
-fn an_old_key_decodes_its_aliases_and_a_missing_one_is_named() {
+fn alias_keys_are_a_file_or_a_credential_and_old_ones_still_read() {
     let daemon = Setup::new().start();
-    let address = daemon.addresses[0].to_string();
-    let (old, new) = KEYS.split_once('\n').expect("two lines");
-    let write = |text: &str| {
-        let file = keys(&daemon, text);
-        prints(&["next", "--address", &address, "--format", "alias", "--alias-keys", &file])[0].clone()
-    };
-    let before = write(old);
-    let after = write(KEYS);
-    assert!(before.starts_with("1-") && after.starts_with("2-"), "{before} {after}");
-    let file = keys(&daemon, KEYS);
-    let decode = ["decode", "--from", "alias", "--alias-keys"];
-    let read = prints(&[&decode[..], &[&file, &before, &after]].concat());
-    assert!(read.iter().all(|line| line.contains("datacenter=0 worker=0")), "{read:?}");
-
-    let file = keys(&daemon, new);
-    let line = refuses(&[&decode[..], &[&file, &after, &before]].concat());
-    assert!(line.contains(&format!("{before:?} is under key version 1, and the keys have 2")), "{line}");
-    let line = refuses(&["decode", "--from", "alias", &before]);
-    assert!(line.contains("name their file with --alias-keys"), "{line}");
-    assert!(refuses(&["next", "--address", &address, "--format", "alias"]).contains("--alias-keys"));
-    let missing = [&decode[..], &["/nowhere/keys", &before]].concat();
-    assert!(refuses(&missing).contains("cannot use the alias keys /nowhere/keys: No such file"));
-}
-
-#[test]
-fn alias_keys_may_be_a_credential() {
-    let daemon = Setup::new().start();
-    let file = keys(&daemon, KEYS);
-    let directory = std::path::Path::new(&file).parent().expect("a directory");
-    let next = |credential: &str| {
+    let run = |arguments: &[&str]| {
         let mut command = program();
-        command.env("CREDENTIALS_DIRECTORY", directory);
-        command.args(["next", "--address", &daemon.addresses[0].to_string(), "--format", "alias"]);
-        Said::by(command.args(["--alias-keys", credential]))
+        command.env("CREDENTIALS_DIRECTORY", daemon.path(""));
+        command.env("SNOWBANK_ADDRESS", daemon.addresses[0].to_string());
+        Said::by(command.args(arguments))
     };
-    assert!(next("credential:alias-keys").out.starts_with("2-"));
-    assert_eq!(next("credential:other").code, Some(2));
+    let next = ["next", "--format", "alias"];
+    let decode = ["decode", "--from", "alias"];
+    let (old, _) = KEYS.split_once('\n').expect("two lines");
+    let before = run(&[&next[..], &["--alias-keys", &keys(&daemon, old)]].concat()).printed();
+    keys(&daemon, KEYS);
+    let credential = ["--alias-keys", "credential:alias-keys"];
+    let after = run(&[&next[..], &credential].concat()).printed();
+    assert!(before.starts_with("1-") && after.starts_with("2-"), "{before} {after}");
+    let read = run(&[&decode[..], &credential, &[before.trim(), after.trim()]].concat()).printed();
+    assert_eq!(read.matches("datacenter=0 worker=0").count(), 2, "{read}");
+    for (command, keys, part) in [
+        (&decode[..], &["1-7n42DGM5Tfl"][..], "name their file with --alias-keys"),
+        (&decode, &["1-7n42DGM5Tfl", "--alias-keys", "/no/keys"], "the alias keys /no/keys: No such file"),
+        (&next, &[], "--alias-keys"),
+        (&next, &["--alias-keys", "credential:other"], "other"),
+    ] {
+        let line = run(&[command, keys].concat()).refusal(2);
+        assert!(line.contains(part), "{line}");
+    }
 }
 
 #[test]

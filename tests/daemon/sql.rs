@@ -86,11 +86,10 @@ fn hold(step_us: i64, run: impl Fn(&str, &str, &[String]) -> Vec<String>) {
     let mut random = Random::seeded(13);
     for (name, layout) in layouts() {
         let ids = ids(&layout, &mut random).into_iter();
-        let times = ids.map(|id| (id.to_string(), time_of(&layout, id))).unzip();
+        let times: (Vec<_>, Vec<_>) = ids.map(|id| (id.to_string(), time_of(&layout, id))).unzip();
         let instants = instants(&layout, step_us, &mut random).into_iter();
-        let first_ids = instants.map(|at| (at.rfc3339(6), first_id(&layout, at))).unzip();
-        let cases: [(&str, (Vec<String>, Vec<String>)); 2] = [("id", times), ("at", first_ids)];
-        for (kind, (inputs, expected)) in cases {
+        let first_ids: (Vec<_>, Vec<_>) = instants.map(|at| (at.rfc3339(6), first_id(&layout, at))).unzip();
+        for (kind, (inputs, expected)) in [("id", times), ("at", first_ids)] {
             let found = run(&name, kind, &inputs);
             assert_eq!(found, expected, "{name}, {kind}: {inputs:?}");
         }
