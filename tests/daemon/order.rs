@@ -14,7 +14,7 @@ struct Load {
     order: &'static str,
     shards: &'static str,
     layout: &'static str,
-    /// How often it sends requests, and how many at once.
+    /// The number of times that it sends requests, and of requests at once.
     rounds: usize,
     depth: u16,
     sizes: &'static [u32],
