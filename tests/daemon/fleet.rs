@@ -10,7 +10,6 @@ mod restored;
 mod schedules;
 mod shown;
 mod starts;
-mod takeover;
 mod tls;
 
 use crate::support::coordinators::{Coordinator, Etcd, Proxy, each, on_one};
@@ -18,8 +17,8 @@ use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};
 use crate::support::machine::Machine;
 use crate::support::program::run_configured;
-use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run, Wire};
-use crate::support::{Ask, Daemon, Reply, Setup, poll};
+use crate::support::wire::{CLOCK_BEHIND, NO_CEILING, Run};
+use crate::support::{Ask, Daemon, Reply, poll};
 use rustix::process::Signal;
 
 /// A short horizon: a number is free seconds after its daemon was killed. On a busy machine an
@@ -71,20 +70,6 @@ fn release_by_force(toml: &str, number: &str) {
     assert_eq!(code, Some(0), "{text}");
 }
 
-/// Starts a daemon that hands out IDs, and kills it.
-#[track_caller]
-fn kill_after_first_ids(machine: &Machine, toml: &str) {
-    let mut daemon = machine.start(toml);
-    draw(&daemon);
-    daemon.kill();
-}
-
-/// Starts a daemon whose number another one has released. On a busy machine, that may reach the
-/// coordinator late.
-fn start_once_released(setup: impl Fn() -> Setup) -> Daemon {
-    setup().start().await_numbers()
-}
-
 /// Draws once the daemon has its worker IDs: on a busy machine the coordinator may answer too late
 /// for a start.
 fn draw(daemon: &Daemon) -> Vec<Run> {
@@ -117,26 +102,6 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
         Machine::new().setup(&other).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
         let (code, text) = fleet(&other, &["init"]);
         assert!(code == Some(1) && text.contains("--add"), "{text}");
-    });
-}
-
-#[test]
-fn a_number_is_one_daemons_and_free_at_once_after_a_clean_stop() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let first = Machine::new();
-        let second = Machine::new();
-        let mut runs = Vec::new();
-        let daemon = first.start(&toml);
-        runs.extend(draw(&daemon));
-        second.setup(&toml).assert_waits(&["holds worker ID 5", "free from"]);
-        daemon.stop();
-        let daemon = start_once_released(|| second.setup(&toml));
-        let after = draw(&daemon);
-        assert!(after[0].first > runs[0].last());
-        runs.extend(after);
-        assert_distinct(runs);
     });
 }
 

@@ -34,26 +34,6 @@ fn assert_asks_rarely(daemon: &Daemon, proxy: &Proxy) {
     assert!(made.iter().all(|made| *made <= most), "{made:?} connections and requests in {lasted:?}");
 }
 
-#[test]
-fn a_start_that_gets_no_answer_waits_and_logs_why() {
-    on_one(|at| {
-        let bare = toml(at, Some(5), LONG);
-        init(&bare);
-        let proxies = SILENCES.map(|_| at.proxy());
-        thread::scope(|scope| {
-            for (begin, proxy) in SILENCES.iter().zip(&proxies) {
-                let toml = bare.replace(&at.url(), &proxy.url());
-                scope.spawn(move || {
-                    begin(proxy);
-                    let parts = ["the coordinator does not answer", &proxy.url()];
-                    Machine::new().setup(&toml).assert_waits(&parts);
-                });
-            }
-        });
-        assert_eq!(worker_of(&draw(&Machine::new().start(&bare))), 5);
-    });
-}
-
 /// A daemon at each of three proxies, and each proxy becomes silent in its own way.
 #[test]
 fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
@@ -86,28 +66,33 @@ fn a_silent_coordinator_stops_ids_at_the_ceiling_asked_rarely() {
 #[test]
 fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
     on_one(|at| {
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        daemon.kill();
-        std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
-        proxy.cut();
-        // It may be killed while it waits.
-        for _ in 0..2 {
-            daemon = machine.setup(&toml).admin().start();
-            assert_eq!(get(&daemon, "/readyz").code, 503);
-            daemon.assert_logs("waits for a worker ID, and hands out nothing");
-            assert!(daemon.draw_until(Ask::of(10), NO_CEILING).is_empty());
-            daemon.kill();
-        }
-        let daemon = machine.setup(&toml).admin().start();
-        assert_asks_rarely(&daemon, &proxy);
-        proxy.pass();
-        let daemon = daemon.await_numbers();
-        runs.extend(draw(&daemon));
-        poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
-        assert_distinct(runs);
+        init(&toml(at, Some(5), SHORT));
+        let proxies = SILENCES.map(|_| at.proxy());
+        thread::scope(|scope| {
+            for (worker, (begin, proxy)) in (5..).zip(SILENCES.iter().zip(&proxies)) {
+                let toml = toml_at(at, &[&proxy.url()], Some(worker), SHORT);
+                scope.spawn(move || {
+                    let machine = Machine::new();
+                    let mut daemon = machine.start(&toml);
+                    let mut runs = draw(&daemon);
+                    daemon.kill();
+                    std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
+                    begin(proxy);
+                    // It may be killed while it waits.
+                    machine.setup(&toml).assert_waits(&["the coordinator does not answer", &proxy.url()]);
+                    let daemon = machine.setup(&toml).admin().start();
+                    assert_eq!(get(&daemon, "/readyz").code, 503);
+                    daemon.assert_logs("waits for a worker ID, and hands out nothing");
+                    assert!(daemon.draw_until(Ask::of(10), NO_CEILING).is_empty());
+                    assert_asks_rarely(&daemon, proxy);
+                    proxy.pass();
+                    let daemon = daemon.await_numbers();
+                    runs.extend(draw(&daemon));
+                    poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
+                    assert_distinct(runs);
+                });
+            }
+        });
     });
 }
 

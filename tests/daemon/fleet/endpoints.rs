@@ -7,18 +7,13 @@ use super::*;
 /// comparison ends. On a busy machine, some may answer too late.
 pub(super) const TRIES: usize = 5;
 
-/// Returns a configuration with these endpoints.
-fn toml_of(at: &dyn Coordinator, urls: &[&str], horizon: &str) -> String {
-    toml_at(at, urls, Some(5), horizon)
-}
-
 /// Starts a daemon with an endpoint that hangs after this many answers, and two that work. Returns
 /// the number of connections to the one that hangs.
 fn start_beside_one_that_hangs(at: &dyn Coordinator, answers: u64) -> u64 {
     let proxy = at.proxy();
     proxy.hang_after(answers);
     let named = at.url().replace("127.0.0.1", "localhost");
-    let toml = toml_of(at, &[&proxy.url(), &at.url(), &named], LONG);
+    let toml = toml_at(at, &[&proxy.url(), &at.url(), &named], Some(5), LONG);
     let machine = Machine::new();
     let daemon = machine.start(&toml);
     assert_eq!(worker_of(&draw(&daemon)), 5);
@@ -63,7 +58,7 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
         init(&toml_of_other);
         other.kill();
         let machine = Machine::new();
-        let daemon = machine.start(&toml_of(at, &[&at.url(), &other.url()], "8s"));
+        let daemon = machine.start(&toml_at(at, &[&at.url(), &other.url()], Some(5), SHORT));
         let mut runs = draw(&daemon);
         other.run();
         if at.name() != "etcd" {

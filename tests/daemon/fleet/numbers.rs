@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{LONG, draw, init, start_once_released, toml, worker_of};
+use super::{LONG, draw, init, toml, worker_of};
 use crate::support::Daemon;
 use crate::support::coordinators::{Coordinator, on_one};
 use crate::support::ids::{assert_distinct, twitter_unix_ms, unix_ms};
@@ -75,13 +75,13 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).code, Some(0));
         // Another daemon of the machine gets it, and is not refused either.
-        let daemon = start_once_released(|| machine.beside(&assigned(at, 5)));
+        let daemon = machine.beside(&assigned(at, 5)).start().await_numbers();
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).code, Some(0), "again");
         daemon.stop();
         let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
         machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
-        let daemon = start_once_released(|| machine.setup(&assigned(at, 5)));
+        let daemon = machine.start(&assigned(at, 5)).await_numbers();
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         let Said { code, out, err: errors } = machine.run(&["state", "import", &export]);

@@ -25,28 +25,6 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
-/// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and
-/// then the other one ends.
-#[test]
-fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
-    each(|at| {
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
-        let machine = Machine::new();
-        let daemon = machine.setup(&toml).start();
-        let mut runs = draw(&daemon);
-        let list = || fleet(&toml, &["list"]).1;
-        let before = at.get(KEY);
-        let listed = list();
-        proxy.cut();
-        proxy.pass();
-        poll("a write on a new connection", || (at.get(KEY) != before).then_some(()));
-        assert_eq!(list(), listed, "the ceiling is the same");
-        runs.extend(draw(&daemon));
-        daemon.stop();
-        assert_distinct(runs);
-    });
-}
-
 /// Requests whose wait is shorter than one answer of the coordinator get their IDs while the
 /// ceiling is raised several times.
 #[test]
@@ -82,7 +60,7 @@ fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
     });
 }
 
-/// Its socket stays while it takes the number.
+/// Its socket stays while it takes the number. Another one is stopped while it waits.
 #[test]
 fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
     on_one(|at| {
@@ -104,6 +82,10 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
         assert_eq!(get(&waiting, "/healthz").code, 200);
         assert!(!get(&waiting, "/metrics").body.contains("snowbank_worker_id{"));
         assert!(waiting.draw_until(Ask::of(10), NO_CEILING).is_empty());
+        let other = Machine::new();
+        let stops = other.start(&toml);
+        stops.assert_logs("waits for a worker ID");
+        stops.stop();
         first.stop();
         let waiting = waiting.await_numbers();
         let after = draw(&waiting);
@@ -112,27 +94,6 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
         poll("ready", || (get(&waiting, "/readyz").code == 200).then_some(()));
         waiting.stop();
         assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_daemon_that_waits_for_a_number_stops_when_it_is_asked_to() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let holder = Machine::new();
-        let _daemon = holder.start(&toml);
-        let machine = Machine::new();
-        let waiting = machine.start(&toml);
-        waiting.assert_logs("holds worker ID 5");
-        waiting.stop();
-        let proxy = at.proxy();
-        let away = toml_at(at, &[&proxy.url()], Some(6), LONG);
-        proxy.cut();
-        let waiting = machine.start(&away);
-        waiting.assert_logs("the coordinator does not answer");
-        proxy.pass();
-        assert_eq!(worker_of(&draw(&waiting.await_numbers())), 6);
     });
 }
 

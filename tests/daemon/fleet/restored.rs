@@ -2,7 +2,6 @@
 //! what was handed out.
 
 use super::*;
-use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
 
 /// Returns the IDs that a daemon hands out, once its clock has reached the fleet's floor.
 fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
@@ -19,36 +18,23 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
     })
 }
 
-/// Two daemons at a coordinator that was restored: one has noticed that, and ended. One was paused
-/// before. Both numbers that were taken after the backup look free.
-struct Restored {
-    notices: Machine,
-    _paused: Machine,
-    second: Daemon,
-    runs: Vec<Run>,
-}
-
-fn restored(at: &mut dyn Coordinator, toml: &str) -> Restored {
-    init(toml);
-    at.back_up();
-    let [notices, paused] = [(); 2].map(|()| Machine::new());
-    let mut first = notices.start(toml);
-    let second = paused.start(toml);
-    let mut runs = draw(&first);
-    runs.extend(draw(&second));
-    second.signal(Signal::STOP);
-    at.restore();
-    assert_eq!(first.wait(), Some(3), "{}", first.log());
-    Restored { notices, _paused: paused, second, runs }
-}
-
 /// Routine after a lost quorum. One daemon is paused all the time, one is started again by its
 /// service manager, and one is new.
 #[test]
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
         let toml = toml(at, None, "16s");
-        let Restored { notices, mut second, mut runs, _paused } = restored(at, &toml);
+        init(&toml);
+        at.back_up();
+        let [notices, paused] = [(); 2].map(|()| Machine::new());
+        let mut first = notices.start(&toml);
+        let mut second = paused.start(&toml);
+        let mut runs = draw(&first);
+        runs.extend(draw(&second));
+        second.signal(Signal::STOP);
+        at.restore();
+        assert_eq!(first.wait(), Some(3), "{}", first.log());
+        // Both numbers that were taken after the backup look free.
         let again = notices.start(&toml);
         // If the restore took long, its bound is so near that it starts above the floor.
         let more = draw_above_the_floor(&again);

@@ -1,66 +1,47 @@
-//! Starts under the number that the state had: without waiting for the coordinator, or without it.
+//! Starts under the number that the state had, without waiting for the coordinator or without it,
+//! and under copied states.
 
 use std::net::TcpListener;
 use std::thread;
 
 use super::*;
-use crate::support::coordinators::Proxy;
+use crate::support::copy;
 
-/// The line of a start that asked in vain.
-const IN_VAIN: &str = "without its coordinator";
-
-/// Starts a daemon with this configuration again after a kill, and returns its first IDs with the
-/// daemon.
-fn start_again(machine: &Machine, toml: &str, mut before: Daemon) -> (Daemon, Vec<Run>) {
-    before.kill();
-    let daemon = machine.start(toml);
-    let runs = draw(&daemon);
-    (daemon, runs)
-}
-
-#[track_caller]
-fn assert_asked_nothing(daemon: &Daemon) {
-    assert!(!daemon.log().contains(IN_VAIN), "{}", daemon.log());
-}
-
+/// The first ID waits for no answer. A stop releases nothing in an outage, and of daemons that are
+/// killed, none has had an answer.
 #[test]
-fn after_a_kill_the_first_id_waits_for_no_silent_coordinator() {
-    on_one(|at| {
+fn a_start_in_an_outage_goes_on_at_once() {
+    each(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let machine = Machine::new();
         let mut daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
-        proxy.swallow_answers();
-        // Each of them is killed before it has an answer.
-        for _ in 0..3 {
-            let more;
-            (daemon, more) = start_again(&machine, &toml, daemon);
-            assert_asked_nothing(&daemon);
-            runs.extend(more);
+        let outages: [(fn(&Proxy), bool); 5] = [
+            (Proxy::cut, true),
+            (Proxy::swallow_answers, true),
+            (Proxy::swallow_answers, false),
+            (Proxy::swallow_answers, false),
+            (Proxy::swallow_answers, false),
+        ];
+        for (begin_outage, is_clean) in outages {
+            begin_outage(&proxy);
+            if is_clean {
+                daemon.stop();
+            } else {
+                daemon.kill();
+            }
+            daemon = machine.start(&toml);
+            assert!(!daemon.log().contains("without its coordinator"), "{}", daemon.log());
+            runs.extend(draw(&daemon));
         }
         let before = at.get(KEY);
-        proxy.pass();
+        // Its connection may still hang.
         proxy.cut();
         proxy.pass();
         poll("a write of its own", || (at.get(KEY) != before).then_some(()));
-        runs.extend(draw(&daemon));
         daemon.stop();
+        runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
-    });
-}
-
-#[test]
-fn a_daemon_that_went_on_ends_if_its_number_was_released() {
-    on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        kill_after_first_ids(&machine, &toml);
-        release_by_force(&toml, "5");
-        let mut again = machine.start(&toml);
-        assert_eq!(again.wait(), Some(3), "{}", again.log());
-        again.assert_logs("a worker ID is lost");
-        machine.setup(&toml).assert_waits(&["worker ID 5 was released", "free from"]);
     });
 }
 
@@ -72,44 +53,42 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
         let toml = toml(at, Some(5), LONG);
         init(&toml);
         let machine = Machine::new();
-        let copy = Machine::new();
-        let daemon = machine.start(&toml);
+        let other = Machine::new();
+        let mut daemon = machine.start(&toml);
         let mut runs = draw(&daemon);
-        let (mut daemon, more) = start_again(&machine, &toml, daemon);
-        runs.extend(more);
+        daemon.kill();
+        let mut daemon = machine.start(&toml);
+        runs.extend(draw(&daemon));
         daemon.kill();
         for name in ["state", "locks"] {
-            crate::support::copy(&machine.path(name), &copy.path(name));
+            copy(&machine.path(name), &other.path(name));
         }
-        copy.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
+        other.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
         runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });
 }
 
-/// The stop releases nothing at a coordinator that does not answer.
+/// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed
+/// out.
 #[test]
-fn after_a_clean_stop_in_an_outage_a_start_goes_on_at_once() {
-    each(|at| {
-        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
+fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
+    on_one(|at| {
+        let toml = toml(at, Some(5), LONG);
+        init(&toml);
         let machine = Machine::new();
-        let mut runs = Vec::new();
-        let mut daemon = machine.start(&toml);
-        let outages: [fn(&Proxy); 2] = [Proxy::cut, Proxy::swallow_answers];
-        for begin_outage in outages {
-            runs.extend(draw(&daemon));
-            begin_outage(&proxy);
-            daemon.stop();
-            daemon = machine.start(&toml);
-            assert_asked_nothing(&daemon);
-            runs.extend(draw(&daemon));
-            proxy.pass();
-        }
-        // Its connection may still hang.
-        proxy.cut();
-        proxy.pass();
+        let other = Machine::new();
+        let state = machine.path("state");
+        let daemon = machine.start(&toml);
+        let mut runs = draw(&daemon);
+        copy(&state, &machine.path("backup"));
         daemon.stop();
-        runs.extend(draw(&machine.start(&toml)));
+        let taker = other.start(&toml).await_numbers();
+        runs.extend(draw(&taker));
+        copy(&machine.path("backup/."), &state);
+        machine.setup(&toml).assert_waits(&["holds worker ID 5", "free from"]);
+        taker.stop();
+        runs.extend(draw(&machine.start(&toml).await_numbers()));
         assert_distinct(runs);
     });
 }
@@ -183,7 +162,9 @@ fn a_stop_ends_a_start_that_follows_a_wait() {
             let toml = toml(at, Some(worker), SHORT);
             init(&toml);
             let [holder, taker] = [(); 2].map(|()| Machine::new());
-            kill_after_first_ids(&holder, &toml);
+            let mut before = holder.start(&toml);
+            draw(&before);
+            before.kill();
             let mut daemon = taker.setup(&format!("{toml}{peers}")).start();
             let _asked = poll("a question to the peer", || peer.accept().ok());
             daemon.signal(Signal::TERM);

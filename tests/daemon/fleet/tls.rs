@@ -90,6 +90,8 @@ fn coordinators_are_reached_over_tls() {
         assert_waits_in_time(&bare, &["the coordinator does not answer", "certificate"]);
         let parts = ["the coordinator does not answer", "or the lack of one", "fleet.certificate"];
         assert_waits_in_time(&ca, &parts);
+        let foreign = files.trusting(&bare, &files.other.issue_local("foreign"));
+        assert_waits_in_time(&foreign, &["it refuses this side's certificate", "fleet.certificate"]);
         let plain = full.replace(&at.tls_url(), &at.url());
         Machine::new().setup(&plain).assert_waits(&["the coordinator does not answer"]);
     });
@@ -118,16 +120,6 @@ fn a_certificate_that_does_not_fit_is_refused_with_one_line() {
         ] {
             Machine::new().setup(&with(&bare, settings)).end().assert_refusal(parts);
         }
-    });
-}
-
-#[test]
-fn a_client_certificate_of_another_authority_is_refused() {
-    on_one(|at| {
-        let files = Files::new();
-        files.secure_local(at);
-        let toml = files.trusting(&secured_toml(at), &files.other.issue_local("foreign"));
-        assert_waits_in_time(&toml, &["it refuses this side's certificate", "fleet.certificate"]);
     });
 }
 
