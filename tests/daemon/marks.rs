@@ -2,14 +2,12 @@
 //! be written. Tests that fill a file system need root. Without it they report that and pass,
 //! unless `CI` is set.
 
-use std::fs::{self, OpenOptions};
-use std::path::PathBuf;
+use std::fs;
 
 use crate::support::failing_disk::{EIO, FailingDisk};
 use crate::support::file_system::FileSystem;
 use crate::support::machine::Machine;
-use crate::support::{Daemon, lock_files, poll};
-use rustix::process::Signal;
+use crate::support::poll;
 use serde_json::Value;
 
 /// With a low `max_ahead` the horizon is short, and a raise comes soon.
@@ -146,71 +144,47 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     assert!(machine.setup(CONFIG).start().draw_one() > last);
 }
 
-/// The lock's file is truncated and its disk space is used up, so the write of a mark fails.
+/// Only the disk of the locks fails.
 #[test]
 fn a_failed_mark_is_logged_and_retried() {
-    let Some(disk) = FileSystem::mount() else { return };
-    let machine = Machine::with_locks(disk.point().join("locks"));
-    let mut daemon = machine.setup(CONFIG).start();
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("locks"), machine.path("orders"));
+    let fails = format!("write fail {EIO}");
+    let mut daemon = disk.under(machine.setup(CONFIG)).start();
     let copy = machine.back_up();
-    let ballast = empty_and_fill(&disk, &daemon);
+    disk.order(&fails);
     let last = machine.draw_past_a_raise(&daemon);
     daemon.assert_logs("cannot mark in lock_dir");
-    daemon.assert_logs("No space left on device");
-    assert_eq!(read_mark(&machine)["status"], "none");
+    let mark = read_mark(&machine);
+    let earlier = (&mark["status"], &mark["next_start"]);
+    assert_eq!(earlier, (&"granted".into(), &"at_ceiling".into()), "the earlier one");
     let highest = machine.draw_past_a_raise(&daemon);
     assert!(highest > last, "IDs flow on");
 
     // No request is needed: ceilings still rise for a while after the last use, and each raise
     // writes the marks.
-    fs::remove_file(&ballast).expect("it is there");
-    poll("the mark is back", || (read_mark(&machine)["status"] == "granted").then_some(()));
+    disk.works();
+    poll("the mark rises", || (id_of(&read_mark(&machine)["id"]) > highest).then_some(()));
     daemon.kill();
     let newest = machine.back_up();
     machine.restore(&copy);
     machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
     machine.restore(&newest);
 
-    // A clean stop lowers the mark first. If that fails, the ceiling stays.
-    let daemon = machine.setup(CONFIG).start();
-    let last = daemon.draw_one();
+    // The lower mark of a daemon that was killed makes its state no older copy.
+    let mut daemon = disk.under(machine.setup(CONFIG)).start();
+    disk.order(&fails);
+    let last = machine.draw_past_a_raise(&daemon);
     assert!(last > highest);
-    empty_and_fill(&disk, &daemon);
+    daemon.kill();
+    disk.works();
+    let daemon = disk.under(machine.setup(CONFIG)).start();
+    assert!(daemon.draw_one() > last);
+    // A clean stop lowers the mark first. If that fails, the ceiling stays.
+    disk.order(&fails);
     let ceiling = id_of(&show(&machine)["id_bound"]);
     daemon.stop();
     assert!(id_of(&show(&machine)["id_bound"]) >= ceiling, "not trimmed");
-}
-
-/// The daemon is stopped: otherwise its next mark would take the space back.
-fn empty_and_fill(disk: &FileSystem, daemon: &Daemon) -> PathBuf {
-    daemon.stand_still();
-    for lock in lock_files(&disk.point().join("locks")) {
-        OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
-    }
-    let ballast = disk.fill();
-    daemon.signal(Signal::CONT);
-    ballast
-}
-
-/// Only the disk of the locks fails.
-#[test]
-fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
-    let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("locks"), machine.path("orders"));
-    let mut daemon = disk.under(machine.setup(CONFIG)).start();
-    let last = daemon.draw_one();
-    disk.order(&format!("write fail {EIO}"));
-    let last = machine.draw_past_a_raise(&daemon).max(last);
-    daemon.assert_logs("cannot mark in lock_dir");
-    let mark = read_mark(&machine);
-    assert_eq!(
-        (&mark["status"], &mark["next_start"]),
-        (&"granted".into(), &"at_ceiling".into()),
-        "the earlier one"
-    );
-    daemon.kill();
-    disk.works();
-    assert!(machine.setup(CONFIG).start().draw_one() > last);
 }
 
 /// While a daemon raises its ceiling, the state and the marks are read as of one moment.

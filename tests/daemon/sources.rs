@@ -96,33 +96,6 @@ fn several_sources_have_layouts_and_workers_of_their_own() {
     }
 }
 
-#[test]
-fn every_preset_whose_life_has_not_ended_is_served() {
-    let presets = [
-        ("twitter", 1_000),
-        ("simple-2020", 1_000),
-        ("clearing", 20),
-        ("clearing-code", 20),
-        ("clearing-batch", 20),
-        ("clearing-bits", 1_000),
-        ("game", 100),
-        ("kubernetes", 1_000),
-        ("discord", 1_000),
-        ("instagram", 1_000),
-        ("sonyflake", 300),
-        ("js53", 300),
-    ];
-    for (preset, count) in presets {
-        let daemon = Setup::new().args(["--layout", preset, "--worker-id", "1"]).start();
-        let mut wire = daemon.connect();
-        let first = wire.next(Ask::of(count).wait_ms(10_000)).ids();
-        let second = wire.next(Ask::of(count).wait_ms(10_000)).ids();
-        let ids = [first, second].concat();
-        assert!(ids.is_sorted_by(|a, b| a < b), "{preset}");
-        assert!(ids.iter().all(|&id| id <= i64::MAX as u64), "{preset}");
-    }
-}
-
 /// Requests about one ID per ms until there are `total`.
 fn one_per_ms(sequence_start: &str, total: usize) -> Vec<u64> {
     let daemon = Setup::configured(&format!("sequence_start = \"{sequence_start}\"")).start();

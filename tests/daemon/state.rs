@@ -19,7 +19,7 @@ use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
-use crate::support::{Ask, DEADLINE, Wire, each_case, http, lock_files, poll, records};
+use crate::support::{Ask, DEADLINE, Wire, each_case, http, lock_files, poll};
 use rustix::process::Signal;
 
 /// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.

@@ -59,20 +59,32 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_the_grants() {
 }
 
 #[test]
-fn a_new_directory_starts_above_the_grants_of_the_old_one() {
+fn a_start_whose_state_was_lost_lies_above_its_grants() {
+    for is_kept in [true, false] {
+        let machine = Machine::new();
+        let mut daemon = machine.start("max_ahead = \"402ms\"");
+        let last = daemon.draw_one();
+        daemon.kill();
+        let bound = machine.marked();
+        fs::remove_dir_all(machine.state()).expect("removed");
+        let state = if is_kept { machine.state() } else { "none".into() };
+        let mut daemon = machine.setup("max_ahead = \"402ms\"").option("--state-dir", state).start();
+        let id = daemon.draw_one();
+        assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
+        if !is_kept {
+            daemon.assert_logs("not covered");
+            assert!(!machine.state().exists());
+        }
+        daemon.kill();
+        machine.start("").stop();
+    }
+}
+
+#[test]
+fn two_directories_that_run_in_turn_are_no_copies() {
     let machine = Machine::new();
-    let mut daemon = machine.start("");
-    let last = daemon.draw_one();
-    daemon.kill();
-    let bound = machine.marked();
-    fs::remove_dir_all(machine.state()).expect("removed");
-    let daemon = machine.start("");
-    let id = daemon.draw_one();
-    assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
-    daemon.stop();
-    // Two directories that run in turn are no copies of each other.
-    let mut last = id;
-    for setup in [machine.beside(""), machine.setup(""), machine.beside(""), machine.setup("")] {
+    let mut last = 0;
+    for setup in [machine.setup(""), machine.beside(""), machine.setup(""), machine.beside("")] {
         let daemon = setup.start();
         let id = daemon.draw_one();
         assert!(id > last);
@@ -103,21 +115,6 @@ fn an_older_copy_does_not_undo_an_export() {
     // The worker ID is used up, wherever it is imported.
     fs::remove_dir_all(machine.state()).expect("removed");
     import(1);
-}
-
-#[test]
-fn a_daemon_without_a_state_starts_above_the_grants_of_others() {
-    let machine = Machine::new();
-    let config = "max_ahead = \"402ms\"";
-    let mut daemon = machine.setup(config).start();
-    let last = daemon.draw_one();
-    daemon.kill();
-    let bound = machine.marked();
-    let mut daemon = machine.setup(config).args(["--state-dir", "none"]).start();
-    let id = daemon.draw_one();
-    assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
-    daemon.kill();
-    machine.start("").stop();
 }
 
 #[test]
@@ -160,24 +157,5 @@ fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
             }
             disk.works();
         }
-    }
-}
-
-#[test]
-fn each_source_is_marked() {
-    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
-    let sources = [source("first", 1), source("second", 2)];
-    let machine = Machine::new();
-    let mut daemon = machine.start(&sources.concat());
-    let copy = machine.back_up();
-    for (index, shown) in (0..).zip(machine.shown_sources("state")) {
-        let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
-        let ask = Ask::of(1).wait_ms(9_000).source(index);
-        poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));
-    }
-    daemon.kill();
-    machine.restore(&copy);
-    for (source, name) in sources.iter().zip(["\"first\"", "\"second\""]) {
-        machine.setup(source).end().assert_refusal(&["is older than the one", name]);
     }
 }

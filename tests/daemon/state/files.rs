@@ -112,16 +112,6 @@ fn files_that_are_no_exports_are_refused() {
     assert_eq!(machine.run(&["state", "show"]).code, Some(1), "there is no state");
 }
 
-#[test]
-fn show_prints_sentences_without_json() {
-    let (machine, _) = used();
-    let output = machine.run(&["state", "show"]);
-    let text = output.out;
-    for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
-        assert!(text.contains(part), "{part:?} is not in:\n{text}");
-    }
-}
-
 /// After a first start, and after a crash: the stop was clean, so no operator has to look for a
 /// process.
 #[test]
@@ -141,4 +131,8 @@ fn a_stop_without_an_id_counts_as_clean() {
     let running = machine.setup("").start();
     assert!(end().contains("running, or it crashed"), "{}", end());
     running.stop();
+    let text = used().0.run(&["state", "show"]).out;
+    for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
 }

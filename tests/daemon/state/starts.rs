@@ -113,31 +113,15 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
 }
 
 #[test]
-fn without_a_state_directory_it_logs_what_is_not_covered() {
-    let machine = Machine::new();
-    let daemon = machine.setup("").args(["--state-dir", "none"]).start();
-    daemon.draw_one();
-    daemon.assert_logs("not covered");
-    assert!(!machine.state().exists());
-}
-
-#[test]
 fn the_default_directory_comes_from_the_environment() {
     let machine = Machine::new();
-    let home = machine.path("home");
-    let at = |variable: &str, value: &Path| {
-        let setup =
-            machine.setup("").env("SNOWBANK_STATE_DIR", "").env("HOME", &home).env("XDG_STATE_HOME", "");
-        setup.env("STATE_DIRECTORY", "").env(variable, value)
+    let at = |home: &Path| {
+        let setup = machine.setup("").env("SNOWBANK_STATE_DIR", "").env("STATE_DIRECTORY", "");
+        setup.env("XDG_STATE_HOME", "").env("HOME", home)
     };
-    at("HOME", &home).start().stop();
-    assert!(home.join(".local/state/snowbank/ceilings").exists());
-    at("XDG_STATE_HOME", &machine.path("xdg")).start().stop();
-    assert!(machine.path("xdg/snowbank/ceilings").exists());
-    let list = format!("{}:{}", machine.path("service").display(), machine.path("other").display());
-    at("STATE_DIRECTORY", Path::new(&list)).start().stop();
-    assert!(machine.path("service/ceilings").exists());
-    at("HOME", Path::new("")).end().assert_refusal(&["--state-dir none", "$XDG_STATE_HOME"]);
+    at(&machine.path("home")).start().stop();
+    assert!(machine.path("home/.local/state/snowbank/ceilings").exists());
+    at(Path::new("")).end().assert_refusal(&["--state-dir none", "$XDG_STATE_HOME"]);
 }
 
 #[test]
@@ -160,43 +144,29 @@ fn a_start_that_fails_later_gives_back_its_grant() {
 #[test]
 fn records_of_unused_worker_ids_are_dropped_once_they_are_past() {
     let machine = Machine::new();
-    let workers = |expected: &[&str]| {
-        let sources = machine.shown_sources("state");
-        let found: Vec<_> =
-            sources.iter().map(|source| source["worker_ids"].as_str().expect("IDs")).collect();
-        assert_eq!(found, expected);
+    let shown = || -> Vec<serde_json::Value> {
+        machine.shown_sources("state").iter().map(|source| source["worker_ids"].clone()).collect()
     };
-    let forget = || {
-        let Said { code, out, err } = machine.run(&["state", "forget"]);
-        (code, out + &err)
-    };
-    assert_eq!(forget().0, Some(1), "no state");
+    let refused = || machine.run(&["state", "forget"]);
+    assert_eq!(refused().code, Some(1), "no state");
     let mut last = 0;
     for worker in [1, 2, 3] {
-        let toml = format!("worker_ids = {worker}\nmax_ahead = \"202ms\"");
-        let daemon = machine.setup(&toml).start();
+        let daemon = machine.start(&format!("worker_ids = {worker}"));
         last = daemon.draw_one();
-        let (code, text) = forget();
-        assert!(code == Some(1) && text.contains("in use"), "{text}");
+        assert!(refused().err.contains("in use"));
         daemon.stop();
     }
-    workers(&["1", "2", "3"]);
-    let ahead = |record: &mut serde_json::Value| {
+    assert_eq!(shown(), ["1", "2", "3"]);
+    machine.edit(|record| {
         if record["worker_ids"] == "2" {
-            // An hour ahead: 3,600,000 ms of 4,096 IDs.
-            let [ceiling, bound] =
-                ["ceiling", "id_bound"].map(|key| record[key].as_str().unwrap().parse().unwrap());
-            let ceiling: u64 = ceiling;
-            let bound: u64 = bound;
-            record["ceiling"] = (ceiling + (3_600_000 << 12)).to_string().into();
-            record["id_bound"] = (bound + (3_600_000 << 22)).to_string().into();
+            // The tick of the year 2045.
+            record["ceiling"] = (1_u64 << 52).to_string().into();
+            record["id_bound"] = (1_u64 << 62).to_string().into();
         }
-    };
-    records::edit(&machine.state(), ahead);
-    let (code, text) = forget();
-    assert!(code == Some(1) && text.contains("worker ID 2") && text.contains("run this again"), "{text}");
-    assert!(text.contains("forgot source \"default\", worker ID 1"), "{text}");
-    workers(&["2", "3"]);
-    let daemon = machine.setup("worker_ids = 3").start();
-    assert!(daemon.draw_one() > last);
+    });
+    let Said { code, out, err } = refused();
+    assert!(code == Some(1) && err.contains("worker ID 2") && err.contains("run this again"), "{err}");
+    assert!(out.contains("forgot source \"default\", worker ID 1"), "{out}");
+    assert_eq!(shown(), ["2", "3"]);
+    assert!(machine.start("worker_ids = 3").draw_one() > last);
 }

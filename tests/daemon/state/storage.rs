@@ -71,6 +71,8 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
         let next = calls.get(renamed + 1).map(String::as_str);
         assert_eq!(next, Some("sync in/here"), "{what}: the name is not synced: {calls:?}");
     };
+    // A start that was killed may have made a directory without syncing its name.
+    fs::create_dir_all(machine.path("disk/in")).expect("made");
     let daemon = setup().start();
     let calls = disk.calls();
     assert_order(&calls, "the first start");
@@ -110,29 +112,9 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     assert_eq!(writes[..4], IN_PLACE, "{calls:?}");
     assert!(!calls.iter().any(|call| call.starts_with("rename")), "{calls:?}");
     daemon.kill();
-}
-
-/// A start that was killed may have made the directory without syncing its name.
-#[test]
-fn an_existing_directory_is_synced_before_a_file_in_it_counts() {
-    let machine = Machine::new();
-    let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
-    let setup = |state: &str| disk.under(machine.setup("").env("SNOWBANK_STATE_DIR", machine.path(state)));
-    let assert_synced = |made: &str, from: usize| {
-        let calls = &disk.calls()[from..];
-        assert!(calls.contains(&format!("sync {made}")), "{made:?} is not synced: {calls:?}");
-    };
-    fs::create_dir_all(machine.path("disk/in")).expect("made");
-    setup("disk/in/here").start().stop();
-    assert_synced(".", 0);
-    assert_synced("in", 0);
-    let before = disk.calls().len();
-    setup("disk/in/here").start().stop();
-    assert_synced("in", before);
-    // If the sync fails, nothing is served.
+    // If the sync of a name fails, nothing is served.
     disk.order(&format!("name fail {EIO}"));
-    let ended = setup("disk/in/here").end();
-    ended.assert_refusal_for_now(&[
+    setup().end().assert_refusal_for_now(&[
         "cannot create the state directory or make its name durable",
         "disk/in/here",
     ]);
