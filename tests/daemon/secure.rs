@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::wire::Transport;
-use crate::support::{DEADLINE, Wire};
+use crate::support::{DEADLINE, Setup, Wire};
 
 /// A certificate authority with a directory of files.
 pub(crate) struct Authority {
@@ -44,7 +44,7 @@ impl Authority {
 
     /// A certificate that is valid now.
     pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> Pair {
-        self.issue_as(name, params(hosts, name))
+        self.issue_with(name, hosts, |_| {})
     }
 
     /// For 127.0.0.1 and localhost.
@@ -54,48 +54,45 @@ impl Authority {
 
     /// A certificate of the year 2000.
     pub(crate) fn issue_expired(&self, name: &str, hosts: &[&str]) -> Pair {
-        let mut params = params(hosts, name);
-        (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
-        self.issue_as(name, params)
+        self.issue_with(name, hosts, |params| {
+            params.not_before = date_time_ymd(2000, 1, 1);
+            params.not_after = date_time_ymd(2001, 1, 1);
+        })
     }
 
     /// A certificate that is valid from some year on.
     pub(crate) fn issue_from(&self, name: &str, hosts: &[&str], year: i32) -> Pair {
-        let mut params = params(hosts, name);
-        params.not_before = date_time_ymd(year, 1, 1);
-        self.issue_as(name, params)
+        self.issue_with(name, hosts, |params| params.not_before = date_time_ymd(year, 1, 1))
     }
 
     /// For 127.0.0.1 and localhost, until some year begins.
     pub(crate) fn issue_until(&self, name: &str, year: i32) -> Pair {
-        let mut params = params(&["127.0.0.1", "localhost"], name);
-        params.not_after = date_time_ymd(year, 1, 1);
-        self.issue_as(name, params)
+        let hosts = ["127.0.0.1", "localhost"];
+        self.issue_with(name, &hosts, |params| params.not_after = date_time_ymd(year, 1, 1))
     }
 
     /// A certificate for servers only.
     pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
-        let mut params = params(&["127.0.0.1"], name);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        self.issue_as(name, params)
+        let only = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue_with(name, &["127.0.0.1"], |params| params.extended_key_usages = only)
     }
 
     /// For 127.0.0.1, without a common name.
     pub(crate) fn issue_without_name(&self, name: &str) -> Pair {
-        let mut params = params(&["127.0.0.1"], name);
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, name);
-        self.issue_as(name, params)
+        let mut organization = DistinguishedName::new();
+        organization.push(DnType::OrganizationName, name);
+        self.issue_with(name, &["127.0.0.1"], |params| params.distinguished_name = organization)
     }
 
     /// A certificate that claims to be an authority's.
     pub(crate) fn issue_authority(&self, name: &str) -> Pair {
-        let mut params = params(&["127.0.0.1"], name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        self.issue_as(name, params)
+        let is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.issue_with(name, &["127.0.0.1"], |params| params.is_ca = is_ca)
     }
 
-    fn issue_as(&self, name: &str, params: CertificateParams) -> Pair {
+    fn issue_with(&self, name: &str, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Pair {
+        let mut params = params(hosts, name);
+        change(&mut params);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         let pair = Pair {
@@ -159,6 +156,11 @@ pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
     let certificate = pair.certificate.display();
     let key = pair.key.display();
     format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
+}
+
+/// Returns a daemon with a TLS listener, this certificate, and these further lines in `[tls]`.
+pub(crate) fn tls_setup(pair: &Pair, more: &str) -> Setup {
+    Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, more))
 }
 
 pub(crate) type Secured = StreamOwned<ClientConnection, TcpStream>;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
+use crate::secure::{Authority, Pair, secure_wire, tls_section, tls_setup, try_secure, write_secret};
 use crate::support::program::{Said, snowbank};
 use crate::support::wire::{self, EXPLICIT, SHUTTING_DOWN, UNAUTHORIZED};
-use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
+use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, TlsFiles};
 
@@ -25,23 +25,22 @@ use snowbank_client::{Client, ClientOptions, TlsFiles};
 struct House {
     daemon: Daemon,
     authority: Authority,
-    _files: tempfile::TempDir,
+    files: tempfile::TempDir,
 }
 
 impl House {
     /// Starts it with these lines in `[tls]`. `PATH` in them stands for the directory of its files.
     fn with(more: &str) -> House {
-        House::configured("", more)
-    }
-
-    fn configured(top: &str, more: &str) -> House {
         let files = crate::support::directory();
         let authority = Authority::new(files.path(), "authority");
-        let pair = authority.issue_local("daemon");
         let more = more.replace("PATH", &files.path().display().to_string());
-        let config = format!("{top}\n{}", tls_section(&pair, &more));
-        let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
-        House { daemon, authority, _files: files }
+        let daemon = tls_setup(&authority.issue_local("daemon"), &more).start();
+        House { daemon, authority, files }
+    }
+
+    /// Returns another authority.
+    fn stranger(&self) -> Authority {
+        Authority::new(self.files.path(), "stranger")
     }
 
     fn asking_for_certificates() -> House {
@@ -86,26 +85,20 @@ fn a_half_closed_client_gets_its_replies_and_close_notify() {
 
 #[test]
 fn a_stop_answers_arrived_requests_and_sends_close_notify() {
-    let top = "[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
-               layout = \"time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z\"";
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let config = format!("{}{top}", tls_section(&authority.issue_local("daemon"), ""));
-    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config);
-    let mut daemon = setup.start();
-    let client = authority.client(None);
-    let mut busy = secure_wire(daemon.tcp(), &client);
-    let mut idle = secure_wire(daemon.tcp(), &client);
+    let mut house = House::with(TWO_SOURCES);
+    let mut busy = house.wire();
+    let mut idle = house.wire();
     // A peer that has not started its handshake does not delay the stop.
-    let silent = TcpStream::connect(daemon.tcp()).expect("it listens");
+    let silent = TcpStream::connect(house.daemon.tcp()).expect("it listens");
     idle.assert_open();
     // The PONG shows that the request has arrived.
-    busy.send(&[wire::ping(1, b""), Ask::of(64).wait_ms(5_000).bytes()].concat());
+    busy.send(&[wire::ping(1, b""), Ask::of(32).source(1).wait_ms(5_000).bytes()].concat());
     assert_eq!(busy.reply(), Reply::Pong(1, vec![]));
+    let daemon = &mut house.daemon;
     daemon.signal(Signal::TERM);
     match busy.reply() {
         Reply::Error { code, .. } => assert_eq!(code, SHUTTING_DOWN),
-        reply => assert_eq!(reply.ids().len(), 64),
+        reply => assert_eq!(reply.ids().len(), 32),
     }
     busy.assert_closed();
     idle.assert_closed();
@@ -144,11 +137,8 @@ fn openssl_speaks_with_the_daemon() {
     if !crate::support::has_program("openssl", "openssl") {
         return;
     }
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let more = format!("client_ca = \"{}\"", authority.file.display());
-    let config = tls_section(&authority.issue_local("daemon"), &more);
-    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let house = House::asking_for_certificates();
+    let House { daemon, authority, .. } = &house;
     let own = authority.issue("client", &[]);
     let client = |version: &str| {
         let mut client = Command::new("openssl");
@@ -176,23 +166,19 @@ fn openssl_speaks_with_the_daemon() {
 /// By the client that applications link.
 #[tokio::test]
 async fn unusable_files_are_refused_at_once_and_renewed_ones_are_read() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let config = tls_section(&authority.issue_local("daemon"), "");
-    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
-    let addresses = [format!("tls:{}", daemon.tcp())];
-    let missing = TlsFiles::new().ca(files.path().join("missing"));
+    let house = House::with("");
+    let addresses = [format!("tls:{}", house.daemon.tcp())];
+    let missing = TlsFiles::new().ca(house.files.path().join("missing"));
     let refused = ClientOptions::new(&addresses).expect("addresses").tls(missing);
     assert!(Client::new(refused).expect_err("refused").to_string().contains("missing: cannot be read"));
 
     // At first the file has another authority. With the right one, the same client connects.
-    let stranger = Authority::new(files.path(), "stranger");
-    let file = files.path().join("changing.crt");
-    std::fs::copy(&stranger.file, &file).expect("copied");
+    let file = house.files.path().join("changing.crt");
+    std::fs::copy(&house.stranger().file, &file).expect("copied");
     let options = ClientOptions::new(&addresses).expect("addresses").tls(TlsFiles::new().ca(&file));
     let client = Client::new(options.timeout(DEADLINE).fail_fast(true)).expect("a client");
     let error = client.ping().await.expect_err("not believed").to_string();
     assert!(error.contains("its certificate is not of an authority"), "{error}");
-    std::fs::copy(&authority.file, &file).expect("copied");
+    std::fs::copy(&house.authority.file, &file).expect("copied");
     client.ping().await.expect("believed");
 }

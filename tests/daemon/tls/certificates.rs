@@ -5,8 +5,6 @@ use super::*;
 #[test]
 fn client_certificates_are_required_and_checked() {
     let house = House::asking_for_certificates();
-    let files = crate::support::directory();
-    let stranger = Authority::new(files.path(), "stranger");
     let good = house.authority.issue("good", &["any.name"]);
     let output = house.ping(&["--client-cert", text(&good.certificate), "--client-key", text(&good.key)]);
     output.printed();
@@ -19,7 +17,7 @@ fn client_certificates_are_required_and_checked() {
     );
     house.daemon.assert_logs("the peer sent no client certificate, and tls.client_ca asks for one");
     let expired = house.authority.issue_expired("expired", &[]);
-    let foreign = stranger.issue("foreign", &[]);
+    let foreign = house.stranger().issue("foreign", &[]);
     let server = house.authority.issue_for_servers("server");
     for (pair, client_reads, daemon_says) in [
         (
@@ -53,10 +51,8 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.ping(&["--server-name", "localhost"]).printed();
     let wrong_name = house.ping(&["--server-name", "ids.example"]);
     assert_refused(&wrong_name, "its certificate is for another name");
-    let files = crate::support::directory();
-    let stranger = Authority::new(files.path(), "stranger");
     let address = format!("tls:{}", house.daemon.tcp());
-    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&stranger.file)]);
+    let unknown = snowbank(["ping", "--address", &address, "--ca", text(&house.stranger().file)]);
     assert_refused(
         &unknown,
         "its certificate is not of an authority in the CA certificates given (--ca; if none are given, the system's)",
@@ -93,13 +89,12 @@ fn a_client_refuses_a_certificate_that_has_expired() {
 fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     let files = crate::support::directory();
     let authority = Authority::new(files.path(), "authority");
-    let shown = |pair: &Pair, listener: &str| {
-        let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, listener));
-        let daemon = setup.start();
+    let shown = |pair: &Pair| {
+        let daemon = tls_setup(pair, "").start();
         let address = format!("tls:{}", daemon.tcp());
         (daemon, snowbank(["ping", "--address", &address, "--ca", text(&authority.file)]))
     };
-    let (daemon, refused) = shown(&authority.issue_authority("ca"), "");
+    let (daemon, refused) = shown(&authority.issue_authority("ca"));
     assert_refused(
         &refused,
         "its certificate is an authority's own (CA:TRUE), allowed: one that an authority signed",
@@ -107,7 +102,7 @@ fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
     for part in ["WARN the TLS certificate is an authority's own (CA:TRUE)", "its own message says which"] {
         daemon.assert_logs(part);
     }
-    let (_daemon, refused) = shown(&authority.issue("nameless", &[]), "");
+    let (_daemon, refused) = shown(&authority.issue("nameless", &[]));
     assert_refused(&refused, "its certificate names no host: make one with a subjectAltName");
 
     let house = House::asking_for_certificates();
@@ -158,7 +153,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
         (good.clone(), Some("hollow"), ["tls.client_ca", "its certificate 1 is none of an authority"]),
     ] {
         let more = client_ca.map_or(String::new(), |name| format!("client_ca = \"{}\"", at(name).display()));
-        let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(&pair, &more));
+        let setup = tls_setup(&pair, &more);
         let config = setup.path("snowbank.toml");
         let check = snowbank(["check", "--config", text(&config), "--listen", "tls:127.0.0.1:0"]);
         let found = check.out;
@@ -183,8 +178,7 @@ fn a_reload_reads_the_certificate_again() {
     let pair = old.issue_local("daemon");
     let client_ca = files.path().join("clients.crt");
     std::fs::copy(&old.file, &client_ca).expect("copied");
-    let config = tls_section(&pair, &format!("client_ca = \"{}\"", client_ca.display()));
-    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let daemon = tls_setup(&pair, &format!("client_ca = \"{}\"", client_ca.display())).start();
     let reload = |part: &str| {
         let before = daemon.log().matches(part).count();
         daemon.signal(Signal::HUP);

@@ -55,7 +55,7 @@ fn decrypted_bytes_that_were_not_read_are_answered() {
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;
-    let house = House::configured("worker_ids = \"0-15\"", "");
+    let house = House::with("[[sources]]\nname = \"ids\"\nworker_ids = \"0-15\"");
     let client = house.authority.client(None);
     for requests in 8..80 {
         let socket =
@@ -95,7 +95,7 @@ fn a_client_names_a_server_that_does_not_shake_hands() {
 
 #[test]
 fn a_handshake_that_takes_too_long_is_ended() {
-    let house = House::configured("limits.stall_timeout = \"4s\"", "");
+    let house = House::with("[limits]\nstall_timeout = \"4s\"");
     let slow = [&b""[..], b"\x16\x03\x01\x02\x00"].map(|sent| {
         let mut slow = TcpStream::connect(house.daemon.tcp()).expect("it listens");
         slow.set_read_timeout(Some(DEADLINE)).expect("a timeout");
