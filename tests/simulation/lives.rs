@@ -27,6 +27,7 @@ use snowbank::clock::StepRule;
 use snowbank_client::layout::UnixMicros;
 
 use crate::seeds;
+use turns::Sets;
 use world::{SHORT_TICKS, World};
 
 mod checks;
@@ -172,7 +173,17 @@ fn a_daemons_life_keeps_the_promises_with_any_layout() {
 
 #[test]
 fn changing_worker_ids_delays_no_first_id() {
-    seeds::run(60, turns::take_turns);
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::Apart));
+}
+
+#[test]
+fn changing_worker_ids_puts_no_start_beyond_the_next_ticks() {
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndIdle));
+}
+
+#[test]
+fn changing_worker_ids_repeats_no_id() {
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndBusy));
 }
 
 #[test]

@@ -4,7 +4,6 @@ mod fleet;
 mod lives;
 mod seeds;
 mod tickets_restored;
-mod worker_sets;
 
 use snowbank_testkit as support;
 

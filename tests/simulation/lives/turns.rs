@@ -9,7 +9,7 @@ use std::sync::Arc;
 use snowbank::config::{self, Overrides, SourceSettings};
 use snowbank::server::simulated::{self, Ceilings};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
-use snowbank_client::layout::{Layout, UnixMicros};
+use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
 use super::layouts;
@@ -19,10 +19,24 @@ use super::{MS, SECOND, STEP_RULE};
 
 /// Sets without a common worker ID: a set that shares one with another starts above the other's
 /// IDs.
-const WORKERS: [&str; 4] = ["0", "1-2", "3", "4-5"];
+const APART: [&str; 4] = ["0", "1-2", "3", "4-5"];
+/// Sets that share worker IDs, and contain each other.
+const MIXED: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
+const NAMES: [&str; 3] = ["orders", "invoices", "users"];
 const RESTARTS: usize = 16;
-/// A tick has at least this many IDs. A life never uses one up.
+/// A tick has at least this many IDs. A life of a set apart never uses one up.
 const IDS_PER_TICK_MIN: u64 = 1_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sets {
+    /// Sets apart: the first ID of each life comes at once.
+    Apart,
+    /// Mixed sets and names, and requests in the first and the last life alone: no start is further
+    /// ahead than the tick after the next.
+    MixedAndIdle,
+    /// The same with many requests: no ID comes twice.
+    MixedAndBusy,
+}
 
 struct Turns {
     seed: u64,
@@ -52,27 +66,62 @@ impl Turns {
         Turns { seed, rng, machine, layout, locks: locks(), state, handed_out: HashSet::new() }
     }
 
-    fn settings(&self, workers: &str) -> Vec<SourceSettings> {
-        let toml = format!("layout = \"{}\"\nworker_ids = \"{workers}\"\n", self.layout);
+    fn settings(&self, name: &str, workers: &str) -> Vec<SourceSettings> {
+        let layout = self.layout.to_string();
+        let toml = format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n");
         let file = Some((Path::new("snowbank.toml"), toml.as_str()));
         let now = UnixMicros(self.machine.wall());
         let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, now);
         settings.unwrap_or_else(|error| panic!("seed {}: {toml}: {error:?}", self.seed)).sources
     }
 
-    /// Starts a process with these worker IDs, sometimes requests an ID, and stops it.
-    fn live_with(&mut self, workers: &str, is_asked: bool) {
+    /// Starts a process with a source of this name and these worker IDs.
+    fn begin(&self, name: &str, workers: &str) -> Ceilings {
         let seed = self.seed;
-        let settings = self.settings(workers);
-        let reading = self.machine.read();
+        let settings = self.settings(name, workers);
         let directory = self.state.as_ref().map(TempDir::path);
         let on = simulated::Place { directory, adopt: false, lock_dir: self.locks.path(), boot: "0" };
-        let ceilings = Ceilings::start(on, &settings, STEP_RULE, reading);
-        let ceilings = ceilings.unwrap_or_else(|error| panic!("seed {seed}: {workers}: {error}"));
-        if is_asked {
-            self.expect_an_id(&ceilings);
+        let ceilings = Ceilings::start(on, &settings, STEP_RULE, self.machine.read());
+        ceilings.unwrap_or_else(|error| panic!("seed {seed}: {name} {workers}: {error}"))
+    }
+
+    /// Makes requests, whose ceilings are raised meanwhile.
+    fn claim(&mut self, ceilings: &mut Ceilings) {
+        let reading = self.machine.read();
+        let now = ceilings.keeper.believe(reading);
+        for _ in 0..self.rng.usize(1..4) {
+            let source = Arc::clone(ceilings.keeper.sources().next().expect("it has one"));
+            let count = self.rng.u64(1..300);
+            if let Some(from) = source.claim(&source.window(now), count, &mut self.rng) {
+                for position in from.0..from.0 + count {
+                    self.hand_out(source.numbering().id_at(Position(position)));
+                }
+            }
+            for write in ceilings.keeper.look(reading).writes {
+                let outcome = ceilings.write(&write);
+                ceilings.written(outcome, reading);
+            }
         }
-        ceilings.stop().expect("storage works");
+    }
+
+    fn hand_out(&mut self, id: u64) {
+        assert!(self.handed_out.insert(id), "seed {}: {id} of {} again", self.seed, self.layout);
+    }
+
+    fn check_start(&self, ceilings: &Ceilings) {
+        let source = ceilings.keeper.sources().next().expect("it has one");
+        let numbering = source.numbering();
+        let start = source.cursor().expect("not sealed");
+        // The first start skips a tick. For a lower worker ID, the ID after its last belongs to the
+        // tick after that.
+        let tick = numbering.tick_at(UnixMicros(self.machine.wall()));
+        let tick_of_start = numbering.tick_of(start);
+        assert!(
+            start <= numbering.first_of(Tick(tick.0 + 2)),
+            "seed {}: {} starts in {tick_of_start:?} at {tick:?}",
+            self.seed,
+            self.layout
+        );
     }
 
     /// The first ID comes at once; if nothing is kept, with the next tick.
@@ -98,8 +147,7 @@ impl Turns {
                 }
             }
         }
-        let id = runs[0].first;
-        assert!(self.handed_out.insert(id), "seed {}: {id} of {} again", self.seed, self.layout);
+        self.hand_out(runs[0].first);
     }
 }
 
@@ -107,14 +155,30 @@ fn tick_us(layout: &Layout) -> i64 {
     layout.tick_ms() as i64 * MS
 }
 
-/// Restarts again and again. However often the worker IDs change, no start is further ahead of the
-/// clock than the next tick.
-pub(crate) fn take_turns(seed: u64) {
+/// Restarts again and again. However often the worker IDs change, no start is refused.
+pub(crate) fn take_turns(seed: u64, sets: Sets) {
     let mut turns = Turns::new(seed);
     for restart in 1..=RESTARTS {
-        let workers = WORKERS[turns.rng.usize(..WORKERS.len())];
-        let is_asked = restart == RESTARTS || turns.rng.u8(..3) == 0;
-        turns.live_with(workers, is_asked);
+        let is_last = restart == RESTARTS;
+        if sets == Sets::Apart {
+            let workers = APART[turns.rng.usize(..APART.len())];
+            let ceilings = turns.begin(NAMES[0], workers);
+            if is_last || turns.rng.u8(..3) == 0 {
+                turns.expect_an_id(&ceilings);
+            }
+            ceilings.stop().expect("storage works");
+        } else {
+            let name = NAMES[turns.rng.usize(..NAMES.len())];
+            let workers = MIXED[turns.rng.usize(..MIXED.len())];
+            let mut ceilings = turns.begin(name, workers);
+            if sets == Sets::MixedAndIdle {
+                turns.check_start(&ceilings);
+            }
+            if sets == Sets::MixedAndBusy || restart == 1 || is_last {
+                turns.claim(&mut ceilings);
+            }
+            ceilings.stop().expect("storage works");
+        }
         turns.machine.true_us += turns.rng.i64(0..2 * SECOND);
     }
 }
