@@ -3,7 +3,7 @@
 //! its request and at its reply. That is exact on any machine, however busy.
 
 mod between_lives;
-mod evidence;
+pub(crate) mod evidence;
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const BURST_WINDOW_MS: f64 = 10.0;
 const MAX_AHEAD_MS: f64 = 10_000.0;
 /// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's
 /// readings within a millisecond, and ticks are whole milliseconds.
-const TOLERANCE_MS: f64 = 2.0;
+pub(crate) const TOLERANCE_MS: f64 = 2.0;
 const HOUR_MS: i64 = 3_600_000;
 
 fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {

@@ -55,19 +55,34 @@ fn fleet(toml: &str, args: &[&str]) -> (Option<i32>, String) {
     run_configured(toml, &[&["fleet"], args].concat())
 }
 
+/// The same, which must end with this code and print all of these parts.
+#[track_caller]
+fn fleet_says(toml: &str, args: &[&str], code: i32, parts: &[&str]) {
+    let (found, text) = fleet(toml, args);
+    assert_eq!(found, Some(code), "{text}");
+    parts.iter().for_each(|part| assert!(text.contains(part), "{part:?}: {text}"));
+}
+
 /// Prepares a fleet for a short horizon, whatever that of its daemons is: they poll each second,
 /// and a start pauses for two.
 #[track_caller]
 fn init(toml: &str) {
-    let (code, text) = fleet(&toml.replace(LONG, SHORT), &["init", "--new"]);
-    assert_eq!(code, Some(0), "{text}");
+    fleet_says(&toml.replace(LONG, SHORT), &["init", "--new"], 0, &[]);
 }
 
-/// Frees a number whose holder may still run.
-#[track_caller]
-fn release_by_force(toml: &str, number: &str) {
-    let (code, text) = fleet(toml, &["release", number, "--force"]);
-    assert_eq!(code, Some(0), "{text}");
+/// Prepares a fleet, and returns the configuration of its daemons.
+fn prepared(at: &dyn Coordinator, worker: Option<u64>, horizon: &str) -> String {
+    let toml = toml(at, worker, horizon);
+    init(&toml);
+    toml
+}
+
+/// Starts a daemon, and returns its machine and its first IDs with it.
+fn serving(toml: &str) -> (Machine, Daemon, Vec<Run>) {
+    let machine = Machine::new();
+    let daemon = machine.start(toml);
+    let runs = draw(&daemon);
+    (machine, daemon, runs)
 }
 
 /// Draws once the daemon has its worker IDs: on a busy machine the coordinator may answer too late
@@ -87,12 +102,10 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
         let toml = toml(at, Some(5), LONG);
         let machine = Machine::new();
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "snowbank fleet init"]);
-        let (code, text) = fleet(&toml, &["init"]);
-        assert!(code == Some(1) && text.contains("--new") && text.contains("--above"), "{text}");
+        fleet_says(&toml, &["init"], 1, &["--new", "--above"]);
         init(&toml);
         for again in [&["init"][..], &["init", "--new"]] {
-            let (code, text) = fleet(&toml, again);
-            assert!(code == Some(0) && text.contains("is prepared already"), "{text}");
+            fleet_says(&toml, again, 0, &["is prepared already"]);
         }
         let daemon = machine.start(&toml);
         assert_eq!(worker_of(&draw(&daemon)), 5);
@@ -100,43 +113,14 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
         assert!(text.starts_with("5: held by ") && text.contains("for source \"default\""), "{text}");
         let other = format!("layout = \"sonyflake\"\n{toml}");
         Machine::new().setup(&other).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
-        let (code, text) = fleet(&other, &["init"]);
-        assert!(code == Some(1) && text.contains("--add"), "{text}");
-    });
-}
-
-#[test]
-fn daemons_get_different_numbers_and_their_own_again() {
-    on_one(|at| {
-        let toml = toml(at, None, LONG);
-        init(&toml);
-        let machines: Vec<Machine> = (0..4).map(|_| Machine::new()).collect();
-        let mut runs = Vec::new();
-        let mut workers = Vec::new();
-        for machine in &machines {
-            let mut daemon = machine.start(&toml);
-            let drawn = draw(&daemon);
-            workers.push(worker_of(&drawn));
-            runs.extend(drawn);
-            daemon.kill();
-        }
-        assert_eq!(workers, [0, 1, 2, 3]);
-        for (machine, worker) in machines.iter().zip(workers) {
-            let daemon = machine.start(&toml);
-            let drawn = draw(&daemon);
-            assert_eq!(worker_of(&drawn), worker);
-            runs.extend(drawn);
-            daemon.stop();
-        }
-        assert_distinct(runs);
+        fleet_says(&other, &["init"], 1, &["--add"]);
     });
 }
 
 #[test]
 fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
     on_one(|at| {
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
+        let toml = prepared(at, Some(5), SHORT);
         let first = Machine::new();
         let second = Machine::new();
         let mut paused = first.start(&toml);
@@ -165,8 +149,7 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
 fn a_daemon_whose_clock_is_set_back_keeps_its_number() {
     const AHEAD_MS: i64 = 2 * 3_600_000;
     let (Some(mut etcd), Some(machine)) = (Etcd::start(), Machine::with_clock()) else { return };
-    let toml = toml(&etcd, Some(5), LONG);
-    init(&toml);
+    let toml = prepared(&etcd, Some(5), LONG);
     let await_refusal = |daemon: &Daemon| {
         poll("clock_behind", || match daemon.connect().next(Ask::of(1).wait_ms(0)) {
             Reply::Error { code: CLOCK_BEHIND, .. } => Some(()),
@@ -205,11 +188,8 @@ fn a_daemon_whose_clock_is_set_back_keeps_its_number() {
 #[test]
 fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
     each(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        draw(&daemon);
+        let toml = prepared(at, Some(5), LONG);
+        let (machine, mut daemon, _) = serving(&toml);
         at.kill();
         at.run();
         draw(&daemon);
@@ -225,11 +205,8 @@ fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
 #[test]
 fn another_cluster_at_the_coordinators_place_ends_its_daemons() {
     let Some(mut etcd) = Etcd::start() else { return };
-    let toml = toml(&etcd, Some(5), LONG);
-    init(&toml);
-    let machine = Machine::new();
-    let mut daemon = machine.start(&toml);
-    draw(&daemon);
+    let toml = prepared(&etcd, Some(5), LONG);
+    let (_machine, mut daemon, _) = serving(&toml);
     etcd.kill();
     etcd.become_another();
     etcd.run();

@@ -150,10 +150,6 @@ fn a_reload_that_requires_tokens_applies_to_open_connections() {
     none.assert_closed();
 }
 
-fn tokens_of_two() -> String {
-    format!("billing: {BILLING}\norders: {ORDERS}\n{PLAIN}\n")
-}
-
 #[test]
 fn connections_of_an_identity_share_its_rate() {
     let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");

@@ -7,20 +7,12 @@ use std::time::{Duration, Instant};
 use crate::support::faketime::true_unix_ms;
 use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
-use crate::support::program::Said;
 use crate::support::{Ask, each_case};
 
 const DAY_US: i64 = 86_400_000_000;
 const TWO_HOURS_MS: i64 = 7_200_000;
 /// The horizon of a ceiling that a kill left, and a margin for a busy machine.
 const LITTLE_MS: f64 = 5_000.0;
-
-/// Runs `snowbank state …`, which must succeed.
-fn state(machine: &Machine, arguments: &[&str]) -> String {
-    let Said { code, out, err } = machine.run(&[&["state"], arguments].concat());
-    assert_eq!(code, Some(0), "{err}");
-    out
-}
 
 /// An export that nobody could read is no success, and can be made again.
 #[test]
@@ -35,7 +27,7 @@ fn an_export_into_a_closed_pipe_fails() {
     let output = command.output().expect("the program runs");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the export"), "{output:?}");
-    state(&machine, &["export"]);
+    assert_eq!(machine.run(&["state", "export"]).code, Some(0));
 }
 
 /// Returns the last ID of a machine's daemon, and the machine's export.
@@ -44,7 +36,7 @@ fn exported() -> (u64, serde_json::Value) {
     let daemon = machine.start("");
     let last = daemon.draw_one();
     daemon.stop();
-    let export = state(&machine, &["export"]);
+    let export = machine.run(&["state", "export"]).printed();
     (last, serde_json::from_str(&export).expect("an export is JSON"))
 }
 
@@ -61,7 +53,7 @@ fn import_of_another_boot(booted_earlier_us: i64) {
     }
     let file = machine.path("export");
     std::fs::write(&file, export.to_string()).expect("written");
-    state(&machine, &["import", file.to_str().expect("UTF-8")]);
+    machine.run(&["state", "import", file.to_str().expect("UTF-8")]).printed();
 
     let daemon = machine.start("");
     let mut wire = daemon.connect();
@@ -108,7 +100,7 @@ fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
         daemon.stop();
     }
     let export = machine.path("export").display().to_string();
-    state(&machine, &["export", "--output", &export]);
+    machine.run(&["state", "export", "--output", &export]).printed();
     wide().end().assert_refusal(&["a worker ID of another layout", "was moved away", "state import"]);
-    state(&machine, &["import", &export]);
+    machine.run(&["state", "import", &export]).printed();
 }

@@ -3,8 +3,6 @@
 
 mod words;
 
-use std::process::{Command, Stdio};
-
 use crate::support::failing_disk::FailingDisk;
 use crate::support::http::{get, sample, scrape};
 use crate::support::ids::{assert_distinct, twitter_worker};

@@ -252,10 +252,4 @@ fn the_level_decides_what_is_logged() {
         // The tests have their own lock_dir, which the daemon logs a warning about.
         assert_eq!(said.contains("WARN"), says_warnings, "{said}");
     }
-    Setup::new().env("SNOWBANK_LOG_LEVEL", "chatty").end().assert_refusal(&[
-        "SNOWBANK_LOG_LEVEL",
-        "chatty",
-        "debug",
-    ]);
-    Setup::new().args(["--log-format", "xml"]).end().assert_refusal(&["--log-format", "xml", "json"]);
 }

@@ -20,7 +20,6 @@ use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};
 use crate::support::{Ask, DEADLINE, Wire, each_case, http, lock_files, poll};
-use rustix::process::Signal;
 
 /// Draws until a request is refused for lack of a ceiling. Returns the refusal's message.
 fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
@@ -53,28 +52,6 @@ fn used() -> (Machine, u64) {
     let last = daemon.draw_one();
     daemon.stop();
     (machine, last)
-}
-
-#[test]
-fn kill_9_within_a_write_leaves_a_whole_file() {
-    let machine = Machine::new();
-    let disk = machine.disk();
-    let mut ids = BTreeSet::new();
-    for round in 0..6_u64 {
-        // Slow enough that most kills come between two calls of a write.
-        disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
-        let mut daemon = disk.under(machine.setup("max_ahead = \"202ms\"")).start();
-        let mut wire = daemon.connect();
-        let deadline = Instant::now() + Duration::from_millis(1_000 + round * 13);
-        while Instant::now() < deadline || ids.is_empty() {
-            let reply = wire.next(Ask::of(10).wait_ms(20));
-            if reply.id_count().is_some() {
-                assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
-            }
-        }
-        daemon.kill();
-        assert!(ids.last().is_some_and(|&last| last < machine.shown().bound), "round {round}");
-    }
 }
 
 #[test]

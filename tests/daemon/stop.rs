@@ -1,13 +1,12 @@
 //! A daemon's stop: it answers requests that have arrived, refuses later ones, and ends in time.
 
-use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
-use std::sync::mpsc;
+use std::io::{PipeReader, PipeWriter, Write};
 
 use crate::support::failing_disk::FailingDisk;
 use crate::support::http::get;
 use crate::support::machine::Machine;
 use crate::support::wire::{self, SHUTTING_DOWN};
-use crate::support::{Ask, DEADLINE, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 
@@ -58,7 +57,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 /// As under `snowbank serve 2>&1 | less`.
 #[test]
 fn an_unread_log_delays_nothing() {
-    let (mut reader, writer) = full_pipe();
+    let (_reader, writer) = full_pipe();
     let mut daemon = Setup::new().args(["--shards", "1"]).stderr(writer).start();
     // The shard's own thread logs this.
     daemon.connect().send(b"GET / HTTP/1.1\r\n\r\n");
@@ -68,32 +67,6 @@ fn an_unread_log_delays_nothing() {
     }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "it ends with lines that nobody takes");
-    drop(daemon);
-    let mut log = String::new();
-    reader.read_to_string(&mut log).expect("the daemon has ended");
-
-    // A reader that starts late gets all lines.
-    let (reader, writer) = full_pipe();
-    let mut daemon = Setup::new().stderr(writer).start();
-    let (came, first) = mpsc::channel();
-    let whole = std::thread::spawn(move || {
-        let mut log = String::new();
-        for line in BufReader::new(reader).lines() {
-            log.push_str(&line.expect("text"));
-            if log.contains("serves with") {
-                // The test waits for the first time only.
-                let _ = came.send(());
-            }
-        }
-        log
-    });
-    // The daemon's end does not wait long for a reader.
-    first.recv_timeout(DEADLINE).expect("the first line is read");
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0));
-    drop(daemon);
-    let log = whole.join().expect("a reader");
-    assert!(log.contains("serves with") && log.contains("stopping"), "{log}");
 }
 
 #[test]
@@ -125,21 +98,14 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     // IDs of a whole minute: longer than any deadline here.
     let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
-    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+    let mut half = daemon.connect();
+    half.send(&[&wire::ping(1, b"")[..], &Ask::of(64).tag(2).bytes()[..5]].concat());
+    for wire in [&mut waiting, &mut half] {
+        assert_eq!(wire.reply(), Reply::Pong(1, vec![]));
+    }
     daemon.signal(Signal::TERM);
     // It gets an answer before its connection closes.
     waiting.reply().assert_error(0, SHUTTING_DOWN);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-}
-
-#[test]
-fn a_half_request_delays_a_stop_for_drain_timeout_only() {
-    let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"200ms\"\n").start();
-    let mut half = daemon.connect();
-    half.send(&[&wire::ping(1, b"")[..], &Ask::of(64).tag(2).bytes()[..5]].concat());
-    assert_eq!(half.reply(), Reply::Pong(1, vec![]));
-    half.assert_waits_a_moment();
-    daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     daemon.assert_logs("had a request half sent");
 }

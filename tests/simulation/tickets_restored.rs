@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::alone_with_locks;
 use crate::support::machine::Machine;
-use crate::support::{Ask, Daemon};
 use snowbank::clock::{BootMicros, Reading, StepRule};
 use snowbank::config::{self, Overrides, Settings};
 use snowbank::server::simulated::{Ceilings, Place};
@@ -54,10 +53,6 @@ fn set(machine: &Machine, value: &str) {
     machine.run(&["ticket", "set", "orders", value]).printed();
 }
 
-fn next(daemon: &Daemon) -> u64 {
-    daemon.connect().next(Ask::of(1)).ids()[0]
-}
-
 #[test]
 fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     let _alone = alone_with_locks();
@@ -78,18 +73,16 @@ fn a_counter_of_a_restored_machine_is_refused_until_it_is_set() {
     drop(ceilings);
     let command = format!("snowbank ticket set orders VALUE --state-dir {}", machine.path("state").display());
     for _ in 0..2 {
-        let refused = start(&machine, &settings).map(drop).expect_err("nobody said where it goes on");
-        assert!(refused.contains("restored from a snapshot") && refused.contains(&command), "{refused}");
+        machine.setup(SOURCES).end().assert_refusal(&["\"orders\"", "restored from a snapshot", &command]);
     }
-    machine.setup(SOURCES).end().assert_refusal(&["\"orders\"", "restored from a snapshot", &command]);
     let shown = machine.run(&["state", "show"]);
     assert!(shown.out.contains("restored from a snapshot"), "{shown:?}");
 
     set(&machine, "5000");
     let daemon = machine.start(SOURCES);
-    assert_eq!(next(&daemon), 5_001);
+    assert_eq!(daemon.draw_one(), 5_001);
     daemon.stop();
-    assert_eq!(next(&machine.start(SOURCES)), 5_002, "the next start is as any other");
+    assert_eq!(machine.start(SOURCES).draw_one(), 5_002, "the next start is as any other");
 }
 
 #[test]

@@ -14,7 +14,10 @@ pub(super) fn tuple_parameters(files: &[File]) -> Vec<String> {
             let signature = function.split(['{', ';']).next().unwrap_or_default();
             if takes_apart(signature) {
                 let name = signature.split(['(', '<']).next().unwrap_or_default();
-                found.push(format!("{}: {name}", file.path));
+                found.push(format!(
+                    "{}: {name} takes a tuple apart; make it a type or plain parameters",
+                    file.path
+                ));
             }
         }
     }

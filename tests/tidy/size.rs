@@ -25,7 +25,11 @@ pub(super) fn too_wide(files: &[File]) -> Vec<String> {
             }
             let is_wide = line.chars().count() > COMMENT_COLUMNS_MAX;
             if is_wide && !is_drawing && !comment.starts_with('|') {
-                found.push(format!("{}:{}", file.path, at + 1));
+                found.push(format!(
+                    "{}:{}: a comment wider than {COMMENT_COLUMNS_MAX} columns",
+                    file.path,
+                    at + 1
+                ));
             }
         }
     }

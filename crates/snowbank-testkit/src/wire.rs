@@ -258,15 +258,6 @@ impl Wire {
         Ok(size)
     }
 
-    /// Returns whether a reply has already come, without waiting for one.
-    pub fn has_reply(&mut self) -> bool {
-        // The shortest wait that the system knows.
-        self.set_read_timeout(Duration::from_millis(1)).expect("a timeout can be set");
-        let _ = self.read();
-        self.set_read_timeout(DEADLINE).expect("a timeout can be set");
-        !self.unread.is_empty()
-    }
-
     /// Returns the next frame; `None` when the server has closed.
     fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
@@ -356,13 +347,6 @@ impl Wire {
             let is_late = has_waited && matches!(reply, Reply::Error { code: NO_CEILING, .. });
             (!is_late).then_some(reply)
         })
-    }
-
-    /// Gives a request the time to arrive, and checks that it waits.
-    #[track_caller]
-    pub fn assert_waits_a_moment(&mut self) {
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(!self.has_reply(), "answered already");
     }
 
     /// Checks that the connection still answers.

@@ -4,11 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::endpoints::TRIES;
 use super::*;
-use crate::support::Port;
-use crate::support::coordinators::{Proxy, ZooKeeper};
-use crate::support::daemon::Ended;
 
 /// The most connections, and the most requests, in a second. A daemon looks at its keys once a
 /// second, and tries each look and each raise on the open connection and on a new one.
@@ -72,9 +68,7 @@ fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
             for (worker, (begin, proxy)) in (5..).zip(SILENCES.iter().zip(&proxies)) {
                 let toml = toml_at(at, &[&proxy.url()], Some(worker), SHORT);
                 scope.spawn(move || {
-                    let machine = Machine::new();
-                    let mut daemon = machine.start(&toml);
-                    let mut runs = draw(&daemon);
+                    let (machine, mut daemon, mut runs) = serving(&toml);
                     daemon.kill();
                     std::fs::remove_dir_all(machine.path("locks")).expect("no daemon has it");
                     begin(proxy);
@@ -93,60 +87,6 @@ fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
                 });
             }
         });
-    });
-}
-
-/// Starts another coordinator of the same kind.
-pub(super) fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
-    match at.name() {
-        "etcd" => Box::new(Etcd::start().expect("installed")),
-        _ => Box::new(ZooKeeper::start().expect("installed")),
-    }
-}
-
-/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that
-/// answers late is not compared: then the start succeeds, or fails for another reason.
-fn end_of_compared(toml: &str) -> Ended {
-    for _ in 0..TRIES {
-        match Machine::new().setup(toml).try_start() {
-            Ok(daemon) => drop(daemon.stop()),
-            Err(daemon) => {
-                let ended = Ended::of(*daemon);
-                if ended.stderr.contains("allowed: members of one cluster") {
-                    return ended;
-                }
-                println!("{}", ended.stderr);
-            }
-        }
-    }
-    panic!("two clusters are not refused");
-}
-
-#[test]
-fn endpoints_of_two_clusters_are_refused_with_both_named() {
-    each(|at| {
-        let other = another(at);
-        init(&toml(at, Some(5), LONG));
-        let both = |first: &str, second: &str| toml_at(at, &[first, second], Some(5), LONG);
-        let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
-        let refused = || {
-            for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
-                end_of_compared(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
-            }
-        };
-        refused();
-        init(&toml(other.as_ref(), Some(5), LONG));
-        refused();
-        // One cluster with two names, and an endpoint that is away.
-        let away = Port::take().address().to_string();
-        let [named, away] =
-            [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
-        for second in [named, away] {
-            let machine = Machine::new();
-            let daemon = machine.start(&both(&at.url(), &second));
-            assert_eq!(worker_of(&draw(&daemon)), 5);
-            daemon.stop();
-        }
     });
 }
 
@@ -172,8 +112,7 @@ fn a_wrong_password_is_refused_and_the_right_one_is_not() {
 fn a_marker_that_cannot_be_read_is_refused() {
     const MARKER: &str = "/snowbank/default/marker";
     on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
+        let toml = prepared(at, Some(5), LONG);
         for (text, part) in [
             ("garbage", "did not write"),
             ("{\"format\":1}", "an earlier build wrote"),
@@ -209,13 +148,8 @@ fn a_key_that_becomes_garbage_ends_its_daemon_assigned_to_nobody() {
         assert_distinct(runs);
         let full = format!("worker_ids = 0\n{assigned}");
         Machine::new().setup(&full).assert_waits(&["no free worker ID", "did not write"]);
-        let (code, text) = fleet(&assigned, &["check"]);
-        assert!(code == Some(1) && text.contains("1 key cannot be read"), "{text}");
-        let (code, text) = fleet(&assigned, &["list"]);
-        assert!(
-            code == Some(0) && text.starts_with("0: found a value that Snowbank did not write"),
-            "{text}"
-        );
+        fleet_says(&assigned, &["check"], 1, &["1 key cannot be read"]);
+        fleet_says(&assigned, &["list"], 0, &["0: found a value that Snowbank did not write"]);
     });
 }
 

@@ -1,50 +1,63 @@
-//! Several endpoints, of which one hangs, is away, or belongs to another cluster.
+//! Endpoints of several clusters, or away.
 
-use super::bad_input::another;
 use super::*;
+use crate::support::Port;
+use crate::support::coordinators::ZooKeeper;
+use crate::support::daemon::Ended;
 
-/// The number of times that a test starts a daemon until all working endpoints answer before their
-/// comparison ends. On a busy machine, some may answer too late.
-pub(super) const TRIES: usize = 5;
-
-/// Starts a daemon with an endpoint that hangs after this many answers, and two that work. Returns
-/// the number of connections to the one that hangs.
-fn start_beside_one_that_hangs(at: &dyn Coordinator, answers: u64) -> u64 {
-    let proxy = at.proxy();
-    proxy.hang_after(answers);
-    let named = at.url().replace("127.0.0.1", "localhost");
-    let toml = toml_at(at, &[&proxy.url(), &at.url(), &named], Some(5), LONG);
-    let machine = Machine::new();
-    let daemon = machine.start(&toml);
-    assert_eq!(worker_of(&draw(&daemon)), 5);
-    let connections = proxy.connections();
-    daemon.stop();
-    connections
+/// Starts another coordinator of the same kind.
+fn another(at: &dyn Coordinator) -> Box<dyn Coordinator> {
+    match at.name() {
+        "etcd" => Box::new(Etcd::start().expect("installed")),
+        _ => Box::new(ZooKeeper::start().expect("installed")),
+    }
 }
 
-/// The endpoint accepts the connection and sends no answer; or, except at etcd, one answer and no
-/// more.
+/// Starts daemons until one is refused because its endpoints are of two clusters. An endpoint that
+/// answers late is not compared: then the start succeeds, or fails for another reason.
+fn end_of_compared(toml: &str) -> Ended {
+    const TRIES: usize = 5;
+    for _ in 0..TRIES {
+        match Machine::new().setup(toml).try_start() {
+            Ok(daemon) => drop(daemon.stop()),
+            Err(daemon) => {
+                let ended = Ended::of(*daemon);
+                if ended.stderr.contains("allowed: members of one cluster") {
+                    return ended;
+                }
+                println!("{}", ended.stderr);
+            }
+        }
+    }
+    panic!("two clusters are not refused");
+}
+
 #[test]
-fn a_start_beside_a_hanging_endpoint_asks_that_once() {
+fn endpoints_of_two_clusters_are_refused_with_both_named() {
     each(|at| {
+        let other = another(at);
         init(&toml(at, Some(5), LONG));
-        for answers in [0, u64::from(at.name() != "etcd")] {
-            let is_asked_once = (0..TRIES).any(|_| start_beside_one_that_hangs(at, answers) == 1);
-            assert!(is_asked_once, "after {answers} answers");
+        let both = |first: &str, second: &str| toml_at(at, &[first, second], Some(5), LONG);
+        let parts = [at.url(), other.url(), String::from("allowed: members of one cluster")];
+        let refused = || {
+            for toml in [both(&at.url(), &other.url()), both(&other.url(), &at.url())] {
+                end_of_compared(&toml).assert_refusal(&parts.each_ref().map(String::as_str));
+            }
+        };
+        refused();
+        init(&toml(other.as_ref(), Some(5), LONG));
+        refused();
+        // One cluster with two names, and an endpoint that is away.
+        let away = Port::take().address().to_string();
+        let [named, away] =
+            [at.url().replace("127.0.0.1", "localhost"), at.url().replace(&at.address().to_string(), &away)];
+        for second in [named, away] {
+            let machine = Machine::new();
+            let daemon = machine.start(&both(&at.url(), &second));
+            assert_eq!(worker_of(&draw(&daemon)), 5);
+            daemon.stop();
         }
     });
-}
-
-/// Takes the daemon's cluster away for longer than its ceiling. Checks that it writes nothing at
-/// the other one and serves again afterwards. Returns what it drew.
-fn stays_at(at: &mut dyn Coordinator, other: &dyn Coordinator, daemon: &Daemon) -> Vec<Run> {
-    let before = other.get(KEY);
-    at.kill();
-    let mut runs = daemon.draw_until(Ask::of(10), NO_CEILING);
-    assert_eq!(other.get(KEY), before);
-    at.run();
-    runs.extend(draw(daemon));
-    runs
 }
 
 /// The other cluster was away at the start, so it was not compared. At ZooKeeper it even has the
@@ -67,7 +80,13 @@ fn a_daemon_stays_in_its_cluster_when_that_goes_away() {
             let text = key.find('{').zip(key.find(is_end)).map(|(from, to)| &key[from..=to]);
             other.put(KEY, text.expect("JSON"));
         }
-        runs.extend(stays_at(at, other.as_ref(), &daemon));
+        // For longer than its ceiling it writes nothing at the other one.
+        let before = other.get(KEY);
+        at.kill();
+        runs.extend(daemon.draw_until(Ask::of(10), NO_CEILING));
+        assert_eq!(other.get(KEY), before);
+        at.run();
+        runs.extend(draw(&daemon));
         assert_distinct(runs);
     });
 }

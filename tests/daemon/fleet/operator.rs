@@ -7,23 +7,18 @@ use super::*;
 #[test]
 fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
     on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
+        let toml = prepared(at, Some(5), LONG);
+        let (machine, mut daemon, mut runs) = serving(&toml);
         at.delete(KEY);
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         // The number is still its own. On another machine it would be above the fleet's floor.
         let mut daemon = machine.start(&toml);
         runs.extend(draw(&daemon));
-        let (code, text) = fleet(&toml, &["release", "5"]);
-        assert!(code == Some(1) && text.contains("may still run"), "{text}");
-        release_by_force(&toml, "5");
+        fleet_says(&toml, &["release", "5"], 1, &["may still run"]);
+        fleet_says(&toml, &["release", "5", "--force"], 0, &[]);
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("released");
-        let (_, text) = fleet(&toml, &["list", "--json"]);
-        assert!(text.contains("\"state\":\"released\""), "{text}");
+        fleet_says(&toml, &["list", "--json"], 0, &["\"state\":\"released\""]);
         // The next daemon waits until the clock is near the bound, which takes minutes.
         Machine::new().setup(&toml).assert_waits(&["worker ID 5 was released", "free from"]);
         assert_distinct(runs);
@@ -48,9 +43,7 @@ fn every_command_prints_json() {
     assert_eq!(json(&toml, &["init", "--new"]), prepared(true));
     assert_eq!(json(&toml, &["init"]), prepared(false));
     assert_eq!(json(&toml, &["list"]), serde_json::json!([]));
-    let machine = Machine::new();
-    let daemon = machine.start(&toml);
-    draw(&daemon);
+    let (_machine, _daemon, _) = serving(&toml);
     let held = &json(&toml, &["list"])[0];
     assert_eq!((&held["state"], &held["number"]), (&Value::from("held"), &Value::from(5)));
     let counts = |held: u64| {
@@ -115,8 +108,7 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
         let daemon = machine.start(&before);
         let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\n";
         let after = format!("{wide}{before}");
-        let (code, text) = fleet(&after, &["init", "--add"]);
-        assert!(code == Some(1) && text.contains("holds a number"), "{code:?}, {text}");
+        fleet_says(&after, &["init", "--add"], 1, &["holds a number"]);
         daemon.stop();
         // The release may reach the coordinator late.
         poll("the new layout is added", || (fleet(&after, &["init", "--add"]).0 == Some(0)).then_some(()));
@@ -126,8 +118,7 @@ fn a_colliding_space_is_added_once_the_other_holds_no_number() {
         // it.
         let late = Machine::new();
         late.setup(&before).end().assert_refusal(&["other ID spaces", "found ", "allowed: "]);
-        let (code, text) = fleet(&before, &["init", "--add"]);
-        assert!(code == Some(1) && text.contains("holds a number"), "{code:?}, {text}");
+        fleet_says(&before, &["init", "--add"], 1, &["holds a number"]);
         daemon.stop();
         poll("the old layout is back", || (fleet(&before, &["init", "--add"]).0 == Some(0)).then_some(()));
         machine.setup(&after).end().assert_refusal(&["other ID spaces"]);

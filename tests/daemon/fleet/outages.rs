@@ -10,9 +10,7 @@ use super::*;
 fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     each(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), SHORT);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
+        let (_machine, mut daemon, mut runs) = serving(&toml);
         proxy.hang();
         let before = at.get(KEY);
         poll("a raise on another connection", || (at.get(KEY) != before).then_some(()));

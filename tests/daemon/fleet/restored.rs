@@ -23,8 +23,7 @@ fn draw_above_the_floor(daemon: &Daemon) -> Vec<Run> {
 #[test]
 fn a_coordinator_that_is_restored_from_a_backup_repeats_nothing() {
     each(|at| {
-        let toml = toml(at, None, "16s");
-        init(&toml);
+        let toml = prepared(at, None, "16s");
         at.back_up();
         let [notices, paused] = [(); 2].map(|()| Machine::new());
         let mut first = notices.start(&toml);
@@ -71,8 +70,7 @@ fn daemons_with_own_worker_ids_enter_a_fleet_one_by_one() {
         for daemon in &plain {
             runs.extend(draw(daemon));
         }
-        let (code, text) = fleet(&toml(at, Some(3), LONG), &["init", "--above", "now"]);
-        assert!(code == Some(0) && text.contains("starts above"), "{text}");
+        fleet_says(&toml(at, Some(3), LONG), &["init", "--above", "now"], 0, &["starts above"]);
         // First the given numbers in the fleet, machine by machine.
         let mut daemons = Vec::new();
         for ((machine, id), daemon) in machines.iter().zip([3, 5]).zip(plain) {

@@ -13,9 +13,7 @@ use crate::support::copy;
 fn a_start_in_an_outage_goes_on_at_once() {
     each(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
-        let machine = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
+        let (machine, mut daemon, mut runs) = serving(&toml);
         let outages: [(fn(&Proxy), bool); 5] = [
             (Proxy::cut, true),
             (Proxy::swallow_answers, true),
@@ -50,8 +48,7 @@ fn a_start_in_an_outage_goes_on_at_once() {
 #[test]
 fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
     on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
+        let toml = prepared(at, Some(5), LONG);
         let machine = Machine::new();
         let other = Machine::new();
         let mut daemon = machine.start(&toml);
@@ -74,8 +71,7 @@ fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
 #[test]
 fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
     on_one(|at| {
-        let toml = toml(at, Some(5), LONG);
-        init(&toml);
+        let toml = prepared(at, Some(5), LONG);
         let machine = Machine::new();
         let other = Machine::new();
         let state = machine.path("state");
@@ -97,8 +93,7 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
 fn a_restart_in_an_outage_after_a_clock_step_waits_and_logs_it() {
     on_one(|at| {
         let Some(machine) = Machine::with_clock() else { return };
-        let toml = toml(at, Some(5), SHORT);
-        init(&toml);
+        let toml = prepared(at, Some(5), SHORT);
         let state = machine.path(at.name());
         let setup = || machine.setup(&toml).env("SNOWBANK_STATE_DIR", &state);
         let mut daemon = setup().start();
@@ -131,8 +126,7 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
         let mut worker = 0;
         let (_machine, daemon) = poll("a start that waits", || {
             worker += 1;
-            let toml = toml(at, Some(worker), LONG);
-            init(&toml);
+            let toml = prepared(at, Some(worker), LONG);
             let machine = Machine::new();
             let setup = machine.setup(&format!("{toml}{peers}"));
             let daemon = thread::scope(|scope| {
@@ -159,8 +153,7 @@ fn a_stop_ends_a_start_that_follows_a_wait() {
         let mut worker = 0;
         poll("a stop before the daemon serves, which gives its worker ID back", || {
             worker += 1;
-            let toml = toml(at, Some(worker), SHORT);
-            init(&toml);
+            let toml = prepared(at, Some(worker), SHORT);
             let [holder, taker] = [(); 2].map(|()| Machine::new());
             let mut before = holder.start(&toml);
             draw(&before);

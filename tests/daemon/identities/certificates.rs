@@ -53,9 +53,9 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
     let files = crate::support::directory();
     let identities =
         identity("billing", "certificate_names = [\"billing.internal\"]") + &identity("orders", "");
-    let tokens = files.path().join("tokens");
-    write_secret(&tokens, &tokens_of_two());
-    let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
+    let file = files.path().join("tokens");
+    write_secret(&file, &tokens());
+    let auth = format!("[auth]\ntoken_file = \"{}\"\n", file.display());
     let (daemon, _, authority) = with_certificates(files.path(), &(auth + &identities));
     let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
     let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);

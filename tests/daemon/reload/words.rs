@@ -1,17 +1,19 @@
 //! Requests for a reload, their results and log lines.
 
+use std::path::Path;
+use std::process::Command;
+
 use super::*;
 use crate::support::daemon::replace;
+use crate::support::program::{Said, program, snowbank};
 
-/// Reloads as `systemctl reload` does. Returns the exit code and the error output.
-fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command
-        .arg("reload")
-        .env("MAINPID", daemon.id().to_string())
-        .env("RUNTIME_DIRECTORY", daemon.path("run"));
-    let output = command.stdin(Stdio::null()).output().expect("the program runs");
-    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+/// Runs `snowbank reload` for a process that has a runtime directory, as `systemctl reload` does.
+/// Returns the exit code and the error output.
+fn reload_by_command(id: u32, directory: &Path) -> (Option<i32>, String) {
+    let mut command = program();
+    command.arg("reload").env("MAINPID", id.to_string()).env("RUNTIME_DIRECTORY", directory);
+    let Said { code, err, .. } = Said::by(&mut command);
+    (code, err)
 }
 
 #[test]
@@ -30,7 +32,7 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
 
     daemon.replace("snowbank.toml", "shards = 7\nlimits.max_count = 2000");
-    let (code, said) = reload_by_command(&daemon);
+    let (code, said) = reload_by_command(daemon.id(), &daemon.path("run"));
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the reload was refused: ") && said.contains("shards: found 7"), "{said}");
     assert_eq!(success(), 0.0);
@@ -41,7 +43,7 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "the live one");
 
     daemon.replace("snowbank.toml", "limits.max_count = 3000");
-    assert_eq!(reload_by_command(&daemon), (Some(0), String::new()));
+    assert_eq!(reload_by_command(daemon.id(), &daemon.path("run")), (Some(0), String::new()));
     assert_eq!((success(), found()), (1.0, None));
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
     assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
@@ -58,11 +60,11 @@ fn a_process_that_is_no_daemon_is_sent_no_signal() {
     }
     let run = setup.path("run");
     let daemon = setup.env("RUNTIME_DIRECTORY", run).start();
-    let reload = |id: u32, directory: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        command.args(["reload", "--pid", &id.to_string(), "--runtime-dir"]).arg(daemon.path(directory));
-        let output = command.stdin(Stdio::null()).output().expect("the program runs");
-        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    let reload = |id: u32, name: &str| {
+        let directory = daemon.path(name);
+        let options = ["--pid", &id.to_string(), "--runtime-dir", directory.to_str().expect("text")];
+        let Said { code, err, .. } = snowbank([&["reload"], &options[..]].concat());
+        (code, err)
     };
     let mut sleep = Command::new("sleep").arg("60").spawn().expect("it runs");
     let (code, said) = reload(sleep.id(), "run");

@@ -133,29 +133,3 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let daemon = machine.start("");
     assert!(daemon.draw_one() > last);
 }
-
-/// Killed during a stop, or stopped on a failing disk: the remaining state is the newest, wherever
-/// it was interrupted.
-#[test]
-fn an_interrupted_stop_is_not_taken_for_an_older_copy() {
-    for orders in ["sync stall 400".to_owned(), format!("sync lie {EIO}"), format!("write fail {ENOSPC}")] {
-        let machine = Machine::new();
-        let disk = machine.disk();
-        let mut last = 0;
-        for _ in 0..3 {
-            let mut daemon = disk.under(machine.setup("max_ahead = \"302ms\"")).start();
-            let id = daemon.draw_one();
-            assert!(id > last, "{orders}");
-            last = id;
-            disk.order(&orders);
-            daemon.signal(Signal::TERM);
-            if orders.contains("stall") {
-                thread::sleep(Duration::from_millis(150));
-                daemon.kill();
-            } else {
-                assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-            }
-            disk.works();
-        }
-    }
-}

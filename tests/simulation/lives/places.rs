@@ -7,7 +7,7 @@ use snowbank::config::{Settings, SourceSettings};
 use tempfile::TempDir;
 
 use super::site::Process;
-use super::world::locks;
+use crate::support::directory;
 
 /// The storage of one daemon.
 pub(crate) struct Place {
@@ -42,7 +42,7 @@ pub(crate) struct Known {
 
 impl Place {
     pub(crate) fn new(is_kept: bool) -> Self {
-        let state = is_kept.then(locks);
+        let state = is_kept.then(directory);
         let backups = Vec::new();
         Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
     }
@@ -92,7 +92,7 @@ impl Place {
     /// Loses the state, while no process runs. The next one is new.
     pub(crate) fn lose(&mut self) {
         if self.state.is_some() {
-            self.replace(locks());
+            self.replace(directory());
             (self.newest, self.is_older) = (None, false);
         }
     }
@@ -100,7 +100,7 @@ impl Place {
 
 /// Returns a copy of a state directory.
 fn copy_of(state: &TempDir) -> TempDir {
-    let copy = locks();
+    let copy = directory();
     for entry in fs::read_dir(state).expect("a directory") {
         let entry = entry.expect("a file");
         fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("room");

@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use super::machine::Machine;
 use super::places::Place;
-use super::world::locks;
 use super::{MS, SECOND, STEP_RULE};
+use crate::support::directory;
 
 /// The first two have the same ID space. IDs of the third are higher; afterwards the others are
 /// refused.
@@ -113,7 +113,7 @@ impl Site {
             lowest_wall_us: true_us - 3_600 * SECOND,
             set_at_us: i64::MIN,
             boots: 0,
-            locks: locks(),
+            locks: directory(),
             handed_out: HashSet::new(),
             fails_one_in: [0, 0, 10][rng.usize(..3)],
             rng,

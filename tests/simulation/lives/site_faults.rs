@@ -1,8 +1,8 @@
 //! The faults of a site: its clock, its states, and its boots.
 
 use super::site::Site;
-use super::world::locks;
 use super::{MAX_AHEAD, MS, SECOND};
+use crate::support::directory;
 
 impl Site {
     pub(crate) fn disturb_the_clock(&mut self) {
@@ -43,7 +43,7 @@ impl Site {
             self.places[index].newest.iter_mut().for_each(|newest| newest.is_older = false);
         }
         self.boots += 1;
-        self.locks = locks();
+        self.locks = directory();
         let off_us = [0, 30 * SECOND, 3_600 * SECOND][self.rng.usize(..3)];
         self.set_clock_right();
         self.machine.true_us += MAX_AHEAD.as_micros() as i64 + 2 * SECOND + off_us;

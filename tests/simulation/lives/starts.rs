@@ -16,8 +16,9 @@ use snowbank_client::layout::{Position, Tick};
 use super::daemon::{Daemon, Renewal};
 use super::disk::StateFile;
 use super::storage::{State, owner};
-use super::world::{World, locks};
+use super::world::World;
 use super::{SHARDS, STEP_RULE};
+use crate::support::directory;
 
 impl World {
     /// Starts a process by the shipped rules: at or above the stored ceiling, or without one above
@@ -258,7 +259,7 @@ impl World {
         if self.rng.bool() {
             self.storage.lose_power(&mut self.rng);
         }
-        self.locks = locks();
+        self.locks = directory();
         self.storage.state.wall_minus_boot_us = None;
     }
 

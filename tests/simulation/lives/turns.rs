@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use super::layouts;
 use super::machine::Machine;
-use super::world::locks;
 use super::{MS, SECOND, STEP_RULE};
+use crate::support::directory;
 
 /// Sets without a common worker ID: a set that shares one with another starts above the other's
 /// IDs.
@@ -60,10 +60,10 @@ impl Turns {
                 break layout;
             }
         };
-        let state = rng.bool().then(locks);
+        let state = rng.bool().then(directory);
         let boot_at_us = true_us - 500 * SECOND;
         let machine = Machine { true_us, boot_at_us, wall_offset_us: 0, frozen: None };
-        Turns { seed, rng, machine, layout, locks: locks(), state, handed_out: HashSet::new() }
+        Turns { seed, rng, machine, layout, locks: directory(), state, handed_out: HashSet::new() }
     }
 
     fn settings(&self, name: &str, workers: &str) -> Vec<SourceSettings> {

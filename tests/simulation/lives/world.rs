@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use super::daemon::Daemon;
 use super::machine::Machine;
 use super::storage::{State, Storage};
+use crate::support::directory;
+
 use super::{BURST_WINDOW, HORIZON, MAX_AHEAD, MS, SECOND, WORLDS_BEGIN_US};
 
 /// Layouts with ticks of at most 10 ms, with many IDs and with few, the node above and below the
@@ -97,7 +99,7 @@ impl World {
             machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
             storage,
             writers: rng.usize(1..=2),
-            locks: locks(),
+            locks: directory(),
             backups: Vec::new(),
             newest: None,
             lost: 0,
@@ -128,9 +130,4 @@ impl World {
     pub(crate) fn instant(&self, position: Position) -> UnixMicros {
         self.numbering.start_of(self.numbering.tick_of(position))
     }
-}
-
-/// Makes an empty lock directory, in memory if possible.
-pub(crate) fn locks() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }

@@ -29,8 +29,6 @@ pub struct Proxy {
     hanging: Arc<AtomicU64>,
     /// Requests that it passed on.
     passed: Arc<AtomicU64>,
-    /// The number of answers that it passes on each connection, if not all.
-    answers: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -39,15 +37,13 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (mode, delay_ms, open, accepted, hanging, passed) = Default::default();
-        let answers = Arc::new(AtomicU64::new(u64::MAX));
-        let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed, answers };
+        let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed };
         let mode = Arc::clone(&proxy.mode);
         let delay_ms = Arc::clone(&proxy.delay_ms);
         let open = Arc::clone(&proxy.open);
         let passed = Arc::clone(&proxy.passed);
         let accepted = Arc::clone(&proxy.accepted);
         let hanging = Arc::clone(&proxy.hanging);
-        let answers = Arc::clone(&proxy.answers);
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let index = accepted.fetch_add(1, Ordering::SeqCst);
@@ -77,15 +73,12 @@ impl Proxy {
                 });
                 let mode = Arc::clone(&mode);
                 let delay_ms = Arc::clone(&delay_ms);
-                let answers = Arc::clone(&answers);
-                let so_far = AtomicU64::new(0);
                 thread::spawn(move || {
                     copy(other, one, |piece| {
                         thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
                         match mode.load(Ordering::SeqCst) {
                             SWALLOW => 0,
                             _ if hangs() => 0,
-                            _ if so_far.fetch_add(1, Ordering::SeqCst) >= answers.load(Ordering::SeqCst) => 0,
                             HALVE => piece.len() / 2,
                             _ => piece.len(),
                         }
@@ -117,11 +110,6 @@ impl Proxy {
     /// Passes nothing more on open connections, and keeps them open. New ones pass.
     pub fn hang(&self) {
         self.hanging.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
-    }
-
-    /// Passes requests on, and this many answers on each connection.
-    pub fn hang_after(&self, answers: u64) {
-        self.answers.store(answers, Ordering::SeqCst);
     }
 
     /// Passes requests on, and drops answers.
