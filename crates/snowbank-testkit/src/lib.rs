@@ -27,8 +27,6 @@ mod pauses;
 pub mod port;
 pub mod postgres;
 pub mod program;
-pub mod records;
-
 pub mod reply;
 pub mod resp;
 pub mod state;
