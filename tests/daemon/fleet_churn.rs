@@ -279,7 +279,8 @@ fn churn(at: &dyn Coordinator, lasts: Duration) {
     let lives = churn.lives.into_inner();
     // Then the fleet is healthy again.
     for site in &sites[2..8] {
-        let daemon = site.machine.start(&site.toml).await_numbers();
+        let daemon = site.machine.start(&site.toml);
+        daemon.assert_has_numbers();
         runs.extend(daemon.connect().next(Ask::of(8).wait_ms(9_000)).runs());
         daemon.stop();
     }

@@ -342,12 +342,6 @@ impl Daemon {
         self.assert_logs("the kernel's log");
     }
 
-    /// Waits until it has its worker IDs.
-    pub fn await_numbers(self) -> Daemon {
-        self.assert_has_numbers();
-        self
-    }
-
     /// Replaces a file of its own directory in one step.
     pub fn replace(&self, name: &str, text: &str) {
         replace(&self.path(name), text);

@@ -117,6 +117,13 @@ pub fn get(daemon: &Daemon, path: &str) -> Answer {
     ask(daemon.addresses.last().expect("an admin listener"), "GET", path, "")
 }
 
+/// Returns the finding of this name in the daemon's status.
+pub fn finding(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
+    let status = get(daemon, "/status").json();
+    let findings = status["findings"].as_array().expect("findings");
+    findings.iter().find(|finding| finding["name"] == name).cloned()
+}
+
 /// Parses an answer that has a length.
 pub fn parse(bytes: &[u8]) -> Answer {
     let text = std::str::from_utf8(bytes).expect("UTF-8");

@@ -80,7 +80,6 @@ fn a_restart_without_proof_waits_for_its_coordinator_and_asks_rarely() {
                     assert!(daemon.draw_until(Ask::of(10), NO_CEILING).is_empty());
                     assert_asks_rarely(&daemon, proxy);
                     proxy.pass();
-                    let daemon = daemon.await_numbers();
                     runs.extend(draw(&daemon));
                     poll("ready", || (get(&daemon, "/readyz").code == 200).then_some(()));
                     assert_distinct(runs);

@@ -75,13 +75,13 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
         daemon.stop();
         assert_eq!(machine.run(&["state", "export", "--output", &export]).code, Some(0));
         // Another daemon of the machine gets it, and is not refused either.
-        let daemon = machine.beside(&assigned(at, 5)).start().await_numbers();
+        let daemon = machine.beside(&assigned(at, 5)).start();
         runs.extend(draw(&daemon));
         assert_eq!(machine.run(&["state", "export"]).code, Some(0), "again");
         daemon.stop();
         let without_fleet = "worker_ids = 5\nmax_ahead = \"400ms\"\n";
         machine.setup(without_fleet).end().assert_refusal(&["moved worker ID 5", "away"]);
-        let daemon = machine.start(&assigned(at, 5)).await_numbers();
+        let daemon = machine.start(&assigned(at, 5));
         draw_above(&daemon, 5, &mut runs);
         daemon.stop();
         let Said { code, out, err: errors } = machine.run(&["state", "import", &export]);

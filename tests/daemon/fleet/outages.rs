@@ -85,7 +85,6 @@ fn a_daemon_without_a_number_waits_and_takes_one_when_there_is_one() {
         stops.assert_logs("waits for a worker ID");
         stops.stop();
         first.stop();
-        let waiting = waiting.await_numbers();
         let after = draw(&waiting);
         assert_eq!(worker_of(&after), 0);
         runs.extend(after);

@@ -1,23 +1,18 @@
 //! The coordinator in the status, the metrics and the log of a daemon.
 
 use super::*;
-use crate::support::http::{sample, scrape};
+use crate::support::http::finding;
 use crate::support::program::Said;
 
 /// Waits until the finding about the fleet has this effect, and returns its message. Without an
 /// effect it waits until there is no finding.
 fn await_finding(daemon: &Daemon, effect: Option<&str>) -> String {
-    poll(&format!("fleet {effect:?}"), || {
-        let status = get(daemon, "/status").json();
-        let findings = status["findings"].as_array()?;
-        let finding = findings.iter().find(|finding| finding["name"] == "fleet");
-        match finding {
-            Some(finding) if finding["effect"].as_str() == effect => {
-                finding["message"].as_str().map(str::to_owned)
-            }
-            None if effect.is_none() => Some(String::new()),
-            _ => None,
+    poll(&format!("fleet {effect:?}"), || match finding(daemon, "fleet") {
+        Some(finding) if finding["effect"].as_str() == effect => {
+            finding["message"].as_str().map(str::to_owned)
         }
+        None if effect.is_none() => Some(String::new()),
+        _ => None,
     })
 }
 

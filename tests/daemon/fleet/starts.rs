@@ -79,12 +79,12 @@ fn a_backup_from_before_a_clean_stop_asks_whose_the_number_is() {
         let mut runs = draw(&daemon);
         copy(&state, &machine.path("backup"));
         daemon.stop();
-        let taker = other.start(&toml).await_numbers();
+        let taker = other.start(&toml);
         runs.extend(draw(&taker));
         copy(&machine.path("backup/."), &state);
         machine.setup(&toml).assert_waits(&["holds worker ID 5", "free from"]);
         taker.stop();
-        runs.extend(draw(&machine.start(&toml).await_numbers()));
+        runs.extend(draw(&machine.start(&toml)));
         assert_distinct(runs);
     });
 }
@@ -138,7 +138,7 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
             daemon.log().contains("waits for a worker ID").then_some((machine, daemon))
         });
         daemon.assert_logs("its key is gone from the coordinator");
-        let daemon = daemon.await_numbers();
+        daemon.assert_has_numbers();
         daemon.assert_logs("has worker IDs now");
         daemon.connect().assert_open();
     });
@@ -178,7 +178,7 @@ fn a_start_that_cannot_check_its_number_again_is_no_crash() {
         let (peer, peers) = silent_peer();
         let machine = Machine::new();
         // The peer does not answer, so that the start takes long after the pause.
-        let daemon = thread::scope(|scope| {
+        let mut daemon = thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let asked = poll("a question to the peer", || peer.accept().ok());
                 proxy.cut();
@@ -189,7 +189,6 @@ fn a_start_that_cannot_check_its_number_again_is_no_crash() {
             daemon
         });
         proxy.pass();
-        let mut daemon = daemon.await_numbers();
         draw(&daemon);
         assert!(!daemon.log().contains(AFTER_A_CRASH), "{}", daemon.log());
         daemon.kill();

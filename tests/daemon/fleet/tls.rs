@@ -86,7 +86,7 @@ fn coordinators_are_reached_over_tls() {
             (code == Some(0)).then_some(())
         });
         let machine = Machine::new();
-        assert_eq!(worker_of(&draw(&machine.start(&full).await_numbers())), 5);
+        assert_eq!(worker_of(&draw(&machine.start(&full))), 5);
         assert_waits_in_time(&bare, &["the coordinator does not answer", "certificate"]);
         let parts = ["the coordinator does not answer", "or the lack of one", "fleet.certificate"];
         assert_waits_in_time(&ca, &parts);
@@ -169,7 +169,7 @@ fn etcds_refusal_of_a_common_name_names_the_cure() {
     let bare = format!("{}user = \"{user}\"\npassword_file = {password:?}\n", secured_toml(&etcd));
     let toml = files.trusting(&bare, &nameless);
     init(&toml);
-    assert_eq!(worker_of(&draw(&Machine::new().start(&toml).await_numbers())), 5);
+    assert_eq!(worker_of(&draw(&Machine::new().start(&toml))), 5);
     let parts = ["HTTP 40", "CommonName", "without", "fleet.certificate", "fleet.user"];
     Machine::new().setup(&files.trusting(&bare, &named)).end().assert_refusal(&parts);
 }

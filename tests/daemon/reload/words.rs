@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::*;
 use crate::support::daemon::replace;
+use crate::support::http::finding;
 use crate::support::program::{Said, program, snowbank};
 
 /// Runs `snowbank reload` for a process that has a runtime directory, as `systemctl reload` does.
@@ -23,11 +24,7 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     let run = setup.path("run");
     let daemon = setup.env("RUNTIME_DIRECTORY", run).admin().start();
     let success = || sample(&scrape(&daemon), "snowbank_config_last_reload_successful");
-    let found = || {
-        let findings = get(&daemon, "/readyz").json()["findings"].clone();
-        let reload = findings.as_array()?.iter().find(|finding| finding["name"] == "reload")?.clone();
-        reload["message"].as_str().map(str::to_owned)
-    };
+    let found = || Some(finding(&daemon, "reload")?["message"].as_str().expect("a text").to_owned());
     assert_eq!((success(), found()), (1.0, None));
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
 
