@@ -147,35 +147,6 @@ fn ids_stop_after_a_step_back_beyond_max_ahead() {
 const QUICK_HOLD: &str = "[clock]\nstep_hold = \"6s\"";
 const HOLD: Duration = Duration::from_secs(6);
 
-#[test]
-fn a_far_step_forward_that_lasts_is_followed() {
-    Scene::play(QUICK_HOLD, &[MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
-        let witness = &scene.witness;
-        let away = clock.step(HOUR_MS);
-        let is_followed = |sample: &Sample| {
-            sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))
-        };
-        witness.await_each("the step to be followed", away.after, is_followed);
-        let followed = Instant::now();
-        witness.await_time(Duration::from_millis(100));
-        let back = clock.step(-HOUR_MS);
-        witness.await_each("a refusal", back.after, |sample| sample.refusal().is_some());
-        let again = clock.step(HOUR_MS);
-        witness.await_each("IDs", again.after, |sample| sample.ids().is_some());
-        let (testimony, end) = scene.end()?;
-
-        assert_follows("held", testimony.between(away.after, away.before + HOLD), 0);
-        assert_follows("followed", testimony.between(followed, back.before), HOUR_MS);
-        let base = Base::of_step(&testimony, back, HOUR_MS);
-        testimony.assert_refusals(|sample, code, wait_ms| {
-            sample.asked < again.after && base.allows(sample, code, wait_ms, 0, MAX_AHEAD_MS)
-        });
-        assert_follows("back again", testimony.between(again.after, end), HOUR_MS);
-        Some(())
-    });
-}
-
 /// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and
 /// the ceiling is made durable again. Requests wait for that, and none is refused.
 #[test]

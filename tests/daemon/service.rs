@@ -2,7 +2,6 @@
 
 mod sockets;
 
-use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::daemon::{Ended, mode};
-use crate::support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
+use crate::support::failing_disk::{EIO, ENOSPC, FailingDisk};
 use crate::support::ids::{twitter_unix_ms, unix_ms};
 use crate::support::machine::Machine;
 use crate::support::wire::{CLOCK_BEHIND, NO_CEILING};

@@ -9,8 +9,6 @@ use crate::Setup;
 
 /// No space left on device.
 pub const ENOSPC: i32 = 28;
-/// Read-only file system.
-pub const EROFS: i32 = 30;
 /// Input/output error.
 pub const EIO: i32 = 5;
 

@@ -55,10 +55,30 @@ impl Files {
         self.secure(at, &self.authority.issue_local("server"));
     }
 
+    /// Prepares a fleet whose daemons show this certificate to the coordinator through a proxy.
+    /// Returns that and their configuration.
+    fn prepared_behind_proxy(&self, at: &dyn Coordinator, own: &Pair) -> (Proxy, String) {
+        let proxy = at.proxy();
+        let url = proxy.url().replace("://", "s://");
+        let toml = self.trusting(&toml_at(at, &[&url], Some(5), LONG), own);
+        init_once_it_serves(&toml);
+        (proxy, toml)
+    }
+
     /// Returns a configuration whose daemon trusts the authority and shows this certificate.
     fn trusting(&self, bare: &str, own: &Pair) -> String {
         with(bare, &[("ca", &self.authority.file), ("certificate", &own.certificate), ("key", &own.key)])
     }
+}
+
+/// Prepares a fleet at a coordinator that has just begun to listen.
+fn init_once_it_serves(toml: &str) {
+    poll("it serves", || {
+        let (code, text) = fleet(toml, &["init", "--new"]);
+        // This is shown if the test fails.
+        println!("{text}");
+        (code == Some(0)).then_some(())
+    });
 }
 
 /// Returns a configuration with these values in `[fleet]`.
@@ -79,12 +99,7 @@ fn coordinators_are_reached_over_tls() {
         let bare = secured_toml(at);
         let ca = with(&bare, &[("ca", &files.authority.file)]);
         let full = files.trusting(&bare, &files.authority.issue_local("client"));
-        poll("it serves", || {
-            let (code, text) = fleet(&full, &["init", "--new"]);
-            // This is shown if the test fails.
-            println!("{text}");
-            (code == Some(0)).then_some(())
-        });
+        init_once_it_serves(&full);
         let machine = Machine::new();
         assert_eq!(worker_of(&draw(&machine.start(&full))), 5);
         assert_waits_in_time(&bare, &["the coordinator does not answer", "certificate"]);
@@ -128,11 +143,8 @@ fn a_renewed_certificate_is_used_and_its_end_is_shown() {
     on_one(|at| {
         let files = Files::new();
         files.secure_local(at);
-        let proxy = at.proxy();
-        let url = proxy.url().replace("://", "s://");
         let own = files.authority.issue_until("own", 2040);
-        let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &own);
-        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        let (proxy, toml) = files.prepared_behind_proxy(at, &own);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).admin().start();
         let await_end = |unix_s: &str| {
@@ -190,10 +202,7 @@ fn a_coordinator_that_is_far_away_is_reached_over_tls() {
     on_one(|at| {
         let files = Files::new();
         files.secure_local(at);
-        let proxy = at.proxy();
-        let url = proxy.url().replace("://", "s://");
-        let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
-        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        let (proxy, toml) = files.prepared_behind_proxy(at, &files.authority.issue_local("own"));
         let machine = Machine::new();
         // A number that it did not hold would need a pause of several answers.
         machine.start(&toml).stop();

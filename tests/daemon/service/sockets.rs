@@ -4,6 +4,9 @@ use std::io::ErrorKind;
 use std::time::Instant;
 
 use super::*;
+use crate::support::http;
+use crate::support::ids::assert_distinct;
+use crate::support::wire::Run;
 
 #[test]
 fn inherited_sockets_take_the_place_of_the_configured_ones() {
@@ -22,11 +25,7 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
     let at = admin.local_addr().expect("bound");
     let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
     assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
-    let mut http = std::net::TcpStream::connect(at).expect("it listens");
-    http.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
-    let mut answer = String::new();
-    http.read_to_string(&mut answer).expect("an answer");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(http::ask(&Address::Tcp(at), "GET", "/healthz", "").code, 200);
     assert_eq!(daemon.stop(), [format!("admin on {at}")]);
     let directory = crate::support::directory();
     let path = directory.path().join("socket");
@@ -92,21 +91,21 @@ fn systemd_hands_over_several_sockets() {
 /// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms
 /// for the first request of a connection. Only a client that the machine delayed for longer may be
 /// closed without an answer.
-fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<u64> {
-    let mut ids = Vec::new();
+fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<Run> {
+    let mut runs = Vec::new();
     while !until.load(Ordering::Relaxed) {
         let begun = Instant::now();
         let mut wire = Wire::try_connect(address).expect("no connection is refused");
         let sent = wire.try_send(&Ask::of(3).bytes());
         let is_late = begun.elapsed() > Duration::from_millis(250);
         match sent.and_then(|()| wire.try_reply()) {
-            Ok(Some(reply)) if (reply.tag(), reply.id_count()) == (0, Some(3)) => ids.extend(reply.ids()),
+            Ok(Some(reply)) if (reply.tag(), reply.id_count()) == (0, Some(3)) => runs.extend(reply.runs()),
             Ok(None) if is_late => {}
             Err(error) if is_late && error.kind() != ErrorKind::WouldBlock => {}
             other => panic!("a new connection is answered, not {other:?}"),
         }
     }
-    ids
+    runs
 }
 
 #[test]
@@ -134,11 +133,7 @@ fn a_restart_refuses_no_connection_and_repeats_no_id() {
         daemon = start();
     }
     done.store(true, Ordering::Relaxed);
-    let mut ids: Vec<u64> =
-        clients.into_iter().flat_map(|client| client.join().expect("served all along")).collect();
-    let count = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), count, "an ID came twice");
+    let drawn = clients.into_iter().flat_map(|client| client.join().expect("served all along"));
+    assert_distinct(drawn.collect());
     daemon.stop();
 }

@@ -172,21 +172,3 @@ fn slow_syncs_delay_no_request() {
         thread::sleep(Duration::from_millis(5));
     }
 }
-
-#[test]
-fn a_start_that_cannot_write_is_refused() {
-    let refusal: fn(&Ended, &[&str]) = |ended, parts| ended.assert_refusal(parts);
-    let for_now: fn(&Ended, &[&str]) = |ended, parts| ended.assert_refusal_for_now(parts);
-    for (orders, reason, assert) in [
-        (format!("sync fail {EIO}"), "Input/output error", for_now),
-        (format!("write fail {ENOSPC}"), "No space left on device", for_now),
-        (format!("open fail {EROFS}"), "Read-only file system", refusal),
-    ] {
-        let machine = Machine::new();
-        let disk = machine.disk();
-        disk.order(&orders);
-        assert(&disk.under(machine.setup("")).end(), &[reason, machine.state().to_str().unwrap()]);
-        disk.works();
-        machine.start("").stop();
-    }
-}
