@@ -114,7 +114,7 @@ fn an_exported_worker_id_is_shown_as_released() {
 /// The space for a mark is reserved when its lock is made.
 #[test]
 fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
-    let Some(disk) = FileSystem::mount() else { return };
+    let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
     let machine = Machine::with_locks(disk.point().join("locks"));
     let mut daemon = machine.setup(CONFIG).start();
     let copy = machine.back_up();

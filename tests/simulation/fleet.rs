@@ -24,8 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use snowbank::clock::{BootMicros, Reading};
-use snowbank::fleet::rules::Proof;
-use snowbank::fleet::{Bound, Clocks, Member, Names, Notes, Raised, Want};
+use snowbank::fleet::Clocks;
 use snowbank::numbering::Numbering;
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -111,18 +110,6 @@ fn clocks(reading: Reading) -> Clocks {
     Clocks { boot: BootMicros(i64::MAX), ..Clocks::at(reading.wall, reading) }
 }
 
-fn want(index: usize, layout: &Layout, clocks: Clocks) -> Want<'_> {
-    Want {
-        index,
-        source: SOURCES[index],
-        layout,
-        clocks,
-        proof: Proof::None,
-        max_ahead: MAX_AHEAD,
-        horizon: HORIZON,
-    }
-}
-
 fn live(seed: u64) -> usize {
     live_in(World::new(seed), STEPS).handed_out.len()
 }
@@ -130,28 +117,6 @@ fn live(seed: u64) -> usize {
 fn live_in(mut world: World, steps: usize) -> World {
     (0..steps).for_each(|_| world.step());
     world
-}
-
-/// Both copies have a write in flight, and neither knows its outcome.
-#[test]
-fn of_two_copies_of_a_memory_exactly_one_continues() {
-    let world = World::new(1);
-    world.link.server().is_reliable = true;
-    let layout = SourceLayout { source: 0, is_turned: false }.layout();
-    let clocks = clocks(world.reading(0));
-    let want = want(0, &layout, clocks);
-    let names = Names { fleet: FLEET, state: "state", holder: "holder" };
-    let mut member = Member::new(world.link.clone(), names, Notes::default(), draw);
-    let taken = member.take(want, &WorkerSet::single(0)).expect("it is free");
-    let bound = |more| [Bound { source: 0, id_bound: taken.covered + more }];
-    world.link.server().is_away = true;
-    assert!(matches!(member.raise(&bound(1), 0, clocks), Raised::NoAnswer(_)));
-    world.link.server().is_away = false;
-    let mut copy = member.clone();
-    assert_eq!(copy.raise(&bound(2), 1, clocks), Raised::Done);
-    assert!(matches!(member.raise(&bound(3), 1, clocks), Raised::Lost(_)), "the other has written");
-    assert_eq!(copy.look(clocks), Raised::Done);
-    assert_eq!(copy.raise(&bound(4), 1, clocks), Raised::Done);
 }
 
 #[test]

@@ -16,15 +16,13 @@ pub struct FileSystem {
 const IMAGE_BYTES: u64 = 300 << 20;
 
 impl FileSystem {
-    /// Mounts one in memory. Returns `None` if this user may not mount.
-    pub fn mount() -> Option<FileSystem> {
-        Self::mount_with(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], None)
-    }
-
     /// Mounts one of this type, in a file. Returns `None` if this user may not mount.
     pub fn mount_as(kind: &str) -> Option<FileSystem> {
         let make: &[&str] = match kind {
-            "tmpfs" => return Self::mount(),
+            "tmpfs" => {
+                let mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"];
+                return Self::mount_with(&mount, None);
+            }
             // No blocks are reserved for root.
             "ext4" => &["mkfs.ext4", "-q", "-m", "0"],
             _ => &["mkfs.xfs", "-q"],

@@ -1,7 +1,6 @@
 //! Coordinators over TLS that require a certificate.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::*;
 use crate::secure::{Authority, Pair};
@@ -53,16 +52,6 @@ impl Files {
     /// Starts the coordinator with a certificate for this machine.
     fn secure_local(&self, at: &mut dyn Coordinator) {
         self.secure(at, &self.authority.issue_local("server"));
-    }
-
-    /// Prepares a fleet whose daemons show this certificate to the coordinator through a proxy.
-    /// Returns that and their configuration.
-    fn prepared_behind_proxy(&self, at: &dyn Coordinator, own: &Pair) -> (Proxy, String) {
-        let proxy = at.proxy();
-        let url = proxy.url().replace("://", "s://");
-        let toml = self.trusting(&toml_at(at, &[&url], Some(5), LONG), own);
-        init_once_it_serves(&toml);
-        (proxy, toml)
     }
 
     /// Returns a configuration whose daemon trusts the authority and shows this certificate.
@@ -144,7 +133,10 @@ fn a_renewed_certificate_is_used_and_its_end_is_shown() {
         let files = Files::new();
         files.secure_local(at);
         let own = files.authority.issue_until("own", 2040);
-        let (proxy, toml) = files.prepared_behind_proxy(at, &own);
+        let proxy = at.proxy();
+        let url = proxy.url().replace("://", "s://");
+        let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &own);
+        init_once_it_serves(&toml);
         let machine = Machine::new();
         let daemon = machine.setup(&toml).admin().start();
         let await_end = |unix_s: &str| {
@@ -193,23 +185,4 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     files.secure(&mut etcd, &files.authority.issue_for_servers("server"));
     let toml = files.trusting(&secured_toml(&etcd), &files.authority.issue_local("own"));
     assert_waits_in_time(&toml, &["HTTP 503", "gateway connects", "extendedKeyUsage", "--cert-file"]);
-}
-
-/// Each answer of the network takes longer than the time that an endpoint has while others are
-/// left.
-#[test]
-fn a_coordinator_that_is_far_away_is_reached_over_tls() {
-    on_one(|at| {
-        let files = Files::new();
-        files.secure_local(at);
-        let (proxy, toml) = files.prepared_behind_proxy(at, &files.authority.issue_local("own"));
-        let machine = Machine::new();
-        // A number that it did not hold would need a pause of several answers.
-        machine.start(&toml).stop();
-        proxy.delay(Duration::from_millis(1_200));
-        let mut daemon = machine.start(&toml);
-        assert!(!daemon.log().contains("without its coordinator"), "{}", daemon.log());
-        assert_eq!(worker_of(&draw(&daemon)), 5);
-        daemon.kill();
-    });
 }

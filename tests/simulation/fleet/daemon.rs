@@ -14,7 +14,7 @@ use snowbank_client::layout::{Position, Tick, UnixMicros, WorkerSet};
 use super::machine::Machine;
 use super::server::Link;
 use super::world::World;
-use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, draw, want};
+use super::{FLEET, SOURCES, SourceLayout, Workers, clocks, draw};
 
 /// A daemon that runs.
 pub(crate) struct Daemon {
@@ -209,8 +209,15 @@ impl World {
     ) -> Option<Taken> {
         let machine = &self.machines[machine];
         let layout = of.layout();
-        let Machine { horizon, max_ahead, .. } = *machine;
-        let want = Want { horizon, max_ahead, ..want(of.source, &layout, clocks) };
+        let want = Want {
+            index: of.source,
+            source: SOURCES[of.source],
+            layout: &layout,
+            clocks,
+            proof: Proof::None,
+            max_ahead: machine.max_ahead,
+            horizon: machine.horizon,
+        };
         let own = machine.given.clone().or_else(|| member.own(want));
         let proof = |ids: &WorkerSet| machine.proof(&Workers { of, ids: ids.clone() });
         let want = Want { proof: own.as_ref().map_or(Proof::None, proof), ..want };
