@@ -14,16 +14,13 @@ fn a_start_in_an_outage_goes_on_at_once() {
     each(|at| {
         let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
         let (machine, mut daemon, mut runs) = serving(&toml);
-        let outages: [(fn(&Proxy), bool); 5] = [
-            (Proxy::cut, true),
-            (Proxy::swallow_answers, true),
-            (Proxy::swallow_answers, false),
-            (Proxy::swallow_answers, false),
-            (Proxy::swallow_answers, false),
-        ];
-        for (begin_outage, is_clean) in outages {
-            begin_outage(&proxy);
-            if is_clean {
+        for life in 0..5 {
+            if life == 0 {
+                proxy.cut();
+            } else {
+                proxy.swallow_answers();
+            }
+            if life < 2 {
                 daemon.stop();
             } else {
                 daemon.kill();
