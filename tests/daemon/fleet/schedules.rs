@@ -11,7 +11,7 @@ use std::{fs, thread};
 
 use super::*;
 use crate::support::copy;
-use crate::support::wire::CLOCK_BEHIND;
+use crate::support::wire::{CLOCK_BEHIND, Wire};
 
 /// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full
 /// rate.
@@ -254,8 +254,9 @@ fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
     first.signal(Signal::STOP);
     at.restore();
     assert_eq!(second.wait(), Some(3), "{}", second.log());
-    release_by_force(&given, "5");
-    let third = taker.start(&given).await_numbers();
+    fleet_says(&given, &["release", "5", "--force"], 0, &[]);
+    let third = taker.start(&given);
+    third.assert_has_numbers();
     // At the floor it has none yet.
     let mut above = match third.connect().next(Ask::of(10).wait_ms(0)) {
         Reply::Runs(_, runs) => runs,
@@ -304,13 +305,16 @@ fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
     }
     at.restore();
     assert_eq!(first.wait(), Some(3), "{}", first.log());
-    let cut_off = holder.start(&given_by_proxy).await_numbers();
+    let cut_off = holder.start(&given_by_proxy);
+    cut_off.assert_has_numbers();
     cut_off.assert_logs("clock_behind until");
-    let mut again = notices.start(&noticing).await_numbers();
+    let mut again = notices.start(&noticing);
+    again.assert_has_numbers();
     proxy.cut();
     at.restore();
     assert_eq!(again.wait(), Some(3), "{}", again.log());
-    let next = taker.start(&given).await_numbers();
+    let next = taker.start(&given);
+    next.assert_has_numbers();
     let mut had = Vec::new();
     let mut above = Vec::new();
     let [mut of_cut_off, mut of_next] = [&cut_off, &next].map(Daemon::connect);
