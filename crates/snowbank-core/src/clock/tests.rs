@@ -37,14 +37,6 @@ fn catch_up() -> CatchUp {
 }
 
 #[test]
-fn a_small_step_forward_is_believed_at_once() {
-    let (wall, mut watch) = watched();
-    let stepped = later(SECOND_US, 60 * SECOND_US);
-    assert_eq!(wall.believe(stepped).wall, stepped.wall);
-    assert_eq!(watch.observe(&wall, stepped), Observed::Steady);
-}
-
-#[test]
 fn a_large_step_forward_is_followed_at_the_boot_clocks_pace_until_it_has_lasted() {
     let (wall, mut watch) = watched();
     let hour_us = 3_600 * SECOND_US;
@@ -79,82 +71,6 @@ fn a_step_that_goes_away_starts_its_hold_anew() {
     }
 }
 
-/// A clock that went back, one that stands, and one that went back over a restart.
-#[test]
-fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
-    let hour_us = 3_600 * SECOND_US;
-    let back = later(0, -hour_us);
-    for (first, remembered, step_us, runs) in [
-        (START, Remembered::Nothing, -hour_us, true),
-        (START, Remembered::Nothing, 0, false),
-        (back, Remembered::Offset(START.offset_us()), -hour_us, true),
-    ] {
-        let (wall, mut watch) = watched_from(first, remembered);
-        for second in 1..=600 {
-            let stood_us = if runs { 0 } else { second * SECOND_US };
-            let behind = later(second * SECOND_US, step_us - stood_us);
-            assert_eq!(wall.believe(behind).wall, behind.wall, "a step back is believed at once");
-            let observed = watch.observe(&wall, behind);
-            assert!(matches!(observed, Observed::Behind(_)), "{observed:?}");
-            if !runs {
-                assert_eq!(observed, Observed::Behind(Duration::from_secs(second as u64)));
-                assert_eq!(wall.carried_us(), START.offset_us(), "a clock that stands changes no belief");
-            }
-        }
-        let returned = later(601 * SECOND_US, 0);
-        assert_eq!(wall.believe(returned).wall, returned.wall);
-        assert_eq!(watch.observe(&wall, returned), Observed::Steady);
-    }
-}
-
-#[test]
-fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_granted() {
-    let hour_us = 3_600 * SECOND_US;
-    let slow = |after_us| later(after_us, -hour_us);
-    let started = || watched_from(slow(0), Remembered::GrantedUntil(START.wall));
-    let (wall, mut watch) = started();
-    for second in 1..=600 {
-        let slow = slow(second * SECOND_US);
-        assert_eq!(wall.believe(slow).wall, slow.wall, "what it shows is believed");
-        let behind = Observed::Behind(Duration::from_micros((hour_us - second * SECOND_US) as u64));
-        assert_eq!(watch.observe(&wall, slow), behind);
-    }
-    let right = later(601 * SECOND_US, 0);
-    assert_eq!(wall.believe(right).wall, right.wall);
-    assert_eq!(watch.observe(&wall, right), Observed::Steady);
-    assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
-
-    // A grant proves no more than its own time, so a step far beyond it is held there.
-    let (wall, mut watch) = started();
-    let beyond = later(SECOND_US, hour_us);
-    assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
-    assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
-    // The machine was also off for longer than `max_step`: nothing proves the time.
-    let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
-    assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
-    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
-}
-
-#[test]
-fn after_a_boot_the_first_reading_is_believed_if_it_is_above_what_was_granted() {
-    let long_ago = UnixMicros(START.wall.0 - 86_400 * SECOND_US);
-    let (wall, mut watch) = watched_from(START, Remembered::GrantedUntil(long_ago));
-    assert_eq!(wall.believe(START).wall, START.wall);
-    assert_eq!(watch.observe(&wall, later(SECOND_US, 0)), Observed::Steady);
-}
-
-#[test]
-fn a_ride_ends_when_the_wall_clock_has_caught_up() {
-    let at = |after_s: i64| now(after_s * SECOND_US, 0);
-    let catch_up = CatchUp::none();
-    catch_up.raise_to(UnixMicros(START.wall.0 + 5 * SECOND_US), START.boot);
-    catch_up.bound(at(9), MAX_AHEAD);
-    assert!(id_time(at(9), &catch_up, MAX_AHEAD) > at(9).wall, "not caught up yet");
-    catch_up.bound(at(10), MAX_AHEAD);
-    let back = Now { wall: UnixMicros(START.wall.0), ..at(11) };
-    assert_eq!(id_time(back, &catch_up, MAX_AHEAD), back.wall);
-}
-
 #[test]
 fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
     let hour_us = 3_600 * SECOND_US;
@@ -174,22 +90,6 @@ fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
         let id_time = id_time(now(after * SECOND_US, back_us), &catch_up, MAX_AHEAD);
         assert_eq!(id_time.0 - START.wall.0, expected * SECOND_US, "{after} s after a step back by 5 s");
     }
-}
-
-#[test]
-fn the_ride_stands_at_max_ahead() {
-    let catch_up = catch_up();
-    let now = now(0, -15 * SECOND_US);
-    assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
-    // It comes back at the speed of the wall clock, because the cap moves with it.
-    assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
-}
-
-#[test]
-fn a_lower_base_does_not_lower_the_ride() {
-    let catch_up = catch_up();
-    catch_up.raise_to(UnixMicros(0), START.boot);
-    assert_eq!(id_time(now(0, -SECOND_US), &catch_up, MAX_AHEAD), START.wall);
 }
 
 proptest! {
@@ -241,4 +141,32 @@ fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked()
     let restored = later(SECOND_US, 3 * SECOND_US);
     wall.note_seen(restored);
     assert!(!wall.believe(restored).jumped);
+}
+
+/// A clock that went back, one that stands, and one that went back over a restart.
+#[test]
+fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
+    let hour_us = 3_600 * SECOND_US;
+    let back = later(0, -hour_us);
+    for (first, remembered, step_us, runs) in [
+        (START, Remembered::Nothing, -hour_us, true),
+        (START, Remembered::Nothing, 0, false),
+        (back, Remembered::Offset(START.offset_us()), -hour_us, true),
+    ] {
+        let (wall, mut watch) = watched_from(first, remembered);
+        for second in 1..=600 {
+            let stood_us = if runs { 0 } else { second * SECOND_US };
+            let behind = later(second * SECOND_US, step_us - stood_us);
+            assert_eq!(wall.believe(behind).wall, behind.wall, "a step back is believed at once");
+            let observed = watch.observe(&wall, behind);
+            assert!(matches!(observed, Observed::Behind(_)), "{observed:?}");
+            if !runs {
+                assert_eq!(observed, Observed::Behind(Duration::from_secs(second as u64)));
+                assert_eq!(wall.carried_us(), START.offset_us(), "a clock that stands changes no belief");
+            }
+        }
+        let returned = later(601 * SECOND_US, 0);
+        assert_eq!(wall.believe(returned).wall, returned.wall);
+        assert_eq!(watch.observe(&wall, returned), Observed::Steady);
+    }
 }

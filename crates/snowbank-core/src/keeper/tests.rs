@@ -118,46 +118,6 @@ fn managed(ahead_us: i64) -> ManagedSource {
     ManagedSource::new(Arc::new(source), rule, start, now)
 }
 
-/// With a reserve above it, each crash while the clock stands would move the next start up.
-#[test]
-fn a_start_far_ahead_has_its_ceiling_at_the_start_until_a_claim() {
-    let mut world = World::of(vec![managed(HOUR_US)], &[Reach::Local]);
-    let start = world.source.cursor().expect("not sealed");
-    for second in 0..60 {
-        world.settle(later(second * SECOND_US, 0));
-        assert_eq!(world.granted(), start, "{second}");
-    }
-}
-
-#[test]
-fn a_ceiling_is_granted_when_its_write_has_ended_and_marked_before() {
-    let mut world = World::new(1);
-    let before = world.granted();
-    let at = later(SECOND_US, 0);
-    let write = only(&world.look(at));
-    assert_eq!((world.granted(), world.marked.len()), (before, 0), "it is not durable yet");
-    let look = world.look(later(9 * SECOND_US, 0));
-    assert!(look.writes.is_empty(), "one write at a time, however long it takes");
-    assert_eq!(look.in_flight_since, Some(at.boot));
-    let written = world.end(&write, Ok(()), later(9 * SECOND_US, 0)).expect("it is in flight");
-    assert_eq!((written.began, written.is_durable), (at.boot, true));
-    assert_eq!((world.granted(), world.marked.len()), (write.ceilings[0].1, 1));
-    assert!(world.end(&write, Ok(()), at).is_none(), "an outcome counts once");
-}
-
-#[test]
-fn an_outcome_of_an_older_write_is_not_taken_for_that_of_the_newer() {
-    let mut world = World::new(1);
-    let before = world.granted();
-    let abandoned = only(&world.look(later(SECOND_US, 0)));
-    world.end(&abandoned, failed(), later(SECOND_US, 0)).expect("it is in flight");
-    let newer = only(&world.look(later(2 * SECOND_US, 0)));
-    assert!(world.end(&abandoned, Ok(()), later(2 * SECOND_US, 0)).is_none());
-    assert_eq!(world.granted(), before);
-    world.end(&newer, Ok(()), later(2 * SECOND_US, 0)).expect("it is in flight");
-    assert_eq!(world.granted(), newer.ceilings[0].1);
-}
-
 #[test]
 fn the_grant_rises_to_what_all_writers_have_durable() {
     let mut world = World::new(2);
@@ -197,30 +157,6 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
     assert!(world.source.left(&window) > 0);
 }
 
-/// A start must not hold a step that was believed before it, however long no request came.
-#[test]
-fn a_belief_is_stored_though_nobody_asks() {
-    const STEP_US: i64 = 300 * SECOND_US;
-    let mut world = World::new(1);
-    let ceilings = |world: &mut World, seconds: std::ops::Range<i64>, step_us| {
-        let before = world.handed_out.len();
-        let mut stored_us = None;
-        for second in seconds {
-            let reading = later(second * SECOND_US, step_us);
-            for write in &world.look(reading).writes {
-                stored_us = Some(write.wall_minus_boot_us - START.offset_us());
-                world.end(write, Ok(()), reading).expect("it is in flight");
-            }
-        }
-        (world.handed_out[before..].to_vec(), stored_us)
-    };
-    ceilings(&mut world, 1..700, 0);
-    // The jump takes the grant away, so a ceiling is written.
-    let (held, stored_us) = ceilings(&mut world, 700..760, STEP_US);
-    assert_eq!((held.len(), stored_us), (1, Some(0)), "it is held");
-    assert_eq!(ceilings(&mut world, 760..900, STEP_US), (held, Some(STEP_US)), "it is believed");
-}
-
 #[test]
 fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
     for (is_used, follows_a_stop) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -239,46 +175,6 @@ fn a_source_that_never_claimed_leaves_the_bound_that_led_to_its_start() {
 }
 
 #[test]
-fn nothing_is_written_or_granted_after_a_loss() {
-    let mut world = World::new(1);
-    let write = only(&world.look(later(SECOND_US, 0)));
-    world.keeper.lose(TakenOver(String::from("another daemon has it")));
-    world.end(&write, Ok(()), later(SECOND_US, 0));
-    assert_eq!((world.granted(), world.marked.len()), (Position(0), 0));
-    let looked = world.look(later(9 * SECOND_US, 0));
-    assert!(looked.writes.is_empty() && looked.taken_over.is_some());
-    assert_eq!(looked.next_in, PERIOD);
-}
-
-#[test]
-fn a_write_that_ends_after_the_seal_marks_nothing() {
-    let mut world = World::new(1);
-    let write = only(&world.look(later(SECOND_US, 0)));
-    world.keeper.seal();
-    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("it is in flight");
-    assert_eq!(world.marked, [], "the stop stores less");
-}
-
-#[test]
-fn a_look_that_nobody_needs_does_not_raise() {
-    let mut world = World::new(1);
-    world.settle(later(SECOND_US, 0));
-    let raised = world.handed_out.len();
-    // Probes, for instance, have it look.
-    for probe in 1..1_000 {
-        let looked = world.settle(later(SECOND_US + probe * 1_000, 0));
-        let left = Duration::from_millis(1_000 - probe.unsigned_abs());
-        assert_eq!(looked.next_in, left, "the next raise waits for no probe");
-    }
-    assert_eq!(world.handed_out.len(), raised);
-    assert!(world.source.grant().want_more());
-    world.settle(later(SECOND_US + 999_500, 0));
-    assert_eq!(world.handed_out.len(), raised + 1, "a claim has met the ceiling");
-    world.settle(later(3 * SECOND_US, 0));
-    assert_eq!(world.handed_out.len(), raised + 2, "as without probes");
-}
-
-#[test]
 fn ceilings_rise_together_whichever_needs_it_first() {
     let mut world = World::of(vec![managed(0), managed(0)], &[Reach::Local]);
     world.settle(later(SECOND_US, 0));
@@ -288,18 +184,6 @@ fn ceilings_rise_together_whichever_needs_it_first() {
     assert_eq!(write.ceilings.len(), 2, "the other goes with it");
     world.end(&write, Ok(()), at);
     assert_eq!(world.look(at).next_in, PERIOD, "and both are next due at one time");
-}
-
-#[test]
-fn a_failure_stands_until_the_next_try() {
-    let mut world = World::new(1);
-    let write = only(&world.look(later(SECOND_US, 0)));
-    world.end(&write, failed(), later(SECOND_US, 0));
-    let probe = world.look(later(SECOND_US + 500_000, 0));
-    assert!(probe.failure.is_some() && probe.writes.is_empty(), "a probe neither writes nor heals");
-    let retried = world.settle(later(2 * SECOND_US, 0));
-    assert!(retried.failure.is_none());
-    assert_eq!(world.handed_out.len(), 2);
 }
 
 /// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.
@@ -315,4 +199,13 @@ fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_
     }
     let raised = world.handed_out.len() - before;
     assert!((1..=20).contains(&raised), "{raised} times in 10 s");
+}
+
+#[test]
+fn a_write_that_ends_after_the_seal_marks_nothing() {
+    let mut world = World::new(1);
+    let write = only(&world.look(later(SECOND_US, 0)));
+    world.keeper.seal();
+    world.end(&write, Ok(()), later(SECOND_US, 0)).expect("it is in flight");
+    assert_eq!(world.marked, [], "the stop stores less");
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::grant::Grant;
-use crate::source::tests::{BEFORE, RULES, SECOND_US, START, TWITTER};
+use crate::source::tests::{BEFORE, RULES, START, TWITTER};
 use crate::source::{Source, Span};
 use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
@@ -145,50 +145,6 @@ fn a_lost_grant_takes_all_blocks_with_it() {
     }
 }
 
-/// A clock that stands, and one that has jumped.
-#[test]
-fn a_doubtful_clock_drops_blocks_and_hands_out_nothing() {
-    for (back_us, jumped) in [(60 * SECOND_US, false), (0, true)] {
-        let (source, mut shards, now) = busy_shards(2);
-        let doubtful = Now { wall: UnixMicros(now.wall.0 - back_us), jumped, ..now };
-        assert_eq!(take(&mut shards[1], doubtful, 1), Err(1), "nor the sibling's, {doubtful:?}");
-        assert_eq!(take(&mut shards[0], doubtful, 1), Err(1), "{doubtful:?}");
-        let cursor = source.cursor().expect("not sealed");
-        let runs = take(&mut shards[0], now, 1).expect("the keeper has looked");
-        assert!(position(&source, &runs) >= cursor, "what was claimed before is dropped");
-    }
-}
-
-#[test]
-fn a_scarce_layout_wastes_nothing() {
-    let source = source(SCARCE, "0");
-    let mut shards = shards(&source, 2, Order::Relaxed);
-    let mut taken = 0;
-    let mut rng = fastrand::Rng::with_seed(9);
-    for tick in 0..2_000_u64 {
-        for _ in 0..12 {
-            let shard = &mut shards[rng.usize(..2)];
-            taken += take(shard, after_us(tick * 1_000), 1).map_or(0, |runs| ids(&runs));
-        }
-    }
-    // 11 ticks were available at the start.
-    assert!(taken >= 2_000 * 10, "{taken} of 20,100 IDs");
-}
-
-#[test]
-fn what_waited_is_handed_out_above_and_in_order() {
-    let (source, mut shards, now) = busy_shards(1);
-    let window = source.window(now);
-    let mut rng = fastrand::Rng::with_seed(3);
-    let from = source.claim(&window, 10, &mut rng).expect("for a request that waited");
-    let mut waited = Vec::new();
-    shards[0].wake(now);
-    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
-    assert_eq!(ids(&waited), 10);
-    let next = take(&mut shards[0], now, 1).expect("there is room");
-    assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
-}
-
 #[test]
 fn a_busy_shard_hands_out_each_id_once() {
     let source = source(TWITTER, "0");
@@ -204,23 +160,6 @@ fn a_busy_shard_hands_out_each_id_once() {
     }
     let last = source.numbering().position_of(last).expect("an ID of this source");
     assert!(last < source.cursor().expect("not sealed"), "handed out and never claimed");
-}
-
-#[test]
-fn what_waited_does_not_lower_what_was_handed_out() {
-    let source = source(TWITTER, "0");
-    let mut shards = shards(&source, 2, Order::Relaxed);
-    let mut rng = fastrand::Rng::with_seed(3);
-    let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
-    // Above it are the blocks of the sibling, and above those the IDs of another connection of this
-    // shard.
-    let now = warm_up(&mut shards[1]);
-    let high = take(&mut shards[0], now, 3).expect("there is room");
-    let mut waited = Vec::new();
-    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
-    assert!(waited[0].last() < high[0].first);
-    drain(&source, now);
-    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }
 
 proptest! {
@@ -294,4 +233,35 @@ proptest! {
         }
         assert_once(&all);
     }
+}
+
+#[test]
+fn what_waited_is_handed_out_above_and_in_order() {
+    let (source, mut shards, now) = busy_shards(1);
+    let window = source.window(now);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let from = source.claim(&window, 10, &mut rng).expect("for a request that waited");
+    let mut waited = Vec::new();
+    shards[0].wake(now);
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    assert_eq!(ids(&waited), 10);
+    let next = take(&mut shards[0], now, 1).expect("there is room");
+    assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
+}
+
+#[test]
+fn what_waited_does_not_lower_what_was_handed_out() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
+    // Above it are the blocks of the sibling, and above those the IDs of another connection of this
+    // shard.
+    let now = warm_up(&mut shards[1]);
+    let high = take(&mut shards[0], now, 3).expect("there is room");
+    let mut waited = Vec::new();
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    assert!(waited[0].last() < high[0].first);
+    drain(&source, now);
+    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use proptest::prelude::*;
 
-use super::wait_queue::{Refusal, Signals, WaitId, WaitRequest};
+use super::wait_queue::{Refusal, Signals, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
 use snowbank_id::layout::{Layout, Tick, WorkerSet};
@@ -125,29 +125,6 @@ fn after_idling_the_sequence_starts_spread_over_the_lowest_quarter() {
 }
 
 #[test]
-fn a_spread_start_never_costs_a_claim() {
-    let source = source(TWITTER, Rules { sequence_start: SequenceStart::Spread, ..RULES });
-    let window = source.window(START);
-    assert_eq!(source.claim(&window, 11 * 4_096, &mut rng()), Some(window.floor));
-    // The next tick is the oldest that can be claimed: it follows the last one.
-    let window = source.window(after_ms(11));
-    assert_eq!(source.claim(&window, 1, &mut rng()), Some(window.floor));
-}
-
-#[test]
-fn small_ticks_are_spread_whole() {
-    let source = source(SCARCE, Rules { sequence_start: SequenceStart::Spread, ..RULES });
-    let mut rng = rng();
-    let mut seen = [false; 10];
-    for ms in 0..1_000 {
-        let window = source.window(after_ms(ms * 20));
-        let position = source.claim(&window, 1, &mut rng).expect("there is room");
-        seen[(position.0 - window.floor.0) as usize] = true;
-    }
-    assert_eq!(seen, [true; 10]);
-}
-
-#[test]
 fn nothing_is_claimed_at_or_above_the_ceiling() {
     let ceiling = Position(source(TWITTER, RULES).window(START).floor.0 + 5);
     let source = source_below(TWITTER, RULES, ceiling);
@@ -187,38 +164,11 @@ fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
     }
 }
 
-#[test]
-fn a_source_without_a_state_begins_when_the_clock_reaches_its_start() {
-    let numbering = numbering(TWITTER);
-    let grant = Grant::new(numbering.end());
-    let start = first_at(after_ms(2).wall);
-    let source = Source::new(String::from("test"), numbering, RULES, grant, start, START);
-    let source = source.begins_with_the_clock();
-    for (ms, is_yet_to_begin) in [(0, true), (1, true), (2, false)] {
-        let now = after_ms(ms);
-        assert_eq!(source.is_yet_to_begin(now), is_yet_to_begin, "{ms}");
-        assert_eq!(source.claim(&source.window(now), 1, &mut rng()).is_none(), is_yet_to_begin, "{ms}");
-    }
-    assert!(!source.is_yet_to_begin(START), "not after the first claim");
-}
-
 fn counter() -> Source {
     let name = String::from("orders");
     let counter = TicketCounter::new("orders", 1, 1).expect("a counter");
     let grant = Grant::new(Position(100));
     Source::new(name, counter.into(), Rules::OF_TICKETS, grant, Position(0), START)
-}
-
-/// Another copy of the machine may go on from the same cursor.
-#[test]
-fn after_a_restore_an_own_counter_never_claims_again() {
-    for (source, is_lost) in
-        [(source(TWITTER, RULES), false), (counter(), true), (counter().with_shared_counter(), false)]
-    {
-        source.note_restored();
-        assert_eq!(source.claim(&source.window(START), 1, &mut rng()), None, "{:?}", source.kind());
-        assert_eq!(source.grant().is_lost(), is_lost, "{:?}", source.kind());
-    }
 }
 
 #[test]
@@ -245,19 +195,6 @@ fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
         assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "no catch-up");
         assert_eq!(source.window(an_hour_later).bound, Bound::Clock);
     }
-}
-
-#[test]
-fn a_sealed_source_claims_nothing_and_says_where_it_stood() {
-    let source = source(TWITTER, RULES);
-    let window = source.window(START);
-    let first = source.claim(&window, 7, &mut rng()).expect("there is room");
-    assert_eq!(source.seal(), Some(Position(first.0 + 7)));
-    assert_eq!(source.seal(), None);
-    assert_eq!(source.claim(&window, 1, &mut rng()), None);
-    assert_eq!(source.window(after_ms(5)).bound, Bound::Sealed);
-    assert_eq!(source.cursor(), None);
-    assert_eq!(source.admit(&source.window(START), request(1, START, 10)), Err(Refusal::Sealed));
 }
 
 #[test]

@@ -57,56 +57,6 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
     assert_eq!(lower, None, "an older copy of the state would be taken for the newest");
 }
 
-/// One that is away is asked once in each period, and not with each look.
-#[test]
-fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
-    let (managed, covered) = covered();
-    let mut world = under_fleet(managed, covered);
-    let mut raise = |reading| {
-        world.source.grant().want_more();
-        let writes = world.look(reading).writes;
-        let raises = writes.iter().filter(|write| write.writer == 1).count();
-        for write in &writes {
-            let result = if write.writer == 1 { failed() } else { Ok(()) };
-            world.end(write, result, reading).expect("it is in flight");
-        }
-        raises
-    };
-    let half_used_us = 200 * SECOND_US;
-    let period_us = PERIOD.as_micros() as i64;
-    let raises = [0, 1, period_us - 1, period_us, period_us + 1].map(|us| raise(later(half_used_us + us, 0)));
-    assert_eq!(raises, [1, 0, 0, 1, 0]);
-}
-
-/// The coordinator took longer for the answers to a start than the start's ceiling reaches.
-#[test]
-fn a_start_that_took_longer_than_its_ceiling_hands_out_nothing_before_a_raise() {
-    let (managed, covered) = covered();
-    let mut world = under_fleet(managed, covered);
-    // A raise takes two seconds.
-    let mut in_flight: Vec<(i64, Write)> = Vec::new();
-    let mut raised = 0;
-    let mut began_serving = None;
-    for second in 400..700 {
-        let reading = later(second * SECOND_US, 0);
-        let ended = in_flight.extract_if(.., |(ends_at, _)| *ends_at <= second);
-        for (_, write) in ended.collect::<Vec<_>>() {
-            raised += u64::from(write.writer == 1);
-            world.end(&write, Ok(()), reading).expect("it is in flight");
-        }
-        if world.claim(reading, 1).is_some() {
-            assert!(raised >= 1 && world.granted() > covered, "{second}");
-            began_serving.get_or_insert(second);
-        }
-        world.source.grant().want_more();
-        let begun = world.look(reading).writes.into_iter();
-        in_flight.extend(begun.map(|write| (second + 2 * i64::from(write.writer == 1), write)));
-    }
-    assert!(began_serving.is_some_and(|second| second <= 410), "{began_serving:?}");
-    // Each raise comes half of the horizon after the one before.
-    assert!(raised <= 3, "{raised} raises in five minutes");
-}
-
 /// The daemon is paused while its write is in flight. The coordinator did the write long ago, and
 /// the next holder may have taken the number since.
 #[test]

@@ -20,14 +20,6 @@ fn world_of(change: fn(Source) -> Source) -> World {
     World::of(vec![ManagedSource::new(Arc::new(change(source)), RULE, Position(0), now)], &[Reach::Local])
 }
 
-#[test]
-fn a_ticket_counter_is_sealed_before_it_is_trimmed() {
-    let mut world = world();
-    assert_eq!(world.claim(START, 7), Some(Position(0)));
-    assert_eq!(world.keeper.seal(), [Left { source: 0, id_bound: 8, is_untouched: false }]);
-    assert_eq!(world.claim(START, 1), None, "nothing is claimed above what is stored now");
-}
-
 /// The ranges of a shared counter raise its grant, so nothing waits for its ceiling.
 #[test]
 fn a_shared_counter_does_not_hide_that_ceilings_are_durable_again() {
@@ -70,16 +62,4 @@ fn a_trickle_of_numbers_wakes_the_keeper_once_a_second() {
         let looked = world.look(later(second * SECOND_US + 1_000, 0));
         assert!(looked.next_in >= Duration::from_millis(400), "second {second}: {:?}", looked.next_in);
     }
-}
-
-/// The clocks say nothing about numbers, but a machine that was restored from a snapshot may have
-/// an older state.
-#[test]
-fn after_a_jump_of_the_clocks_nothing_is_claimed_until_the_ceiling_is_written_again() {
-    let mut world = world();
-    let jumped = later(SECOND_US, HOUR_US);
-    let write = only(&world.look(jumped));
-    assert_eq!((world.claim(jumped, 1), write.ceilings[0].1), (None, Position(1_000)));
-    world.end(&write, Ok(()), jumped).expect("it is in flight");
-    assert_eq!(world.claim(jumped, 1), Some(Position(0)));
 }

@@ -2,16 +2,6 @@
 
 use super::*;
 
-#[test]
-fn a_siblings_block_below_what_was_handed_out_is_dropped() {
-    let (source, mut shards, now) = busy_shards(2);
-    let window = source.window(now);
-    let high = take(&mut shards[1], now, source.left(&window)).expect("all that is left");
-    assert_eq!(take(&mut shards[1], now, 1), Err(1), "the sibling's are lower");
-    let next = take(&mut shards[1], after_us(WARM_US + 1_000), 1).expect("the next tick");
-    assert!(next[0].first > high[high.len() - 1].last());
-}
-
 /// Two shards. The first has blocks, and the cursor has nothing left to claim.
 fn at_the_edge() -> (Vec<Shard>, Now) {
     let (source, shards, now) = busy_shards(2);

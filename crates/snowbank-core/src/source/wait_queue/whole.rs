@@ -100,7 +100,7 @@ mod tests {
     use crate::grant::Grant;
     use crate::source::tests::START;
     use crate::source::wait_queue::Finished;
-    use crate::source::{Range, Rules, Span};
+    use crate::source::{Range, Rules};
     use snowbank_id::layout::Position;
     use snowbank_id::numbering::TicketCounter;
 
@@ -137,18 +137,6 @@ mod tests {
         assert_eq!(source.wait_queue().admitted_ids(), 0);
     }
 
-    #[test]
-    fn at_the_deadline_a_partial_request_gets_the_rest_and_others_a_refusal() {
-        let source = counter(10);
-        for partial in [false, true] {
-            source.admit(&source.window(START), request(20, Duration::from_secs(1), partial)).unwrap();
-        }
-        let ended = after(&source, Duration::from_secs(1));
-        assert_eq!(ended[0].refusal, Some(Refusal::NoCeiling));
-        assert_eq!((ended[1].refusal, ended[1].spans[0].count), (None, 10));
-        assert_eq!(source.wait_queue().admitted_ids(), 0);
-    }
-
     /// Five numbers are left in the range, and six in the next one. Other daemons have those
     /// between.
     fn counter_in_its_last_ranges() -> Source {
@@ -175,20 +163,6 @@ mod tests {
         assert_eq!(outcomes, [(late, None, 1), (early, Some(Refusal::CounterEnded), 0)]);
         assert_eq!(finished[0].spans[0].from, Position(20));
         assert_eq!((source.wait_queue().admitted_ids(), source.window(START).bound), (0, Bound::Ended));
-    }
-
-    #[test]
-    fn after_the_last_range_a_partial_request_gets_a_rest_at_once() {
-        let source = counter_in_its_last_ranges();
-        source.end_ranges();
-        // What is left of this range, and then the next one.
-        for (from, count) in [(10, 5), (20, 6)] {
-            source.admit(&source.window(START), request(8, Duration::from_secs(1), true)).unwrap();
-            let served = after(&source, Duration::ZERO);
-            let spans: Vec<_> = served.iter().map(|it| (it.refusal, it.spans[0])).collect();
-            assert_eq!(spans, [(None, Span { from: Position(from), count })]);
-        }
-        assert_eq!((source.wait_queue().admitted_ids(), source.left_of_counter()), (0, 0));
     }
 
     /// Another thread may read the ceiling just before the source goes on with its next range.
