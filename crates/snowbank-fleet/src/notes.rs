@@ -235,29 +235,20 @@ mod tests {
     use super::*;
 
     fn note(covered: u64) -> Note {
-        let [source, space, worker_ids, term, identity] =
-            ["orders", "space", "5", "t", "1f"].map(String::from);
-        let numbers = vec![5];
-        let writes = vec![String::from("w")];
-        let wall_minus_boot_us = 3;
-        let place = 0;
-        let acknowledged = 9;
-        let floor = 0;
-        let is_held = true;
         Note {
-            source,
-            space,
-            place,
-            worker_ids,
-            numbers,
-            writes,
-            term,
-            identity,
-            acknowledged,
-            floor,
+            source: String::from("orders"),
+            space: String::from("space"),
+            place: 0,
+            worker_ids: String::from("5"),
+            numbers: vec![5],
+            writes: vec![String::from("w")],
+            term: String::from("t"),
+            identity: String::from("1f"),
+            acknowledged: 9,
+            floor: 0,
             covered,
-            is_held,
-            wall_minus_boot_us,
+            is_held: true,
+            wall_minus_boot_us: 3,
         }
     }
 

@@ -62,25 +62,6 @@ fn a_key_that_is_gone_or_went_back_is_never_begun_again() {
     assert!(matches!(running.check(Some(&garbage)), Err(CounterLoss::Unreadable(_))));
 }
 
-#[test]
-fn ranges_are_of_numbers_whatever_the_increments_are() {
-    let mut even = Counter::new(TicketCounter::new("orders", 2, 2).unwrap().into(), 0);
-    let found = stored(101, "w0");
-    let taken = step(&mut even, &found, 0, "w1");
-    let range = NumberRange { from: 101, to: 122 };
-    assert_eq!(taken, Ok(Step::Write(Claim { expected: found, write: String::from("w1"), range })));
-}
-
-#[test]
-fn the_last_numbers_are_taken_and_none_beyond() {
-    let end = 1 << 63;
-    let mut counter = counter(0);
-    let taken = step(&mut counter, &stored(end - 3, "w0"), 0, "w1");
-    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: end - 3, to: end }));
-    let none = Step::Ours(NumberRange { from: end, to: end });
-    assert_eq!(step(&mut counter, &stored(end, "w0"), 0, "w2"), Ok(none), "nothing is written");
-}
-
 /// All that this daemon had stays as it was, so the key can be put right.
 #[test]
 fn a_counter_that_leaps_is_not_counted_on() {
@@ -103,27 +84,35 @@ fn a_counter_that_leaps_is_not_counted_on() {
     assert_eq!(step(&mut counter, &found, 0, "w1"), Ok(claim(&found, "w1", 101)));
 }
 
+/// By increment, offset and maximum.
 #[test]
-fn no_number_is_above_the_maximum() {
-    let numbering = TicketCounter::new("orders", 1, 1).and_then(|counter| counter.up_to(105)).unwrap();
-    let mut counter = Counter::new(numbering.into(), 0);
-    let taken = step(&mut counter, &stored(101, "w0"), 0, "w1");
-    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: 101, to: 106 }));
+fn ranges_are_of_numbers_and_end_with_the_counter() {
+    let counter = |(increment, offset, maximum)| {
+        let numbering = TicketCounter::new("orders", increment, offset).unwrap();
+        Counter::new(numbering.up_to(maximum).unwrap().into(), 0)
+    };
+    let last = (1 << 63) - 1;
+    for (of, next, to) in [
+        ((2, 2, last), 101, 122),
+        ((1, 1, last), last - 2, last + 1),
+        ((1, 1, 105), 101, 106),
+        ((10, 3, 105), 101, 106),
+    ] {
+        let taken = step(&mut counter(of), &stored(next, "w0"), 0, "w1");
+        let range = NumberRange { from: next, to };
+        assert!(matches!(&taken, Ok(Step::Write(claim)) if claim.range == range), "{of:?}: {taken:?}");
+    }
     // A source with a higher maximum may have counted on.
-    for next in [106, 107, 1 << 62] {
+    for (of, next) in [
+        ((1, 1, last), last + 1),
+        ((1, 1, 105), 106),
+        ((1, 1, 105), 107),
+        ((1, 1, 105), 1 << 62),
+        ((10, 3, 105), 104),
+    ] {
         let none = Step::Ours(NumberRange { from: next, to: next });
-        assert_eq!(step(&mut counter, &stored(next, "w0"), 0, "w2"), Ok(none), "nothing is written");
+        assert_eq!(step(&mut counter(of), &stored(next, "w0"), 0, "w1"), Ok(none), "nothing is written");
     }
     let leap = CounterKey::new("c", NumberRange { from: 101, to: 1 << 62 }, "w0", "nobody").text();
-    assert!(matches!(step(&mut counter, &leap, 0, "w2"), Err(CounterLoss::Leaps(_))));
-}
-
-#[test]
-fn a_counter_ends_where_its_increment_has_no_number_left() {
-    let numbering = TicketCounter::new("orders", 10, 3).and_then(|counter| counter.up_to(105)).unwrap();
-    let mut counter = Counter::new(numbering.into(), 0);
-    let taken = step(&mut counter, &stored(101, "w0"), 0, "w1");
-    assert!(matches!(taken, Ok(Step::Write(claim)) if claim.range == NumberRange { from: 101, to: 106 }));
-    let none = Step::Ours(NumberRange { from: 104, to: 104 });
-    assert_eq!(step(&mut counter, &stored(104, "w0"), 0, "w2"), Ok(none));
+    assert!(matches!(step(&mut counter((1, 1, 105)), &leap, 0, "w2"), Err(CounterLoss::Leaps(_))));
 }
