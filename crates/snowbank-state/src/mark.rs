@@ -168,7 +168,6 @@ mod tests {
 
     use super::*;
     use crate::store::tests::numbering;
-    use crate::{HostIdentity, Owner};
     use snowbank_core::clock::{BootMicros, Now};
     use snowbank_id::layout::Tick;
 
@@ -177,12 +176,6 @@ mod tests {
 
     fn mark(at: Position, state: &str) -> Mark {
         Mark::granted(numbering("twitter", "1").id_bound(at), state)
-    }
-
-    fn records_of(state: &str) -> Vec<Record> {
-        let owner = Owner { state: state.to_owned(), ..Owner::new() };
-        let numbering = numbering("twitter", "1");
-        vec![Record::new("orders", &numbering, Position(5), &owner, &HostIdentity::default())]
     }
 
     #[test]
@@ -203,31 +196,6 @@ mod tests {
                 assert_eq!(Mark::parse(&format!("{text}\n")), None);
             }
         }
-    }
-
-    #[test]
-    fn a_start_below_the_mark_of_its_own_state_is_an_older_copy() {
-        let numbering = numbering("twitter", "1");
-        let ours = records_of(OURS);
-        let at = numbering.first_of(Tick(500));
-        let before = Position(at.0 - 1);
-        let marks = [mark(at, OURS)];
-        assert_eq!(compare(&marks, &numbering, at, &ours), Marked::Below);
-        assert_eq!(compare(&marks, &numbering, before, &ours), Marked::SinceThisCopy(at));
-        assert_eq!(
-            compare(&marks, &numbering, before, &records_of("")),
-            Marked::SinceThisCopy(at),
-            "unknown"
-        );
-        assert_eq!(compare(&marks, &numbering, before, &records_of(THEIRS)), Marked::ByAnother(at));
-        assert_eq!(compare(&marks, &numbering, before, &[]), Marked::ByAnother(at), "a new directory");
-        assert_eq!(compare(&[], &numbering, Position(0), &ours), Marked::Below, "after a boot");
-        // Each worker ID has its own: the highest counts, and any that is ours.
-        let both = [mark(at, OURS), mark(Position(at.0 + 9), THEIRS)];
-        assert_eq!(compare(&both, &numbering, before, &ours), Marked::SinceThisCopy(Position(at.0 + 9)));
-        assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
-        let released = Mark { fate: Fate::Released, ..mark(Position(0), THEIRS) };
-        assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
     }
 
     #[test]

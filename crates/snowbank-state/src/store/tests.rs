@@ -5,7 +5,6 @@ mod starts;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
-use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -86,18 +85,6 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
 }
 
 #[test]
-fn what_is_noted_is_in_the_next_write() {
-    let directory = tempfile::tempdir().unwrap();
-    let numbering = numbering("twitter", "1");
-    let mut store = open(directory.path(), &numbering, Position(100));
-    store.note_id_time(-7);
-    store.note_unknown(&[0]);
-    store.raise(&[(0, Position(500))], 0).unwrap();
-    let stored = read(directory.path()).unwrap();
-    assert_eq!((stored[0].id_minus_boot_us, stored[0].restored), (Some(-7), true));
-}
-
-#[test]
 fn a_record_of_another_machine_is_found_where_machines_have_identities() {
     let on = |machine: Option<&str>| HostIdentity { machine: machine.map(str::to_owned), boot: None };
     let written_on = |machine| {
@@ -167,33 +154,6 @@ fn after_a_failure_a_new_file_takes_its_place() {
     fs::write(&path, &theirs).unwrap();
     assert!(store.raise(&[(0, Position(950))], 0).unwrap_err().to_string().contains("replaced"));
     assert_eq!(fs::read(&path).unwrap(), theirs);
-}
-
-#[test]
-fn a_file_is_read_whole_while_it_is_raised() {
-    let directory = tempfile::tempdir().unwrap();
-    let numbering = numbering("twitter", "1");
-    let mut store = open(directory.path(), &numbering, Position(1));
-    store.raise(&[(0, Position(2))], 0).unwrap();
-    thread::scope(|scope| {
-        let raising = scope.spawn(|| {
-            for ceiling in 3..400 {
-                store.raise(&[(0, Position(ceiling))], 0).unwrap();
-                // About the pace of a daemon, compared with a reader's.
-                thread::sleep(Duration::from_millis(3));
-            }
-        });
-        let mut last = Position(0);
-        let mut readings = 0;
-        while !raising.is_finished() {
-            if let Ok(records) = read(directory.path()) {
-                assert!(records[0].ceiling >= last);
-                last = records[0].ceiling;
-                readings += 1;
-            }
-        }
-        assert!(readings > 10, "{readings} whole readings");
-    });
 }
 
 #[test]

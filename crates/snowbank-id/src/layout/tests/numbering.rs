@@ -122,18 +122,6 @@ proptest! {
     }
 
     #[test]
-    fn beyond_the_end_there_is_no_id(numbering in a_numbering(), beyond in any::<u64>()) {
-        let end = numbering.end();
-        let beyond = Position(beyond.max(end.0));
-        prop_assert!(numbering.id_at(beyond) > i64::MAX as u64);
-        prop_assert_eq!(numbering.run_at(beyond, 100).count, 1);
-        prop_assert_eq!(numbering.first_of(numbering.tick_of(beyond)), end);
-        prop_assert_eq!(numbering.first_of(Tick(u64::MAX)), end);
-        prop_assert_eq!(numbering.tick_at(UnixMicros(i64::MAX)), numbering.tick_of(end));
-        prop_assert_eq!(numbering.tick_at(UnixMicros(i64::MIN)), Tick(0));
-    }
-
-    #[test]
     fn ticks_and_instants_agree(numbering in a_numbering(), tick in any::<u64>(), within_us in any::<i64>()) {
         let tick = Tick(tick % numbering.tick_of(numbering.end()).0);
         let start = numbering.start_of(tick);

@@ -117,23 +117,6 @@ fn the_same_ids_are_recognised_in_other_words() {
     assert_eq!(meet((hundreds, "3"), (sixties, "7")), None);
 }
 
-#[test]
-fn presets_with_one_worker_id_meet_only_where_the_epoch_alone_differs() {
-    let mut met = Vec::new();
-    for (index, left) in PRESETS.iter().enumerate() {
-        assert_eq!(meet((left.name, "0"), (left.name, "0")), Some((0, 0)));
-        assert_eq!(meet((left.name, "0"), (left.name, "1")), None);
-        for right in &PRESETS[..index] {
-            if meet((left.name, "0"), (right.name, "0")).is_some() {
-                met.push((right.name, left.name));
-            }
-        }
-    }
-    let twitters = [("twitter", "simple-2020"), ("twitter", "discord"), ("simple-2020", "discord")];
-    // One has 24 bits of node and 11 of sequence, the other 22 and 13, in the same ticks.
-    assert_eq!(met, [&twitters[..], &[("kubernetes", "baidu")]].concat());
-}
-
 /// A layout of few IDs whose fields have these sizes; `None` if the kinds do not make one.
 fn small_layout(factors: &[u64], kinds: &[u8], constant: u64, tick_ms: u64, epoch: i64) -> Option<Layout> {
     let mut fields = vec![FieldSpec { name: "time".into(), size: FieldSize::Count(6), role: Role::Time }];

@@ -93,29 +93,6 @@ proptest! {
     }
 }
 
-/// A disk whose call of this index fails.
-struct Fails(RefCell<usize>);
-
-impl Disk for Fails {
-    fn write_at(&self, _: &[u8], _: usize) -> io::Result<()> {
-        self.sync()
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let left = self.0.replace_with(|left| left.wrapping_sub(1));
-        if left == 0 { Err(io::Error::other("failed")) } else { Ok(()) }
-    }
-}
-
-#[test]
-fn a_failed_write_is_repeated_where_it_failed() {
-    for (failing, expected) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
-        let mut first = 0;
-        overwrite(&Fails(RefCell::new(failing)), &[7; 100], &mut first).unwrap_err();
-        assert_eq!(first, expected, "call {failing}");
-    }
-}
-
 fn inode(directory: &Path) -> FileId {
     file_id(&fs::metadata(path(directory)).unwrap())
 }

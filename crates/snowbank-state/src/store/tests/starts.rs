@@ -27,15 +27,6 @@ fn a_start_between_two_ids_takes_the_higher_one() {
 }
 
 #[test]
-fn a_renamed_source_takes_its_ceiling_with_it() {
-    let wanted = numbering("twitter", "1-3");
-    let records = [record("old", "twitter", "1,2", 1_000)];
-    let plan = plan(&records, &[claimant("new", &wanted)], WALL).unwrap();
-    assert_eq!(plan.starts, [Some(wanted.position_from(records[0].id_bound))]);
-    assert_eq!(plan.retired, []);
-}
-
-#[test]
 fn what_nothing_matches_binds_whom_nothing_matches() {
     let known = numbering("twitter", "1");
     let fresh = numbering("twitter", "5");
@@ -84,35 +75,6 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
     let refused = plan_of(&small).unwrap_err();
     assert!(refused.to_string().contains("all its IDs lie below that"), "{refused}");
     assert_eq!(refused.cause(), Cause::Setting);
-}
-
-#[test]
-fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
-    let used = numbering("twitter", "1");
-    let unused = numbering("twitter", "2");
-    let both = numbering("twitter", "1-2");
-    let plan_of = |ahead_ms, numbering: &Numbering, catch_up| {
-        let records = [record("orders", "twitter", "1", ahead_ms)];
-        let claimant = Claimant { catch_up, ..claimant("orders", numbering) };
-        let Plan { starts, passed_over, retired } = plan(&records, &[claimant], WALL).unwrap();
-        assert_eq!(retired.len(), usize::from(numbering == &unused), "what was granted stays known");
-        (starts[0], passed_over[0].as_ref().map(|record| record.id_bound == records[0].id_bound))
-    };
-    let ten = Duration::from_secs(10);
-    assert_eq!(plan_of(10_000, &unused, ten), (Some(at(&unused, 10_000)), None));
-    assert_eq!(plan_of(10_001, &unused, ten), (None, Some(true)));
-    assert_eq!(plan_of(1, &unused, Duration::ZERO), (None, Some(true)), "it does not ride");
-    assert_eq!(plan_of(3_600_000, &used, ten), (Some(at(&used, 3_600_000)), None));
-    let (start, passed_over) = plan_of(3_600_000, &both, ten);
-    assert!(start.is_some_and(|start| start >= at(&both, 3_600_000)), "one of them was used");
-    assert_eq!(passed_over, None);
-
-    // Of two records the one within reach binds. The same is true for a source that was renamed.
-    let records = [record("orders", "twitter", "1", 3_600_000), record("orders", "twitter", "3", 5_000)];
-    let found = plan(&records, &[claimant("orders", &unused)], WALL).unwrap();
-    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
-    let found = plan(&records, &[claimant("renamed", &unused)], WALL).unwrap();
-    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
 }
 
 #[test]
