@@ -50,6 +50,10 @@ use shared::Shared;
 use crate::protocol::Info;
 use crate::protocol::collect::InfoCollector;
 
+/// The most calls that wait to be sent; without a connection, twice as many. A further call waits
+/// for a place, within its deadline.
+const MAX_QUEUED: usize = 1_024;
+
 /// A handle to one daemon, or to several of which one is used at a time, unless it
 /// [takes turns](ClientOptions::take_turns). Clones share its connections.
 #[derive(Debug, Clone)]
@@ -71,7 +75,7 @@ struct Lane {
 
 impl Lane {
     fn start(options: ClientOptions, runtime: &Handle) -> Self {
-        let (queue, calls) = mpsc::channel(options.max_queued);
+        let (queue, calls) = mpsc::channel(MAX_QUEUED);
         let shared = Arc::new(Shared::new(options));
         runtime.spawn(driver::Driver::new(Arc::clone(&shared), queue::Queue::new(calls)).run());
         Self { shared, queue }

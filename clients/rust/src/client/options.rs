@@ -20,7 +20,6 @@ pub struct ClientOptions {
     pub(super) answer_timeout: Duration,
     pub(super) min_backoff: Duration,
     pub(super) max_backoff: Duration,
-    pub(super) max_queued: usize,
     pub(super) fail_fast: bool,
     pub(super) take_turns: bool,
     pub(super) prefer_first: bool,
@@ -62,7 +61,6 @@ impl ClientOptions {
             answer_timeout: Duration::from_secs(1),
             min_backoff: Duration::from_millis(50),
             max_backoff: Duration::from_secs(5),
-            max_queued: 1_024,
             fail_fast: false,
             take_turns: false,
             prefer_first: false,
@@ -115,14 +113,6 @@ impl ClientOptions {
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         (self.min_backoff, self.max_backoff) = (min.min(FOREVER), max.min(FOREVER));
-        self
-    }
-
-    /// Sets how many calls may wait to be sent (1,024; without a connection, twice as many). A
-    /// further call waits for a place, within its deadline.
-    #[must_use]
-    pub fn max_queued(mut self, calls: usize) -> Self {
-        self.max_queued = calls;
         self
     }
 
@@ -208,12 +198,6 @@ impl ClientOptions {
         if self.take_turns && self.prefer_first {
             return Err(Error::bad_option("take_turns and prefer_first are both set; set one of them"));
         }
-        if !(1..=MAX_QUEUED).contains(&self.max_queued) {
-            return Err(Error::bad_option(format!(
-                "max_queued is {}; 1 to {MAX_QUEUED} are allowed",
-                self.max_queued
-            )));
-        }
         if self.min_backoff.is_zero() || self.min_backoff > self.max_backoff {
             let min = self.min_backoff;
             let max = self.max_backoff;
@@ -238,9 +222,6 @@ pub(super) type TlsChoice = crate::tls::ClientFiles;
 #[cfg(not(feature = "tls"))]
 #[derive(Debug, Clone, Default)]
 pub(super) struct TlsChoice {}
-
-/// The most calls that a queue may hold. A full queue of this size takes some hundred megabytes.
-const MAX_QUEUED: usize = 1 << 20;
 
 /// A secret that `Debug` does not print.
 #[derive(Clone)]
@@ -291,7 +272,6 @@ mod tests {
         assert!(refused(ClientOptions::default().token("")).contains("0 bytes; 1 to 512"));
         assert!(refused(ClientOptions::default().token([0; 513])).contains("513 bytes"));
         assert!(refused(ClientOptions::default().token("s3cret\n")).contains("control character at byte 6"));
-        assert!(refused(ClientOptions::default().max_queued(0)).contains("max_queued is 0"));
         let contrary = ClientOptions::default().take_turns(true).prefer_first(true);
         assert!(refused(contrary).contains("take_turns and prefer_first are both set"));
         let second = Duration::from_secs(1);

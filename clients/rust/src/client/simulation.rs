@@ -196,25 +196,6 @@ fn a_failure_leads_to_the_address_after_the_one_that_served() {
     }
 }
 
-/// A reconnect can come to a shard, or to a clock, that is behind by a moment.
-#[test]
-fn ids_that_are_lower_for_a_moment_are_waited_out() {
-    simulate(async {
-        let wire = Wire::lay(3, &[1]);
-        let mut ids = client(1).ids(IdsOptions::default()).expect("IDs");
-        let mut last = ids.next().await.expect("an ID");
-        for _ in 0..20 {
-            wire.world().replace(0, -300);
-            for _ in 0..100 {
-                let id = ids.next().await.expect("it catches up");
-                assert!(id > last);
-                last = id;
-            }
-            wire.world().replace(0, 0);
-        }
-    });
-}
-
 #[test]
 fn ids_are_too_old_after_the_machine_has_slept() {
     simulate(async {
@@ -254,33 +235,6 @@ fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
 }
 
 #[test]
-fn one_daemon_at_two_addresses_and_a_successor_are_no_collision() {
-    simulate(async {
-        // Two names of one daemon.
-        let wire = Wire::lay(5, &[1, 1]);
-        wire.world().daemons[1].worker = 0;
-        wire.world().daemons[1].instance = 0;
-        let both = client(2);
-        both.batch(1).await.expect("IDs");
-        sleep(ms(3_000)).await;
-        both.batch(1).await.expect("IDs");
-
-        // A daemon that took the worker ID of one that is gone.
-        let wire = Wire::lay(6, &[1, 1]);
-        wire.world().daemons[1].worker = 0;
-        wire.world().set(0, Mode::Down);
-        let moved = client(2);
-        moved.batch(1).await.expect("IDs");
-        sleep(ms(200_000)).await;
-        moved.batch(1).await.expect("IDs");
-        // The endpoint that was gone is back. Looks continue until each endpoint has answered.
-        wire.world().set(0, Mode::Serves);
-        sleep(ms(200_000)).await;
-        moved.batch(1).await.expect_err("two daemons with worker ID 0");
-    });
-}
-
-#[test]
 fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
     simulate(async {
         let wire = Wire::lay(7, &[1, 1]);
@@ -292,21 +246,6 @@ fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
             sleep(ms(100)).await;
         }
         assert!(wire.world().connects < 10);
-    });
-}
-
-#[test]
-fn an_endpoint_that_failed_comes_after_the_others() {
-    simulate(async {
-        let wire = Wire::lay(8, &[1, 1]);
-        let client = client(2);
-        client.batch(1).await.expect("an ID");
-        wire.world().set(0, Mode::Down);
-        // Longer than the back-off after one failure. The worker IDs are compared later.
-        sleep(ms(100)).await;
-        let batch = client.batch(1).await.expect("an ID of the other");
-        assert_eq!(batch.endpoint(), "simulated:2");
-        assert_eq!(wire.world().connects, 2, "connections, those that were refused included");
     });
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::collect::{BadReply, Collected, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply, Unencodable};
-use super::request::{self, Next, Request, Wait};
+use super::request::{Next, Wait};
 use super::{ErrorCode, MAX_REPLY_SIZE, Parsed, fuzzing};
 use crate::layout::Run;
 
@@ -33,37 +33,6 @@ proptest! {
     }
 
     #[test]
-    fn next_comes_back(
-        count: u32, source: u16, wait_ms in proptest::option::of(0u64..70_000), explicit: bool, partial: bool, tag: u16,
-    ) {
-        let wait = wait_ms.map_or(Wait::DEFAULT, |ms| Wait::at_most(Duration::from_millis(ms)));
-        let next = Next { count, source, wait, explicit, partial };
-        let mut wire = b"kept".to_vec();
-        request::encode_next(&mut wire, tag, &next);
-        let parsed = Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed: 16 };
-        prop_assert_eq!(request::parse(&wire[4..]), parsed);
-        prop_assert_eq!(wait.limit(), wait_ms.map(|ms| Duration::from_millis(ms.min(65_534))));
-    }
-
-    #[test]
-    fn ping_and_auth_come_back(body in vec(any::<u8>(), 0..600), tag: u16) {
-        let mut wire = Vec::new();
-        let encoded = request::encode_ping(&mut wire, tag, &body);
-        prop_assert_eq!(encoded.is_ok(), body.len() <= 64);
-        if encoded.is_ok() {
-            let parsed = Parsed::Frame { content: Ok(Request::Ping(&body)), tag, consumed: wire.len() };
-            prop_assert_eq!(request::parse(&wire), parsed);
-        }
-        wire.clear();
-        let encoded = request::encode_auth(&mut wire, tag, &body);
-        prop_assert_eq!(encoded.is_ok(), (1..=512).contains(&body.len()));
-        if encoded.is_ok() {
-            let parsed = Parsed::Frame { content: Ok(Request::Auth(&body)), tag, consumed: wire.len() };
-            prop_assert_eq!(request::parse(&wire), parsed);
-        }
-    }
-
-    #[test]
     fn runs_come_back(gaps in vec((1u64..1 << 40, 1u32..5000, 1u32..1000), 1..60), frame_size in 1usize..20, tag: u16) {
         let runs = increasing(&gaps);
         let count = runs.iter().map(|run| run.count).sum();
@@ -84,45 +53,6 @@ proptest! {
     }
 
     #[test]
-    fn lists_come_back(gaps in vec(1u64..1 << 40, 1..300), explicit: bool, tag: u16) {
-        let ids: Vec<u64> = gaps.iter().scan(0, |id, gap| { *id += gap; Some(*id) }).collect();
-        let count = ids.len() as u32;
-        let mut wire = Vec::new();
-        let (head, tail) = ids.split_at(ids.len() / 2);
-        if !head.is_empty() {
-            reply::encode_list_frame(&mut wire, tag, head.iter().copied(), true).expect("they fit");
-        }
-        reply::encode_list_frame(&mut wire, tag, tail.iter().copied(), false).expect("they fit");
-        let asked = Next { count, source: 0, wait: Wait::DEFAULT, explicit, partial: false };
-        prop_assert_eq!(collect(asked, &wire), Ok(Collected::List(ids)));
-    }
-
-    #[test]
-    fn whatever_is_collected_keeps_the_promises(
-        runs in vec((0u64..8, 0u32..4, 0u64..3), 1..4), count in 1u32..6, partial: bool,
-    ) {
-        let mut wire = Vec::new();
-        for &(first, count, stride) in &runs {
-            // Raw bytes, because the encoder refuses some of these.
-            wire.extend(first.to_le_bytes());
-            wire.extend(count.to_le_bytes());
-            wire.extend((stride as u32).to_le_bytes());
-        }
-        let mut frame = (wire.len() as u32 + 4).to_le_bytes().to_vec();
-        frame.extend([0x81, 0, 0, 0]);
-        frame.extend(wire);
-        let asked = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial };
-        let ids: Vec<u64> = runs.iter()
-            .flat_map(|&(first, count, stride)| (0..u64::from(count)).map(move |step| first + step * stride))
-            .collect();
-        let sound = ids.is_sorted_by(|a, b| a < b)
-            && runs.iter().all(|run| run.1 > 0)
-            && ids.len() <= count as usize
-            && (partial || ids.len() == count as usize);
-        prop_assert_eq!(collect(asked, &frame).is_ok(), sound);
-    }
-
-    #[test]
     fn errors_come_back(code in 0usize..10, retry_ms in proptest::option::of(any::<u64>()), message in ".{0,600}", tag: u16) {
         let code = ErrorCode::ALL[code];
         let retry = retry_ms.map(Duration::from_millis);
@@ -137,21 +67,6 @@ proptest! {
         let text = std::str::from_utf8(error.message).expect("cut between characters");
         prop_assert!(message.starts_with(text) && text.len() <= 1024);
         prop_assert!(text.len() + 4 > message.len().min(1024));
-    }
-
-    #[test]
-    fn info_comes_back(size in 1usize..200_000, tag: u16) {
-        let json: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
-        let mut wire = Vec::new();
-        reply::encode_info(&mut wire, tag, &json);
-        let mut joined = Vec::new();
-        let mut rest = &wire[..];
-        while let Parsed::Frame { content: Ok(Reply::Info { json: part, more }), consumed, .. } = reply::parse(rest) {
-            joined.extend_from_slice(part);
-            rest = &rest[consumed..];
-            prop_assert_eq!(more, !rest.is_empty());
-        }
-        prop_assert_eq!(joined, json);
     }
 }
 
@@ -212,19 +127,6 @@ fn what_the_wire_cannot_say_is_refused_whole() {
     assert_eq!(reply::encode_runs_frame(&mut wire, 1, &[], false), Err(Unencodable::Empty));
     assert_eq!(reply::encode_list_frame(&mut wire, 1, [], false), Err(Unencodable::Empty));
     assert_eq!(wire, b"kept");
-}
-
-#[test]
-fn a_run_beyond_64_bits_is_refused() {
-    let asked = Next { count: 2, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
-    let mut wire = Vec::new();
-    reply::encode_runs_frame(&mut wire, 1, &[Run { first: u64::MAX - 1, count: 2, stride: 1 }], false)
-        .expect("the encoder does not look at the end");
-    assert!(collect(asked, &wire).is_ok());
-    wire.clear();
-    reply::encode_runs_frame(&mut wire, 1, &[Run { first: u64::MAX, count: 2, stride: 1 }], false)
-        .expect("the encoder does not look at the end");
-    assert_eq!(collect(asked, &wire), Err(BadReply::Overflow { first: u64::MAX }));
 }
 
 #[test]

@@ -59,25 +59,6 @@ async fn old_ids_are_dropped_on_a_blocked_runtime_too() {
 }
 
 #[tokio::test]
-async fn try_next_works_outside_a_runtime() {
-    let daemon = FakeDaemon::honest(7);
-    let mut ids = client(&[&daemon]).ids(IdsOptions::default()).expect("IDs");
-    let id = tokio::task::spawn_blocking(move || {
-        std::thread::spawn(move || {
-            loop {
-                if let Some(id) = ids.try_next().expect("no error") {
-                    return id;
-                }
-                std::thread::sleep(ms(1));
-            }
-        })
-        .join()
-        .expect("no panic")
-    });
-    assert_eq!(id.await.expect("no panic"), 7);
-}
-
-#[tokio::test]
 async fn options_out_of_range_are_refused() {
     let client = client(&[&FakeDaemon::honest(1)]);
     for options in [IdsOptions::default().max_batch(0), IdsOptions::default().max_age(Duration::ZERO)] {

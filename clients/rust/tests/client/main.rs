@@ -7,12 +7,10 @@ mod fake_daemon;
 mod blocking;
 mod fork;
 mod ids;
-mod misbehaviour;
 mod outages;
 mod refusals;
 mod replies;
 mod shared_ids;
-mod strangers;
 
 use std::time::Duration;
 
@@ -37,12 +35,6 @@ pub(crate) fn options(daemons: &[&FakeDaemon]) -> ClientOptions {
 
 pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {
     Client::new(options(daemons)).expect("a client")
-}
-
-/// An address where nothing listens. No connection of another test gets this port: the kernel
-/// chooses from a higher range.
-pub(crate) fn nobody() -> String {
-    String::from("127.0.0.1:1")
 }
 
 /// Waits until the condition holds. The deadline is far longer than that takes.

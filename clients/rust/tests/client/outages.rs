@@ -17,24 +17,6 @@ async fn an_unknown_host_name_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_hangs_after_a_long_wait_was_answered_is_left_as_soon_as_any_other() {
-    let hanging = FakeDaemon::start(|number, peer| {
-        if number == 0 {
-            peer.greet();
-            let (next, tag) = peer.read_next();
-            peer.send_run(tag, 8, next.count);
-        }
-        peer.wait_for_close();
-    });
-    let other = FakeDaemon::honest(9);
-    let options = options(&[&hanging, &other]).connect_timeout(ms(100)).answer_timeout(ms(100));
-    let client = Client::new(options).expect("a client");
-    client.batch(1).max_wait(ms(60_000)).timeout(ms(60_000)).await.expect("IDs at once");
-    let batch = client.batch(1).max_wait(ms(10)).timeout(ms(10_000)).await.expect("IDs from the other");
-    assert_eq!(batch.endpoint(), other.name());
-}
-
-#[tokio::test]
 async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
     let (open, opened) = mpsc::channel();
     let opened = std::sync::Mutex::new(opened);
@@ -71,23 +53,6 @@ async fn the_client_stops_connecting_when_no_call_waits() {
         sleep(ms(1_000)).await;
     }
     panic!("it goes on connecting");
-}
-
-#[tokio::test]
-async fn a_full_queue_keeps_to_the_deadline() {
-    let silent = FakeDaemon::start(|_, peer| peer.wait_for_close());
-    let options = options(&[&silent]).max_queued(2).timeout(ms(100));
-    let client = Client::new(options).expect("a client");
-    let calls: Vec<_> = (0..20)
-        .map(|_| {
-            let client = client.clone();
-            tokio::spawn(async move { client.batch(1).await })
-        })
-        .collect();
-    for call in calls {
-        let outcome = call.await.expect("no panic");
-        assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
-    }
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use snowbank_client::IdsOptions;
 use snowbank_client::protocol::ErrorCode;
-use snowbank_client::{Error, IdsOptions};
 
 use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms};
@@ -42,24 +42,4 @@ async fn a_cancelled_caller_leaves_the_refill_to_the_others() {
     assert_eq!(ids.next().await, Ok(8));
     let error = ids.next().await.expect_err("none left");
     assert_eq!(error.code(), Some(ErrorCode::Exhausted));
-}
-
-#[tokio::test]
-async fn every_caller_keeps_its_deadline() {
-    let daemon = FakeDaemon::start(|_, peer| {
-        peer.greet();
-        peer.wait_for_close();
-    });
-    let options = IdsOptions::default().timeout(ms(500));
-    let ids = client(&[&daemon]).shared_ids(options).expect("IDs");
-    let callers: Vec<_> = (0..10)
-        .map(|_| {
-            let ids = ids.clone();
-            tokio::spawn(async move { ids.next().await })
-        })
-        .collect();
-    for caller in callers {
-        let error = caller.await.expect("no panic").expect_err("no answer");
-        assert!(matches!(error, Error::Deadline { .. }), "{error}");
-    }
 }
