@@ -8,12 +8,11 @@
 //! - [`echo`]: the floor, a server that does nothing but move bytes.
 //! - [`server`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
-//! - [`cpu`], [`idle`], [`start`], [`fleet`], [`fairness`], [`disk`]: the tables.
+//! - [`cpu`], [`idle`], [`start`], [`fleet`], [`disk`]: the tables.
 
 mod cpu;
 mod disk;
 mod echo;
-mod fairness;
 mod fleet;
 mod idle;
 mod load;
@@ -61,8 +60,6 @@ enum Table {
     Idle,
     /// From before the fork to the first ID
     Start,
-    /// Large, streaming and single requests at once
-    Fairness,
     /// Single IDs while the disk is slow
     Disk,
     /// The first ID in a fleet, and single IDs while its etcd is slow
@@ -109,7 +106,6 @@ fn main() -> io::Result<()> {
             Table::Cpu => cpu::run(&options.effort)?,
             Table::Idle => idle::run(&options.effort)?,
             Table::Start => start::run(&options.effort)?,
-            Table::Fairness => fairness::run(&options.effort)?,
             Table::Disk => disk::run(&options.effort)?,
             Table::Fleet => fleet::run(&options.effort)?,
         }
