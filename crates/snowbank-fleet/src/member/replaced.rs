@@ -8,7 +8,7 @@ use super::tests::{
 };
 use super::*;
 use crate::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
-use snowbank_id::layout::{Layout, UnixMicros};
+use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 fn after() -> Layout {
     Layout::resolve("time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657").unwrap()
@@ -45,6 +45,63 @@ fn number_key(id_bound: u64, released: bool) -> String {
 }
 
 #[test]
+fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
+    let layout = twitter();
+    let store = store();
+    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
+    marker.replace(&[0]);
+    store.put_late(&marker_key(), &marker.text());
+    let mut member = member(&store, Notes::default());
+    let taken = member.take(want(WALL, false), &five());
+    assert!(matches!(taken, Err(JoinError::Refused(_))), "{taken:?}");
+    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
+    assert_eq!(note.covered, 0, "the next start asks first");
+}
+
+#[test]
+fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
+    let store = store();
+    store.put_after_list(&key_five(), &number_key(7, false));
+    let error = replace(&store).expect_err("a daemon holds a number");
+    assert!(error.contains("holder holds a number (/snowbank/f/space-0/5)"), "{error}");
+    assert_eq!(active(&store), [twitter().space().to_string()], "as it was");
+}
+
+/// An earlier command may have ended between its writes.
+#[test]
+fn a_space_that_is_replaced_already_must_have_no_held_number_either() {
+    let store = store();
+    let key = key_five();
+    let mut marker = Marker::new("1f", vec![twitter().space().to_string()]);
+    marker.replace(&[0]);
+    store.put(&marker_key(), &marker.text());
+    for text in [number_key(7, false), String::from("of a newer release")] {
+        store.put(&key, &text);
+        assert!(replace(&store).is_err(), "{text}");
+    }
+    store.put(&key, &number_key(7, true));
+    assert_eq!(replace(&store), Ok(Vec::new()));
+    assert_eq!(active(&store), [after().space().to_string()]);
+}
+
+/// The clock of a new daemon may be behind those of the replaced ones.
+#[test]
+fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
+    let layout = twitter();
+    let store = store();
+    let key = key_five();
+    let numbering = numbering();
+    let bound = numbering.id_bound(numbering.first_of(numbering.tick_at(WALL)));
+    store.put(&key, &number_key(bound, true));
+    assert_eq!(replace(&store), Ok(vec![layout.space().to_string()]));
+    let behind = UnixMicros(WALL.0 - 30_000_000);
+    let mut member = member(&store, Notes::default());
+    let after = after();
+    let taken = member.take(Want { layout: &after, ..want(behind, false) }, &WorkerSet::single(9)).unwrap();
+    assert!(taken.floor > bound, "{} is not above {bound}", taken.floor);
+}
+
+#[test]
 fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     let store = Store::default();
     let layout = twitter();
@@ -62,6 +119,44 @@ fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     let again = init(&store, &layout, preparing(Some(Begins::Above(WALL)))).unwrap();
     assert_eq!((again.is_floor_changed, again.floor), (false, Some(later)), "it never sinks");
     assert_eq!(init(&store, &layout, preparing(None)).unwrap().floor, Some(later));
+}
+
+/// The clock of the daemon is behind the instant that the operator gave.
+#[test]
+fn a_number_that_was_never_used_starts_above_the_floor() {
+    let store = Store::default();
+    let layout = twitter();
+    let floor = UnixMicros(WALL.0 + 60_000_000);
+    let preparing = Preparing {
+        begins: Some(Begins::Above(floor)),
+        is_growing: false,
+        horizon: HORIZON,
+        max_ahead: MAX_AHEAD,
+        now: WALL,
+    };
+    init(&store, &layout, preparing).unwrap();
+    let numbering = numbering();
+    let taken = member(&store, Notes::default()).take(want(WALL, false), &five()).unwrap();
+    assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
+}
+
+#[test]
+fn a_space_comes_back_whatever_its_own_numbers_are() {
+    let store = store();
+    let key = key_five();
+    let mut markers = Vec::new();
+    for _ in 0..3 {
+        replace(&store).unwrap();
+        // Left by a daemon that was refused after its write.
+        store.put(&key, &number_key(7, false));
+        assert_eq!(add(&store, &after()), Ok(None), "nothing is missing");
+        assert_eq!(add(&store, &twitter()), Ok(Some(vec![after().space().to_string()])));
+        assert_eq!(active(&store), [twitter().space().to_string()]);
+        store.put(&key, &number_key(7, true));
+        markers.push(store.text(&marker_key()));
+    }
+    // From the second on, they have the same floors.
+    assert_ne!(markers[1], markers[2], "no text comes back");
 }
 
 /// A marker of an earlier release may have both.

@@ -1,8 +1,8 @@
 //! Tests: starts that go on, or wait, without an answer of the coordinator.
 
 use super::tests::{
-    HORIZON, Store, WALL, clocks, five, key_five, marker_at, marker_key, member, store, store_of, take,
-    twitter, want,
+    HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, store, store_of,
+    take, twitter, want,
 };
 use super::*;
 use crate::Marker;
@@ -53,6 +53,35 @@ fn a_start_goes_on_only_below_a_ceiling_of_its_own_numbers() {
     assert_eq!(resumed(&store, first.notes(), renamed, &five()), None);
 }
 
+/// Each daemon is killed, the second one in a raise.
+#[test]
+fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
+    let store = store();
+    let (first, covered) = taken(&store);
+    let newest = want(WALL, true);
+    store.set_away(true);
+    let mut second = member(&store, first.notes().clone());
+    assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
+    assert!(matches!(second.look(clocks(WALL)), Raised::NoAnswer(_)));
+    store.set_away(false);
+    assert_eq!(second.look(clocks(WALL)), Raised::Done);
+    store.set_away(true);
+    assert!(matches!(
+        second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
+        Raised::NoAnswer(_)
+    ));
+    assert_eq!(five_at(&store).id_bound, covered + 9, "its answer was lost");
+    assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    let mut third = member(&store, second.notes().clone());
+    third.resume_at_once(newest, &five()).unwrap();
+    assert_eq!(third.look(clocks(WALL)), Raised::Done);
+    assert_eq!(five_at(&store).id_bound, covered + 9, "no bound sinks");
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), Some(covered + 9));
+    third.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap();
+    assert_eq!(resumed(&store, third.notes(), newest, &five()), None, "it released the number");
+}
+
 /// Another daemon starts at the bound of the key, which is lower.
 #[test]
 fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
@@ -64,6 +93,22 @@ fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
     second.take(later, &five()).unwrap_err();
     assert_eq!(resumed(&store, second.notes(), later, &five()), None);
     assert_eq!(member(&store, second.notes().clone()).resume_unseen(later, &five()), None);
+}
+
+/// A stop asks before it returns anything.
+#[test]
+fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
+    let store = store();
+    let (mut first, covered) = taken(&store);
+    let newest = want(WALL, true);
+    store.set_away(true);
+    assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    assert_eq!(first.confirm(clocks(WALL)), Raised::Done);
+    store.set_mute(true);
+    first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
 }
 
 /// The machine may have been restored from a snapshot, perhaps twice, and the daemon was killed
@@ -80,6 +125,24 @@ fn a_start_after_a_jump_of_the_clocks_asks() {
     let bound = Bound { source: 0, id_bound: covered + 9 };
     assert_eq!(first.raise(&[bound], 1, jumped.clocks), Raised::Done);
     assert_eq!(resumed(&store, first.notes(), jumped, &five()), Some(covered + 9));
+}
+
+/// Nothing shows that the machine was restored from a snapshot.
+#[test]
+fn of_two_copies_that_go_on_the_first_to_be_answered_has_the_number() {
+    let store = store();
+    let (first, _) = taken(&store);
+    let copies = [(); 2].map(|()| {
+        let mut copy = member(&store, first.notes().clone());
+        copy.resume_at_once(want(WALL, true), &five()).unwrap();
+        copy
+    });
+    let [mut one, mut two] = copies;
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
+    assert!(
+        matches!(two.look(clocks(WALL)), Raised::Lost(reason) if reason.contains("another copy of this daemon"))
+    );
+    assert_eq!(one.look(clocks(WALL)), Raised::Done);
 }
 
 #[test]
@@ -113,6 +176,21 @@ fn a_start_that_does_not_ask_records_its_longer_horizon() {
     assert_eq!(again.raise(&[bound], 0, clocks(WALL)), Raised::Done);
     let marker = marker_at(&store);
     assert_eq!(marker.reach(), longer.reach());
+}
+
+/// The state has its first ceiling before the numbers are checked once more.
+#[test]
+fn a_start_after_a_number_was_lost_during_the_start_asks() {
+    let store = store();
+    let (mut first, covered) = taken(&store);
+    let newest = want(WALL, true);
+    store.set_away(true);
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
+    store.set_away(false);
+    store.remove(&key_five());
+    assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
+    assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
 }
 
 /// Each try writes, and its answer is lost.

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
+use super::pick::Pick;
 use super::*;
 use crate::Marker;
 use crate::rules::Proof;
@@ -36,6 +37,8 @@ pub(super) struct Keys {
     stale: Option<String>,
     /// A write that is done after the next read.
     late: Option<(String, String)>,
+    /// A write that is done after the next list.
+    late_of_list: Option<(String, String)>,
 }
 
 /// A client of the store, and the connections that it has opened.
@@ -84,6 +87,11 @@ impl Store {
     /// Writes a key after the next read.
     pub(super) fn put_late(&self, key: &str, text: &str) {
         self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
+    }
+
+    /// Writes a key after the next list.
+    pub(super) fn put_after_list(&self, key: &str, text: &str) {
+        self.0.lock().unwrap().late_of_list = Some((key.to_owned(), text.to_owned()));
     }
 
     pub(super) fn remove(&self, key: &str) {
@@ -138,7 +146,11 @@ impl Coordinator for Store {
         let mut store = self.0.lock().unwrap();
         store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
-        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
+        let listed = found.map(|(key, stored)| (key.clone(), stored.clone())).collect();
+        let late = store.late_of_list.take();
+        drop(store);
+        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
+        Ok(listed)
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
@@ -288,6 +300,18 @@ fn starts_in_a_row_do_not_push_the_bound_away() {
     }
 }
 
+/// A late start may write a higher bound than the raise that was asked for before it.
+#[test]
+fn a_raise_lowers_no_bound_that_was_acknowledged() {
+    let store = store();
+    let mut member = member(&store, Notes::default());
+    let taken = member.take(want(WALL, false), &five()).unwrap();
+    let bound = Bound { source: 0, id_bound: taken.covered - 1 };
+    assert_eq!(member.raise(&[bound], 0, clocks(WALL)), Raised::Done);
+    let key = store.text(&key_five());
+    assert_eq!(NumberKey::parse(&key).unwrap().id_bound, taken.covered);
+}
+
 /// Its bounds were granted by a clock that was two hours ahead.
 #[test]
 fn own_keys_stay_credible_after_the_clock_was_set_back() {
@@ -306,6 +330,29 @@ fn own_keys_stay_credible_after_the_clock_was_set_back() {
     assert!(matches!(by_another, Err(JoinError::Unreadable(_))), "{by_another:?}");
 }
 
+#[test]
+fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    take(&mut first, want(WALL, false), &five());
+    let notes = first.notes().clone();
+    let refused = member(&store, notes.clone()).take(want(WALL, false), &five()).unwrap_err();
+    assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
+    let taken = member(&store, notes.clone()).pick(
+        want(WALL, false),
+        1,
+        None,
+        |_| true,
+        |_| Ok::<bool, JoinError>(true),
+    );
+    assert_ne!(taken.unwrap().worker_ids, five(), "another number is free");
+    store.set_away(true);
+    assert_eq!(member(&store, notes.clone()).resume_unseen(want(WALL, false), &five()), None);
+    let newest = want(WALL, true);
+    assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
+    assert!(member(&store, notes).resume_unseen(newest, &five()).is_some());
+}
+
 /// A daemon that was killed before it stored its start finds an old ceiling in its state. So
 /// nothing proves that its state is the newest. But no copy of the state can have made the write of
 /// this start.
@@ -315,6 +362,25 @@ fn a_first_start_whose_write_was_repeated_has_its_number() {
     store.0.lock().unwrap().repeats = true;
     let taken = member(&store, Notes::default()).take(want(WALL, false), &five());
     assert!(taken.is_ok(), "{taken:?}");
+}
+
+#[test]
+fn a_start_that_finds_its_own_last_write_begins_where_that_one_had_to() {
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    let ours = first.take(want(WALL, false), &five()).unwrap();
+    let mut other = other(&store);
+    let later = at(WALL, 400);
+    let theirs = other.take(want(later, false), &five()).unwrap();
+    assert!(theirs.floor >= ours.covered);
+    other.release(&[Bound { source: 0, id_bound: theirs.covered }], clocks(WALL)).unwrap();
+    let later = at(WALL, 800);
+    let mut again = member(&store, first.notes().clone());
+    let taken = again.take(want(later, true), &five()).unwrap();
+    assert_eq!(taken.floor, theirs.covered);
+    let mut after_kill = member(&store, again.notes().clone());
+    let resumed = after_kill.take(want(later, true), &five()).unwrap();
+    assert_eq!(resumed.floor, theirs.covered);
 }
 
 /// A daemon that waited is stopped as it gets its number.
@@ -345,35 +411,19 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     assert_eq!(last.floor, taken.covered);
 }
 
-/// A holder's floor waits in that log, and a comparison would overtake it.
 #[test]
-fn a_pause_does_not_end_while_writes_have_no_answer() {
+fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     let store = store();
-    let mut member = member(&store, Notes::default());
-    let mut taken = [member.take(want(WALL, false), &five()).ok()];
-    store.set_stalled(true);
-    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
-    store.set_stalled(false);
-    assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
-}
-
-/// The clock is past all bounds.
-#[test]
-fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
-    let store = store();
-    for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
-        let mut other = member(&store, Notes::default());
-        other.take(want(at(WALL, seconds), false), &WorkerSet::single(number)).unwrap();
-    }
-    let pick = |count| {
-        let mut member = member(&store, Notes::default());
-        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
-        let allowed = |id| (1..4).contains(&id);
-        member.pick(want(at(WALL, 1_000), false), count, None, allowed, all).unwrap().worker_ids.to_string()
-    };
-    assert_eq!(pick(1), "1");
-    assert_eq!(pick(1), "3", "1 has a new bound");
-    assert_eq!(pick(1), "2");
+    let workers = |text: &str| text.parse::<WorkerSet>().unwrap();
+    let mut earlier = member(&store, Notes::default());
+    let covered = earlier.take(want(WALL, false), &workers("5,6")).unwrap().covered;
+    let mut now = member(&store, Notes::default());
+    assert_eq!(now.holds(0, &[(vec![5], 1)]), Ok(vec![false]), "it has no number yet");
+    now.take(want(WALL, false), &workers("9")).unwrap();
+    let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
+    assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
+    store.set_away(true);
+    assert!(now.holds(0, &asked).is_err());
 }
 
 /// It tries again and again, while the coordinator is away and after that.
@@ -414,4 +464,65 @@ fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() 
         assert_eq!(taken.is_new, expected);
         store.put(&key_five(), &before);
     }
+}
+
+/// A holder's floor waits in that log, and a comparison would overtake it.
+#[test]
+fn a_pause_does_not_end_while_writes_have_no_answer() {
+    let store = store();
+    let mut member = member(&store, Notes::default());
+    let mut taken = [member.take(want(WALL, false), &five()).ok()];
+    store.set_stalled(true);
+    assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
+    store.set_stalled(false);
+    assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
+}
+
+/// The clock is past all bounds.
+#[test]
+fn of_the_numbers_of_others_the_one_whose_bound_passed_longest_ago_is_taken_first() {
+    let store = store();
+    for (number, seconds) in [(3, 20), (1, 10), (2, 30)] {
+        let mut other = member(&store, Notes::default());
+        other.take(want(at(WALL, seconds), false), &WorkerSet::single(number)).unwrap();
+    }
+    let pick = |count| {
+        let mut member = member(&store, Notes::default());
+        let all = |_: &Numbering| Ok::<bool, JoinError>(true);
+        let allowed = |id| (1..4).contains(&id);
+        member.pick(want(at(WALL, 1_000), false), count, None, allowed, all).unwrap().worker_ids.to_string()
+    };
+    assert_eq!(pick(1), "1");
+    assert_eq!(pick(1), "3", "1 has a new bound");
+    assert_eq!(pick(1), "2");
+}
+
+#[test]
+fn daemons_that_start_together_soon_have_different_numbers() {
+    let layout = twitter();
+    let store = store();
+    let want = want(WALL, false);
+    let states: Vec<String> = (0..200).map(|index| format!("state-{index}")).collect();
+    let daemon = |state: &String| Member::new(store.clone(), names(state), Notes::default(), draw);
+    let mut waiting: Vec<_> = states.iter().map(daemon).collect();
+    for tried in 0.. {
+        assert!(tried < 10, "{} daemons have no number yet", waiting.len());
+        // All read the keys before one of them writes.
+        let found: Vec<_> = waiting
+            .iter_mut()
+            .map(|daemon| daemon.free(Pick { want, place: 0, count: 1, had: None, tried }, |_| true).unwrap())
+            .collect();
+        let mut found = found.into_iter();
+        waiting.retain_mut(|daemon| {
+            let (id, found) = found.next().unwrap().remove(0);
+            let numbering = Numbering::new(layout.clone(), WorkerSet::single(id)).unwrap();
+            daemon.place_of(&layout.space().to_string()).unwrap();
+            let taken = daemon.try_take(want, 0, &numbering, vec![found]).unwrap();
+            taken.is_none()
+        });
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(store.0.lock().unwrap().found.len(), 1 + states.len(), "the marker, and a number each");
 }

@@ -7,7 +7,7 @@ use super::tests::{
 };
 use super::*;
 use crate::counter::CounterKey;
-use crate::{Begins, Marker, NumberRange, Operator, Preparing};
+use crate::{Begins, Freeing, Marker, NumberRange, Operator, Preparing};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -67,6 +67,48 @@ fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
     assert!(floor(&store) > later);
 }
 
+/// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the
+/// coordinator goes back to before that, and Y notices it.
+struct TakenByAnotherClock {
+    store: Store,
+    x: Member<Store>,
+    x_now: UnixMicros,
+    y_had: Taken,
+}
+
+fn taken_by_another_clock() -> TakenByAnotherClock {
+    let store = store();
+    let mut x = member(&store, Notes::default());
+    let covered = take(&mut x, want(WALL, false), &five()).covered;
+    let until = rules::instant_of(&numbering(), covered);
+    let backup = store.text(&key_five());
+    let x_now = at(until, -14);
+    let y_now = at(x_now, 5);
+    let mut y = other(&store);
+    let y_had = take(&mut y, want(y_now, false), &five());
+    assert_eq!(y_had.floor, covered, "Y hands out IDs from X's bound on, 9 s ahead of its clock");
+    store.put(&key_five(), &backup);
+    assert!(matches!(y.look(clocks(at(y_now, 2))), Raised::Lost(_)));
+    assert!(floor(&store) > until, "Y has noticed it");
+    TakenByAnotherClock { store, x, x_now: at(x_now, 3), y_had }
+}
+
+#[test]
+fn a_start_repeats_nothing_that_another_clock_let_others_have() {
+    let TakenByAnotherClock { store, x, x_now, y_had } = taken_by_another_clock();
+    let mut again = member(&store, x.notes().clone());
+    let ours = take(&mut again, want(x_now, true), &five());
+    let is_apart = ours.covered <= y_had.floor || ours.floor >= y_had.covered;
+    assert!(is_apart, "X: {} to {}, Y: {} to {}", ours.floor, ours.covered, y_had.floor, y_had.covered);
+}
+
+#[test]
+fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
+    let TakenByAnotherClock { mut x, x_now, y_had, .. } = taken_by_another_clock();
+    let raised = x.raise(&[keepers_bound(x_now)], 0, clocks(x_now));
+    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
+}
+
 /// Its pause protects the IDs of a holder that is cut off, and whose write an earlier restore lost.
 #[test]
 fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
@@ -83,6 +125,28 @@ fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
     assert!(floor(&store) > now, "it has noticed the restore");
     assert!(taken.is_new, "it pauses");
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+}
+
+/// The restored bound has passed, so another daemon starts there, and an operator takes the number
+/// from it, before the first holder asks again.
+#[test]
+fn a_release_of_a_later_holder_hides_no_restore() {
+    let layout = twitter();
+    let store = store();
+    let mut first = member(&store, Notes::default());
+    let covered = take(&mut first, want(WALL, false), &five()).covered;
+    let backup = store.text(&key_five());
+    let raised_at = at(WALL, 200);
+    assert_eq!(first.raise(&[keepers_bound(raised_at)], 0, clocks(raised_at)), Raised::Done);
+    store.put(&key_five(), &backup);
+    let now = rules::instant_of(&numbering(), covered);
+    assert_eq!(takes_the_number(&store, now), covered, "below what the first had");
+    let freeing = Freeing { write: "freed", now, is_forced: true, is_lowering: false };
+    let mut coordinator = store.clone();
+    Operator { coordinator: &mut coordinator, name: "f" }.release(&layout, 5, freeing).unwrap();
+    let looked = first.look(clocks(now));
+    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(floor(&store) > now, "the first has noticed it");
 }
 
 /// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it
@@ -127,6 +191,34 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     assert_eq!(marker.reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
+}
+
+/// A daemon with another `max_ahead` may be cut off, and the marker that the restore brings back
+/// does not know it.
+#[test]
+fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
+    let store = store();
+    let mut notices = member(&store, Notes::default());
+    take(&mut notices, want(WALL, false), &five());
+    let backup = [key_five(), marker_key()].map(|key| (store.text(&key), key));
+    let longer = Want { max_ahead: HORIZON / 4, ..want(WALL, false) };
+    let mut cut_off = other(&store);
+    let covered = take(&mut cut_off, longer, &WorkerSet::single(6)).covered;
+    let wall = at(WALL, 200);
+    assert_eq!(notices.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
+    let ahead = UnixMicros(wall.0 + HORIZON.as_micros() as i64 / 4);
+    // Its clock is ahead of the others by as much as it allows, and so are its IDs.
+    let ceiling = rules::ceiling(&numbering(), UnixMicros(ahead.0 + HORIZON.as_micros() as i64 / 4), HORIZON);
+    let bound = Bound { source: 0, id_bound: numbering().id_bound(ceiling) };
+    assert!(bound.id_bound > covered);
+    assert_eq!(cut_off.raise(&[bound], 0, clocks(ahead)), Raised::Done);
+    assert_eq!(notices.look(clocks(wall)), Raised::Done, "it polls the marker");
+    for (text, key) in backup {
+        store.put(&key, &text);
+    }
+    assert!(matches!(notices.look(clocks(wall)), Raised::Lost(_)));
+    let floor = floor(&store);
+    assert!(rules::bound_above(&numbering(), floor) >= bound.id_bound, "{floor:?}");
 }
 
 /// Returns a fleet that was prepared again since a backup, and a daemon that was granted IDs in it.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use snowbank_core::clock::{BootMicros, Now};
-use snowbank_id::layout::{Layout, WorkerSet};
+use snowbank_id::layout::{Layout, Position, WorkerSet};
 use snowbank_state::Fate;
 
 const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
@@ -109,6 +109,17 @@ fn held(write: &str) -> Holding {
 }
 
 #[test]
+fn an_answer_that_was_lost_is_found_again() {
+    let mut holding = held("w3");
+    holding.try_write("w4");
+    holding.try_write("w5");
+    assert_eq!(holding.read(Some(&text("w3")), "t"), ours("w3"), "not done yet");
+    assert_eq!(holding.read(Some(&text("w4")), "t"), ours("w4"));
+    assert_eq!(holding.text(), Some(&text("w4")));
+    assert_eq!(holding.writes(), ["w4", "w5"], "no later one is known to have failed");
+}
+
+#[test]
 fn a_number_is_lost_once_its_key_is_anothers() {
     assert!(matches!(held("w3").read(Some(&text("x")), "t"), Seen::Lost(Loss::Taken(_))));
     assert!(matches!(held("w3").read(Some("?"), "t"), Seen::Lost(Loss::Unreadable(_))));
@@ -179,4 +190,42 @@ fn the_floor_after_a_loss_is_above_every_grant() {
     assert!(above >= ceiling, "{above:?} is below {ceiling:?}");
 }
 
-proptest! {}
+/// The holder may be the one whose clock is behind.
+#[test]
+fn what_another_clock_lets_others_take_may_be_abandoned() {
+    let other = key("w", 77);
+    for (bound_s, ahead_s) in (-5..40).flat_map(|bound_s| (0..=10).map(move |ahead_s| (bound_s, ahead_s))) {
+        let taker = Taker { wall: after(ahead_s), ..taker(&[]) };
+        let may_be = may_be_abandoned(after(bound_s), WALL, MAX_AHEAD);
+        // The other one's settings may differ.
+        for max_ahead in [MAX_AHEAD / 2, MAX_AHEAD, 6 * MAX_AHEAD] {
+            let is_taken = take(Some(&other), after(bound_s), Taker { max_ahead, ..taker }).is_ok();
+            assert!(may_be || !is_taken, "bound {bound_s} s, clock {ahead_s} s ahead, {max_ahead:?}");
+        }
+    }
+    assert!(!may_be_abandoned(after(20), WALL, MAX_AHEAD), "no clock lets others take it");
+}
+
+proptest! {
+    /// The one promise that matters: a start that does not resume is never below the bound.
+    #[test]
+    fn no_start_is_below_the_bound_of_another_holder(
+        position in 0..u64::MAX >> 10, write in 0..4u8, released: bool, ahead_s in -100..1_000i64,
+    ) {
+        let numbering = numbering();
+        let bound = numbering.id_bound(Position(position).min(numbering.end()));
+        let found = NumberKey { released, ..key(&write.to_string(), bound) };
+        let own = [String::from("0"), String::from("1")];
+        match take(Some(&found), after(ahead_s), taker(&own)) {
+            Ok(Taking::New) => prop_assert!(false, "it has a key"),
+            Ok(Taking::Again(_)) => prop_assert!(false, "nothing was acknowledged"),
+            Ok(Taking::Resume) => prop_assert!(own.contains(&found.write)),
+            Ok(Taking::Above(above)) => {
+                prop_assert_eq!(above, bound);
+                prop_assert!(numbering.id_at(numbering.position_from(above).min(numbering.end())) >= bound
+                    || numbering.position_from(above) == numbering.end());
+            }
+            Err(held) => prop_assert!(held.free_at > WALL || ahead_s >= 10),
+        }
+    }
+}
