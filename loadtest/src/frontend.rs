@@ -166,7 +166,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 /// Returns a refusal; its first word may be the name of an error code of Snowbank.
 fn refusal_in(words: &[u8]) -> Refusal {
     let first = words.split(|&byte| byte == b' ').next().unwrap_or_default();
-    Refusal { code: code_of(&text(first)), words: text(words) }
+    Refusal { code: code_of(&String::from_utf8_lossy(first)), words: text(words) }
 }
 
 /// Returns the number of an error code by its name, in any case.

@@ -49,7 +49,7 @@ pub(crate) const CONFIRM_LENGTH: u32 = 2;
 pub(crate) struct Settings {
     /// The command line and the machine, read before the first step.
     pub(crate) origin: Figures,
-    /// The run of each step but for its rate, length and address.
+    /// The run of each step but for its rate. A confirmation is longer.
     pub(crate) scenario: Scenario,
     /// Every objective has to hold.
     pub(crate) objectives: Objectives,

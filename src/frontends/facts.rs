@@ -21,6 +21,7 @@ pub struct Facts {
     pub access: Rules,
     /// The form of INCR's replies.
     pub replies: Replies,
+    /// The settings of the sources, by their index.
     of_sources: Vec<SourceSettings>,
     /// The source of a key that is no source's name. Without it such keys are refused.
     any_key: Option<usize>,

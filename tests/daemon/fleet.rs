@@ -118,6 +118,34 @@ fn a_fleet_is_prepared_before_its_first_daemon() {
 }
 
 #[test]
+fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
+    on_one(|at| {
+        let toml = toml(at, Some(5), SHORT);
+        init(&toml);
+        let first = Machine::new();
+        let second = Machine::new();
+        let mut paused = first.start(&toml);
+        let mut runs = draw(&paused);
+        paused.signal(Signal::STOP);
+        let taker = poll("the number is free", || {
+            let (_, text) = fleet(&toml, &["list"]);
+            text.contains("free since").then(|| second.start(&toml))
+        });
+        runs.extend(draw(&taker));
+        let mut wire = paused.connect();
+        wire.send(&Ask::of(10).wait_ms(0).bytes());
+        paused.signal(Signal::CONT);
+        if let Ok(Some(Reply::Runs(_, more))) = wire.try_reply() {
+            runs.extend(more);
+        }
+        assert_eq!(paused.wait(), Some(3), "{}", paused.log());
+        paused.assert_logs("a worker ID is lost");
+        runs.extend(draw(&taker));
+        assert_distinct(runs);
+    });
+}
+
+#[test]
 fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
     each(|at| {
         let toml = prepared(at, Some(5), LONG);

@@ -224,6 +224,24 @@ fn ids_of_a_request_that_was_reset_count_towards_its_rate() {
 }
 
 #[test]
+fn a_reloaded_rate_applies_to_open_connections() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let mut wire = daemon.connect_as(BILLING);
+    assert_eq!(wire.next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
+    let config = |rate: &str| {
+        let identities = identity("billing", rate) + &identity("orders", "");
+        format!("auth.token_file = \"tokens\"\n{identities}{TWO_SOURCES}")
+    };
+    daemon.replace("snowbank.toml", &config("rate = 10"));
+    assert!(daemon.reload().contains("identity \"billing\": rate: \"off\" -> 10"));
+    let message = wire.call(&Ask::of(100).default_wait().tag(1).bytes()).assert_error(1, EXHAUSTED);
+    assert!(message.contains("the 10 IDs per second of identity billing"), "{message}");
+    daemon.replace("snowbank.toml", &config(""));
+    assert!(daemon.reload().contains("identity \"billing\": rate: 10 -> \"off\""));
+    assert_eq!(wire.next(Ask::of(100_000).wait_ms(10_000)).ids().len(), 100_000);
+}
+
+#[test]
 fn a_stop_refuses_requests_that_wait_for_a_rate() {
     let setup = Setup::configured(&format!(
         "limits.drain_timeout = \"1s\"\n{}{TWO_SOURCES}",

@@ -3,8 +3,6 @@
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` at the
 //! root of the repository has a shim for each.
 
-#[path = "../../../fuzz/choices.rs"]
-#[allow(dead_code, reason = "each crate uses a part")]
 mod choices;
 
 pub(crate) use self::choices::Choices;

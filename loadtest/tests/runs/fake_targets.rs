@@ -2,7 +2,8 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
 use crate::support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
@@ -28,9 +29,34 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     })
 }
 
+/// Runs a load test. Returns it with the longest pause of this process meanwhile, which is the
+/// target.
+fn with_longest_pause(run: impl FnOnce() -> Ran) -> (Ran, Duration) {
+    let (running, is_running) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let mut longest = Duration::ZERO;
+        let mut looked = Instant::now();
+        while is_running.recv_timeout(Duration::from_millis(1)) == Err(RecvTimeoutError::Timeout) {
+            longest = longest.max(looked.elapsed());
+            looked = Instant::now();
+        }
+        longest.max(looked.elapsed())
+    });
+    let ran = run();
+    drop(running);
+    (ran, watch.join().expect("no panic"))
+}
+
 #[test]
 fn a_sound_target_passes() {
-    let ran = until_in_time(|| load(&sound_target(), &[]));
+    // Only a target whose process paused may be called late.
+    let mut tries = 0..10;
+    let ran = loop {
+        let (ran, longest) = with_longest_pause(|| until_judged(|| load(&sound_target(), &[])));
+        if ran.code == 0 || longest < Duration::from_millis(50) || tries.next().is_none() {
+            break ran;
+        }
+    };
     assert_eq!(ran.code, 0, "{ran:?}");
     let result = ran.result();
     assert!(result.starts_with("PASS  ") && result.contains(" IDs/s  p99.9 "), "{ran:?}");

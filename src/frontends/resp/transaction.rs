@@ -3,8 +3,6 @@
 //! Transactions are not isolated from other clients. IDs need no isolation, because each request
 //! draws its own.
 
-use std::collections::VecDeque;
-
 use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
@@ -20,8 +18,9 @@ pub(super) struct Transaction {
     /// The requests, as they arrived. Equal ones in a row are here once.
     bytes: Vec<u8>,
     /// The size of each request in `bytes`, and how often it was sent.
-    repeats: VecDeque<(u32, u32)>,
-    /// The start of the next request of an EXEC.
+    repeats: Vec<(u32, u32)>,
+    /// The next request of an EXEC: its index in `repeats`, and its start in `bytes`.
+    index: usize,
     at: usize,
     /// A request was refused, so EXEC is.
     has_failed: bool,
@@ -30,7 +29,7 @@ pub(super) struct Transaction {
 impl Transaction {
     /// Queues a request. Returns false if there is no room.
     fn push(&mut self, request: &[u8]) -> bool {
-        if let Some((size, times)) = self.repeats.back_mut()
+        if let Some((size, times)) = self.repeats.last_mut()
             && self.bytes[self.bytes.len() - *size as usize..] == *request
         {
             *times = times.saturating_add(1);
@@ -39,7 +38,7 @@ impl Transaction {
         let has_room = self.kept_bytes() + request.len() + size_of::<(u32, u32)>() <= QUEUED_BYTES_MAX;
         if has_room {
             self.bytes.extend_from_slice(request);
-            self.repeats.push_back((request.len() as u32, 1));
+            self.repeats.push((request.len() as u32, 1));
         }
         has_room
     }
@@ -56,14 +55,19 @@ impl Transaction {
 
     /// Takes the next request. `None` after the last.
     fn next(&mut self) -> Option<&[u8]> {
-        let (size, times) = self.repeats.front_mut()?;
+        let (size, times) = self.repeats.get_mut(self.index)?;
         let request = self.at..self.at + *size as usize;
         *times -= 1;
         if *times == 0 {
             self.at = request.end;
-            self.repeats.pop_front();
+            self.index += 1;
         }
         Some(&self.bytes[request])
+    }
+
+    /// Returns whether every request was taken.
+    fn is_over(&self) -> bool {
+        self.index == self.repeats.len()
     }
 }
 
@@ -82,10 +86,10 @@ impl Resp {
         };
         let reply = match reply {
             // The others of the transaction have their replies first.
-            Reply::Last(error) if !executing.repeats.is_empty() => Reply::Encoded(error),
+            Reply::Last(error) if !executing.is_over() => Reply::Encoded(error),
             reply => reply,
         };
-        if !executing.repeats.is_empty() {
+        if !executing.is_over() {
             self.executing = Some(executing);
         }
         step_of(reply, 0)
@@ -182,9 +186,11 @@ mod tests {
             assert!(transaction.push(request));
         }
         assert_eq!(transaction.bytes.len(), 17);
+        let kept_bytes = transaction.kept_bytes();
         let mut executed_bytes = 0;
         while let Some(request) = transaction.next() {
             executed_bytes += request.len();
+            assert_eq!(transaction.kept_bytes(), kept_bytes, "they are kept until the last one");
         }
         assert_eq!(executed_bytes, 28);
     }

@@ -94,7 +94,7 @@ impl Common {
             received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
             sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
             latency,
-            // The rest is judged.
+            // The last minute is filled in, and the rest judged.
             ..Status::default()
         }
     }

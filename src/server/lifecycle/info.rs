@@ -56,7 +56,8 @@ fn describe_source(settings: &Settings, index: u16, source: &SourceSettings) -> 
 
 /// Returns the JSON of INFO as an identity reads it: with its name, and `allowed` for each source.
 pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
-    let mut info: serde_json::Value = serde_json::from_slice(info_json).expect("it was made from a struct");
+    let mut info: serde_json::Value = serde_json::from_slice(info_json)
+        .map_err(|error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}")))?;
     info["identity"] = identity.name.as_str().into();
     for source in info["sources"].as_array_mut().into_iter().flatten() {
         let names = identity.sources.as_ref();

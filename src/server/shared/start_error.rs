@@ -123,3 +123,46 @@ impl From<JoinError> for StartError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ceiling::store::{Claimant, Record, plan};
+    use crate::ceiling::{HostIdentity, Owner};
+    use crate::numbering::Numbering;
+    use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+
+    #[test]
+    fn a_changed_layout_that_meets_a_slow_clock_may_pass() {
+        let numbering =
+            |layout: &str| Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(1)).unwrap();
+        let used = numbering("twitter");
+        let earlier = "epoch=2005-01-01";
+        let later = "epoch=2020-01-01";
+        let noon = UnixMicros(1_800_000_000_000_000);
+        let ceiling = used.first_of(used.tick_at(noon));
+        let records = [Record::new("ids", &used, ceiling, &Owner::new(), &HostIdentity::default())];
+        let exit_code = |epoch: &str, clock: UnixMicros| {
+            let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
+            let max_ahead = Duration::from_secs(10);
+            let name = "ids";
+            let numbering = &changed;
+            let in_fleet = false;
+            let claimant =
+                Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet, state_dir: None };
+            plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())
+        };
+        let six_years_before = UnixMicros(noon.0 - 6 * 365 * 86_400_000_000);
+        for (epoch, clock, expected) in [
+            (earlier, noon, None),
+            (earlier, six_years_before, Some(EXIT_AGAIN)),
+            // Once the clock is right, the layout itself is refused.
+            (later, six_years_before, Some(EXIT_AGAIN)),
+            (later, noon, Some(EXIT_CHANGE)),
+        ] {
+            assert_eq!(exit_code(epoch, clock), expected, "{epoch} at {clock:?}");
+        }
+    }
+}

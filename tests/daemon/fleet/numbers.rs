@@ -93,6 +93,28 @@ fn an_exported_number_is_assigned_again_and_its_export_comes_back() {
 }
 
 #[test]
+fn a_record_stays_until_the_coordinator_holds_its_bound() {
+    on_one(|at| {
+        init(&assigned(at, 0));
+        let machine = Machine::new();
+        let mut runs = Vec::new();
+        let mut daemon = machine.start(&assigned(at, 5));
+        draw_above(&daemon, 5, &mut runs);
+        daemon.kill();
+        at.delete("/snowbank/default/space-0/5");
+        let daemon = machine.start(&assigned(at, 6));
+        draw_above(&daemon, 6, &mut runs);
+        daemon.stop();
+        let both = [("5".to_owned(), true), ("6".to_owned(), true)];
+        assert_eq!(shown(&machine), both, "nobody else knows of 5");
+        let other = Machine::new();
+        let _holder = other.start(&assigned(at, 5));
+        draw_above(&machine.start(&assigned(at, 7)), 7, &mut runs);
+        assert_eq!(shown(&machine), one(7));
+    });
+}
+
+#[test]
 fn a_daemon_may_have_several_numbers_of_its_data_center() {
     on_one(|at| {
         let toml = toml(at, None, LONG).replace("from = \"coordinator\"", "from = \"coordinator:4\"");

@@ -23,6 +23,28 @@ fn a_connection_that_hangs_hides_no_loss_and_delays_no_raise() {
     });
 }
 
+/// No raise is due for minutes. Of two copies of a memory, one at least must connect again, and
+/// then the other one ends.
+#[test]
+fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
+    each(|at| {
+        let (proxy, toml) = prepared_behind_proxy(at, Some(5), LONG);
+        let machine = Machine::new();
+        let daemon = machine.setup(&toml).start();
+        let mut runs = draw(&daemon);
+        let list = || fleet(&toml, &["list"]).1;
+        let before = at.get(KEY);
+        let listed = list();
+        proxy.cut();
+        proxy.pass();
+        poll("a write on a new connection", || (at.get(KEY) != before).then_some(()));
+        assert_eq!(list(), listed, "the ceiling is the same");
+        runs.extend(draw(&daemon));
+        daemon.stop();
+        assert_distinct(runs);
+    });
+}
+
 /// Requests whose wait is shorter than one answer of the coordinator get their IDs while the
 /// ceiling is raised several times.
 #[test]

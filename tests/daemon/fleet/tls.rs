@@ -1,6 +1,7 @@
 //! Coordinators over TLS that require a certificate.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::secure::{Authority, Pair};
@@ -185,4 +186,26 @@ fn an_etcd_with_a_servers_certificate_is_named_with_the_cure() {
     files.secure(&mut etcd, &files.authority.issue_for_servers("server"));
     let toml = files.trusting(&secured_toml(&etcd), &files.authority.issue_local("own"));
     assert_waits_in_time(&toml, &["HTTP 503", "gateway connects", "extendedKeyUsage", "--cert-file"]);
+}
+
+/// Each answer of the network takes longer than the time that an endpoint has while others are
+/// left.
+#[test]
+fn a_coordinator_that_is_far_away_is_reached_over_tls() {
+    on_one(|at| {
+        let files = Files::new();
+        files.secure_local(at);
+        let proxy = at.proxy();
+        let url = proxy.url().replace("://", "s://");
+        let toml = files.trusting(&toml_at(at, &[&url], Some(5), LONG), &files.authority.issue_local("own"));
+        poll("a marker", || (fleet(&toml, &["init", "--new"]).0 == Some(0)).then_some(()));
+        let machine = Machine::new();
+        // A number that it did not hold would need a pause of several answers.
+        machine.start(&toml).stop();
+        proxy.delay(Duration::from_millis(1_200));
+        let mut daemon = machine.start(&toml);
+        assert!(!daemon.log().contains("without its coordinator"), "{}", daemon.log());
+        assert_eq!(worker_of(&draw(&daemon)), 5);
+        daemon.kill();
+    });
 }

@@ -133,3 +133,22 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let daemon = machine.start("");
     assert!(daemon.draw_one() > last);
 }
+
+#[test]
+fn each_source_is_marked() {
+    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
+    let sources = [source("first", 1), source("second", 2)];
+    let machine = Machine::new();
+    let mut daemon = machine.start(&sources.concat());
+    let copy = machine.back_up();
+    for (index, shown) in (0..).zip(machine.shown_sources("state")) {
+        let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
+        let ask = Ask::of(1).wait_ms(9_000).source(index);
+        poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));
+    }
+    daemon.kill();
+    machine.restore(&copy);
+    for (source, name) in sources.iter().zip(["\"first\"", "\"second\""]) {
+        machine.setup(source).end().assert_refusal(&["is older than the one", name]);
+    }
+}

@@ -235,6 +235,33 @@ fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
 }
 
 #[test]
+fn one_daemon_at_two_addresses_and_a_successor_are_no_collision() {
+    simulate(async {
+        // Two names of one daemon.
+        let wire = Wire::lay(5, &[1, 1]);
+        wire.world().daemons[1].worker = 0;
+        wire.world().daemons[1].instance = 0;
+        let both = client(2);
+        both.batch(1).await.expect("IDs");
+        sleep(ms(3_000)).await;
+        both.batch(1).await.expect("IDs");
+
+        // A daemon that took the worker ID of one that is gone.
+        let wire = Wire::lay(6, &[1, 1]);
+        wire.world().daemons[1].worker = 0;
+        wire.world().set(0, Mode::Down);
+        let moved = client(2);
+        moved.batch(1).await.expect("IDs");
+        sleep(ms(200_000)).await;
+        moved.batch(1).await.expect("IDs");
+        // The endpoint that was gone is back. Looks continue until each endpoint has answered.
+        wire.world().set(0, Mode::Serves);
+        sleep(ms(200_000)).await;
+        moved.batch(1).await.expect_err("two daemons with worker ID 0");
+    });
+}
+
+#[test]
 fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
     simulate(async {
         let wire = Wire::lay(7, &[1, 1]);

@@ -170,3 +170,31 @@ fn a_wall_clock_that_was_behind_and_comes_back_is_believed_at_once() {
         assert_eq!(watch.observe(&wall, returned), Observed::Steady);
     }
 }
+
+#[test]
+fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_granted() {
+    let hour_us = 3_600 * SECOND_US;
+    let slow = |after_us| later(after_us, -hour_us);
+    let started = || watched_from(slow(0), Remembered::GrantedUntil(START.wall));
+    let (wall, mut watch) = started();
+    for second in 1..=600 {
+        let slow = slow(second * SECOND_US);
+        assert_eq!(wall.believe(slow).wall, slow.wall, "what it shows is believed");
+        let behind = Observed::Behind(Duration::from_micros((hour_us - second * SECOND_US) as u64));
+        assert_eq!(watch.observe(&wall, slow), behind);
+    }
+    let right = later(601 * SECOND_US, 0);
+    assert_eq!(wall.believe(right).wall, right.wall);
+    assert_eq!(watch.observe(&wall, right), Observed::Steady);
+    assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
+
+    // A grant proves no more than its own time, so a step far beyond it is held there.
+    let (wall, mut watch) = started();
+    let beyond = later(SECOND_US, hour_us);
+    assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
+    assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
+    // The machine was also off for longer than `max_step`: nothing proves the time.
+    let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
+    assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
+    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
+}

@@ -142,6 +142,34 @@ fn found(records: Vec<Record>) -> Found {
 }
 
 #[test]
+fn an_offset_of_another_boot_is_not_remembered() {
+    let (_, numbering) = source("");
+    let record = |boot, ceiling, wall_minus_boot_us| {
+        let record = Record::new("default", &numbering, Position(ceiling), &Owner::new(), &host_in(boot));
+        Record { wall_minus_boot_us, ..record }
+    };
+    let known = found(vec![
+        record("this boot", 1_000_000, 1),
+        record("this boot", 2_000_000, 2),
+        record("an earlier boot", 3_000_000, 3),
+    ]);
+    let remembered = |found: Found| found.remembered([&numbering].into_iter(), FIRST);
+    assert_eq!(remembered(known), Remembered::Offset(2), "what was believed last");
+    assert_eq!(remembered(found(vec![])), Remembered::Nothing);
+}
+
+#[test]
+fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
+    let (_, numbering) = source("");
+    let record =
+        |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &host_in("an earlier boot"));
+    let at = |seconds| numbering.first_of(Tick(seconds));
+    let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
+    let granted = Remembered::GrantedUntil(numbering.start_of(Tick(3_000)));
+    assert_eq!(found(records).remembered([&numbering].into_iter(), FIRST), granted);
+}
+
+#[test]
 fn a_clock_that_was_ahead_counts_for_the_worker_ids_that_were_used_then() {
     let (_, used) = source("worker_ids = 1");
     let (_, unused) = source("worker_ids = 2");

@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::pin::pin;
@@ -12,9 +13,12 @@ use crate::access::{Rules, Session};
 use crate::ceiling::Grant;
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::{self, Overrides};
-use crate::frontends::Facts;
+use crate::frontends::{Facts, Resp};
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::health::metrics::Metrics;
+use crate::server::net::socket_stream::SocketStream;
+use crate::server::shard_thread::connection::Connection;
+use crate::server::shard_thread::member::Member;
 use crate::server::shard_thread::ticker;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
@@ -198,6 +202,54 @@ fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) 
     });
     let words = words.expect("its wait is over").expect_err("its IDs are lost");
     (words.code, words.retry_after.is_some())
+}
+
+/// Completes once this holds.
+async fn until(mut holds: impl FnMut() -> bool) {
+    while !holds() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn replies_of_a_connection_keep_their_order_when_a_request_begins_again() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor");
+    runtime.block_on(async {
+        let (thread, source) = thread();
+        let (mut peer, socket) = std::os::unix::net::UnixStream::pair().expect("two sockets");
+        peer.set_nonblocking(true).and_then(|()| socket.set_nonblocking(true)).expect("two sockets");
+        let stream = SocketStream::register(socket.into()).expect("it has a reactor");
+        let front = Resp::default();
+        let mut connection = Connection::new(stream, front, Member::new(Rc::clone(&thread)), session(), None);
+        let events = async {
+            peer.write_all(b"INCR orders\r\nPING\r\n").expect("there is room");
+            for _ in 0..2 {
+                until(|| !thread.turn.borrow().waiters.is_empty()).await;
+                source.grant().raise(Position(10));
+                ticker::advance(&thread);
+                source.grant().revoke();
+            }
+            until(|| !thread.turn.borrow().waiters.is_empty()).await;
+            source.grant().raise(Position(10));
+            ticker::advance(&thread);
+            let expected = b":3\r\n+PONG\r\n";
+            let mut replies = Vec::new();
+            until(|| {
+                // Fails while there is nothing to read.
+                let _ = peer.read_to_end(&mut replies);
+                replies.len() >= expected.len()
+            })
+            .await;
+            assert_eq!(replies, expected, "{:?}", String::from_utf8_lossy(&replies));
+        };
+        let answered = async {
+            tokio::select! {
+                () = connection.serve() => panic!("it has closed"),
+                () = events => {}
+            }
+        };
+        tokio::time::timeout(LONG, answered).await.expect("it answers both");
+    });
 }
 
 #[test]

@@ -57,6 +57,27 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
     assert_eq!(lower, None, "an older copy of the state would be taken for the newest");
 }
 
+/// One that is away is asked once in each period, and not with each look.
+#[test]
+fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
+    let (managed, covered) = covered();
+    let mut world = under_fleet(managed, covered);
+    let mut raise = |reading| {
+        world.source.grant().want_more();
+        let writes = world.look(reading).writes;
+        let raises = writes.iter().filter(|write| write.writer == 1).count();
+        for write in &writes {
+            let result = if write.writer == 1 { failed() } else { Ok(()) };
+            world.end(write, result, reading).expect("it is in flight");
+        }
+        raises
+    };
+    let half_used_us = 200 * SECOND_US;
+    let period_us = PERIOD.as_micros() as i64;
+    let raises = [0, 1, period_us - 1, period_us, period_us + 1].map(|us| raise(later(half_used_us + us, 0)));
+    assert_eq!(raises, [1, 0, 0, 1, 0]);
+}
+
 /// The daemon is paused while its write is in flight. The coordinator did the write long ago, and
 /// the next holder may have taken the number since.
 #[test]

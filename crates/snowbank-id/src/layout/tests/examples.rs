@@ -151,5 +151,3 @@ fn ranges_know_constants_and_the_cut_tick() {
     assert_eq!(earlier.last().unix_ms(), 9223372036853);
     assert_eq!(earlier.end().unix_ms(), 9223372036854);
 }
-
-proptest! {}

@@ -1,4 +1,4 @@
-//! A fuzzer's bytes as choices, for the crates that have fuzz targets.
+//! A fuzzer's bytes as choices.
 
 /// A fuzzer's bytes as choices. After the last byte every choice is the first one, so that short
 /// inputs work too.
@@ -38,10 +38,6 @@ impl<'a> Choices<'a> {
             _ => u64::from_le_bytes(self.array()),
         };
         number % end
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
     }
 
     fn array<const N: usize>(&mut self) -> [u8; N] {
