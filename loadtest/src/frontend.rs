@@ -12,6 +12,7 @@ mod native;
 mod noeqd;
 mod resp;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,25 +62,26 @@ pub(crate) struct At {
 
 /// A part of a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Part<'a> {
     /// IDs, and more may follow.
     More,
     /// The end of the reply.
     End,
-    Refused(Refusal),
+    Refused(Refusal<'a>),
     /// No answer to this request: see [`FrontEnd::unasked`].
     Unasked,
 }
 
-/// A refusal: the error code, and the target's words in one line.
+/// A refusal: the error code, and the target's words. They become [`text`] where somebody reads
+/// them, because a target may refuse each request of a flood.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Refusal<'a> {
     pub(crate) code: u16,
-    pub(crate) words: String,
+    pub(crate) words: Cow<'a, [u8]>,
 }
 
 /// A part, and the bytes that it takes; `None` if it is not all there.
-type Read = Result<Option<(Part, usize)>, Fault>;
+type Read<'a> = Result<Option<(Part<'a>, usize)>, Fault>;
 
 /// A protocol, with the key or source that its requests name.
 pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
@@ -90,7 +92,7 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The fault of bytes that are no reply.
-    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read;
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
 
     /// Takes bytes that answer no request; more may have to come first. So many requests wait for
     /// an answer.
@@ -164,9 +166,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// Returns a refusal; its first word may be the name of an error code of Snowbank.
-fn refusal_in(words: &[u8]) -> Refusal {
+fn refusal_in(words: &[u8]) -> Refusal<'_> {
     let first = words.split(|&byte| byte == b' ').next().unwrap_or_default();
-    Refusal { code: code_of(&String::from_utf8_lossy(first)), words: text(words) }
+    Refusal { code: code_of(&String::from_utf8_lossy(first)), words: Cow::Borrowed(words) }
 }
 
 /// Returns the number of an error code by its name, in any case.

@@ -29,7 +29,7 @@ impl FrontEnd for Echo {
         native::encode(out, tag, 0, count);
     }
 
-    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read {
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
         if bytes.len() < SIZE {
             return Ok(None);
         }

@@ -7,7 +7,6 @@ use httparse::Status;
 use snowbank_client::Endpoint;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::Info;
-use snowbank_client::protocol::one_line;
 
 use super::{At, FrontEnd, Met, Part, Read, Refusal, Row, code_of, number, push, text, unreadable};
 use crate::failure::Failure;
@@ -81,7 +80,7 @@ impl FrontEnd for Http {
         out.extend_from_slice(&self.after);
     }
 
-    fn read(&self, bytes: &[u8], _at: At, runs: &mut Vec<Run>) -> Read {
+    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
         let read = reply(bytes).map_err(|reason| unreadable(&reason))?;
         let Some((Reply { status, body }, size)) = read else { return Ok(None) };
         if status != 200 {
@@ -95,14 +94,14 @@ impl FrontEnd for Http {
 }
 
 /// Returns the refusal of a reply with another status than 200: Snowbank's are JSON.
-fn refusal(status: u64, body: &[u8]) -> Refusal {
+fn refusal(status: u64, body: &[u8]) -> Refusal<'static> {
     let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let (code, words) = match (json["error"].as_str(), json["message"].as_str()) {
-        (Some(error), Some(message)) => (code_of(error), one_line(message)),
+        (Some(error), Some(message)) => (code_of(error), message.to_owned()),
         _ if status == 401 => (code_of("unauthorized"), "status 401".to_owned()),
         _ => (OTHER_ERROR, format!("status {status}")),
     };
-    Refusal { code, words }
+    Refusal { code, words: Cow::Owned(words.into_bytes()) }
 }
 
 /// Returns the first reply and its size; `None` if it is not all there.

@@ -52,7 +52,7 @@ fn ask(conversation: &mut Conversation<'_>, command: &str) -> Result<Vec<u8>, Fa
 }
 
 /// Returns the refusal in a line, if it is one.
-fn refusal(line: &[u8]) -> Option<Refusal> {
+fn refusal(line: &[u8]) -> Option<Refusal<'_>> {
     let words = line.strip_prefix(b"SERVER_ERROR ").or_else(|| line.strip_prefix(b"CLIENT_ERROR "));
     words.or_else(|| (line == b"ERROR").then_some(line)).map(refusal_in)
 }
@@ -67,7 +67,7 @@ impl FrontEnd for Memcached {
         out.extend_from_slice(b"\r\n");
     }
 
-    fn read(&self, bytes: &[u8], _at: At, runs: &mut Vec<Run>) -> Read {
+    fn read<'a>(&self, bytes: &'a [u8], _at: At, runs: &mut Vec<Run>) -> Read<'a> {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         if let Some(refusal) = refusal(first) {
             return Ok(Some((Part::Refused(refusal), size)));

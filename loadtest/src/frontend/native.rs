@@ -1,5 +1,6 @@
 //! Snowbank's own protocol, version 1.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use snowbank_client::layout::Run;
@@ -49,7 +50,8 @@ fn next_reply<T>(
     let taken = conversation.next(|bytes| match frame(bytes)? {
         None => Ok(None),
         Some((Reply::Error(error), _, size)) => {
-            Ok(Some((Err(Refusal { code: error.code, words: text(error.message) }), size)))
+            let words = Cow::Owned(error.message.to_vec());
+            Ok(Some((Err(Refusal { code: error.code, words }), size)))
         }
         Some((reply, _, size)) => {
             let taken = take(&reply).map_err(|bad| format!("something else: {bad}"))?;
@@ -81,7 +83,7 @@ impl FrontEnd for Native {
         encode(out, tag, self.source, count);
     }
 
-    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read {
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
         let read = frame(bytes).map_err(|reason| unreadable(&reason))?;
         let Some((reply, tag, size)) = read else { return Ok(None) };
         if tag != at.tag {
@@ -97,7 +99,7 @@ impl FrontEnd for Native {
                 more
             }
             Reply::Error(error) => {
-                let refusal = Refusal { code: error.code, words: text(error.message) };
+                let refusal = Refusal { code: error.code, words: Cow::Borrowed(error.message) };
                 return Ok(Some((Part::Refused(refusal), size)));
             }
             Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {

@@ -43,7 +43,7 @@ impl FrontEnd for Noeqd {
         out.push(u8::try_from(count).unwrap_or(u8::MAX));
     }
 
-    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read {
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
         let left = usize::try_from(u64::from(at.asked).saturating_sub(at.come)).unwrap_or(usize::MAX);
         let (ids, _) = bytes.as_chunks::<ID_SIZE>();
         let come = ids.len().min(left);

@@ -94,7 +94,7 @@ impl FrontEnd for Resp {
         }
     }
 
-    fn read(&self, bytes: &[u8], at: At, runs: &mut Vec<Run>) -> Read {
+    fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
         let Some((first, size)) = line(bytes) else { return Ok(None) };
         match first.split_first() {
             Some((b'-', words)) => return Ok(Some((Part::Refused(refusal_in(words)), size))),
@@ -125,7 +125,7 @@ impl FrontEnd for Resp {
 }
 
 /// Reads the bulk strings of a reply from `start` on, once all have come.
-fn elements(bytes: &[u8], start: usize, count: u32, runs: &mut Vec<Run>) -> Read {
+fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) -> Read<'a> {
     let mut found = Vec::new();
     let mut taken = start;
     for _ in 0..count {

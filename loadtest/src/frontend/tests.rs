@@ -30,16 +30,18 @@ fn reply<'a>(front_end: &dyn FrontEnd, asked: u32, pieces: impl IntoIterator<Ite
             let read = front_end.read(&input, At { asked, come: ids.len() as u64, tag: 0 }, &mut runs);
             ids.extend(runs.drain(..).flat_map(|run: Run| run.ids().collect::<Vec<_>>()));
             let Some((part, size)) = read? else { break };
-            input.drain(..size);
             let end = match part {
-                Part::More | Part::Unasked => continue,
-                Part::End => "end".to_owned(),
+                Part::More | Part::Unasked => None,
+                Part::End => Some("end".to_owned()),
                 Part::Refused(Refusal { code, words }) => {
-                    format!("{} {words}", crate::target::code_name(code))
+                    Some(format!("{} {}", crate::target::code_name(code), text(&words)))
                 }
             };
-            assert!(input.is_empty(), "{:?} is left over", String::from_utf8_lossy(&input));
-            return Ok((ids, end));
+            input.drain(..size);
+            if let Some(end) = end {
+                assert!(input.is_empty(), "{:?} is left over", String::from_utf8_lossy(&input));
+                return Ok((ids, end));
+            }
         }
     }
     Ok((ids, "incomplete".to_owned()))

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use crate::frontend::Refusal;
+use crate::frontend::{Refusal, text};
 use crate::machine::processor::{RunDelay, ran};
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::measure::settling::Slow;
@@ -129,7 +129,7 @@ impl Meter {
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
-    pub(super) fn refused(&mut self, request: &InFlight, now: Now, refusal: &Refusal) {
+    pub(super) fn refused(&mut self, request: &InFlight, now: Now, refusal: &Refusal<'_>) {
         let in_warm_up = request.intended_ns < self.warm_ns;
         if !(in_warm_up || self.counts_at(request.intended_ns)) {
             return;
@@ -137,7 +137,7 @@ impl Meter {
         let refused = if in_warm_up { &mut self.counts.warm_up_refused } else { &mut self.counts.refused };
         let known = refused.entry(refusal.code).or_default();
         if known.count == 0 {
-            known.first_message.clone_from(&refusal.words);
+            known.first_message = text(&refusal.words);
         }
         known.count += 1;
         if in_warm_up {

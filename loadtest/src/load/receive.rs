@@ -68,7 +68,13 @@ impl Worker<'_> {
     }
 
     /// Takes a refusal of the next request.
-    fn refuse(&mut self, index: usize, request: &InFlight, refusal: &Refusal, now: Now) -> Result<(), Fault> {
+    fn refuse(
+        &mut self,
+        index: usize,
+        request: &InFlight,
+        refusal: &Refusal<'_>,
+        now: Now,
+    ) -> Result<(), Fault> {
         if self.connections[index].check.found > 0 {
             return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
         }

@@ -192,9 +192,9 @@ impl<'a> Conversation<'a> {
     }
 
     /// Returns the error of a refusal, with advice if the token is the reason.
-    pub(crate) fn refused(&self, refusal: &Refusal) -> Failure {
+    pub(crate) fn refused(&self, refusal: &Refusal<'_>) -> Failure {
         let address = &self.access.endpoint;
-        let words = &refusal.words;
+        let words = text(&refusal.words);
         if refusal.code != ErrorCode::Unauthorized.to_u16() {
             return Failure::usage(format!("{address} refused: {}: {words}", code_name(refusal.code)));
         }
