@@ -107,16 +107,18 @@ fn of_seconds(run: &Run) -> Vec<Chart> {
     let refused = [Line { name: "refused", of: |it| (it.refused > 0).then_some(it.refused as f64) }];
     let cpu = [Line { name: "target’s CPU", of: |it| it.target_cpu_share }];
     let memory = [Line { name: "target’s memory", of: mib }];
-    let mut all = [
-        chart(run, "IDs per second", linear("", short_rate), &received, f64::min),
-        chart(run, "Response time", TIME, &times, f64::max),
+    let mut rates = chart(run, "IDs per second", linear("", short_rate), &received, f64::min);
+    let offered = run.figures.number(LOAD, "offered");
+    rates.limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
+    let mut times = chart(run, "Response time", TIME, &times, f64::max);
+    times.limits = limits(run);
+    let all = [
+        rates,
+        times,
         chart(run, "Requests refused", linear("", grouped), &refused, f64::max),
         chart(run, "The target’s processor time, of one core", linear("", percent), &cpu, f64::max),
         chart(run, "The target’s memory in MiB", linear("", grouped), &memory, f64::max),
     ];
-    let offered = run.figures.number(LOAD, "offered");
-    all[0].limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
-    all[1].limits = limits(run);
     all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
 }
 
