@@ -25,6 +25,14 @@ const AFTER_A_JUMP: &str = "since this state was last written, the wall clock wa
                             restored from a snapshot, so only the coordinator knows whether these worker IDs are still \
                             this daemon's";
 
+/// The machine and the state as a start finds them.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    pub(crate) found: &'a Found,
+    pub(crate) reading: Reading,
+    pub(crate) kernel_log: &'a KernelLog,
+}
+
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
     pub(crate) member: Member<Box<dyn Coordinator>>,
@@ -50,12 +58,11 @@ impl Joined {
     pub(crate) fn join(
         settings: &mut Settings,
         access: Access,
-        found: &Found,
-        reading: Reading,
-        kernel_log: &KernelLog,
+        here: Here<'_>,
         tried: &mut Tried,
     ) -> Result<Joined, StartError> {
-        let life = found.boot().map(|boot| kernel_log.life_of(boot));
+        let found = here.found;
+        let life = found.boot().map(|boot| here.kernel_log.life_of(boot));
         let endpoints: Vec<String> = access.endpoints.iter().map(ToString::to_string).collect();
         let fleet = format!("{} {}", settings.fleet.name, endpoints.join(" "));
         let notes = match found.path() {
@@ -73,7 +80,7 @@ impl Joined {
         let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
         let answers = FromFleet { horizon: settings.fleet.horizon, ..FromFleet::default() };
         let mut joined = Joined { member, answers, is_silent: false, certificate, pools, notes: Vec::new() };
-        let taken = match joined.take_all(settings, found, reading) {
+        let taken = match joined.take_all(settings, here) {
             Ok(taken) => taken,
             Err(error) => {
                 *tried = joined.member.into_tried();
@@ -165,14 +172,9 @@ impl Joined {
 
     /// Takes the numbers of all sources: first those that are configured, because they cannot be
     /// evicted.
-    fn take_all(
-        &mut self,
-        settings: &Settings,
-        found: &Found,
-        reading: Reading,
-    ) -> Result<Vec<Option<Taken>>, StartError> {
-        let wall = found.believed(settings.clock.step_rule(), reading);
-        let clocks = Clocks::at(wall, reading);
+    fn take_all(&mut self, settings: &Settings, here: Here<'_>) -> Result<Vec<Option<Taken>>, StartError> {
+        let wall = here.found.believed(settings.clock.step_rule(), here.reading);
+        let clocks = Clocks::at(wall, here.reading);
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         // A counter has no worker ID.
         let sources = settings.sources.iter().enumerate().filter(|(_, it)| it.own_layout().is_some());
@@ -180,7 +182,7 @@ impl Joined {
         sources.sort_by_key(|(_, source)| source.is_assigned());
         for (index, _) in sources {
             let want = want(settings, index, clocks);
-            taken[index] = Some(self.take(settings, want, &taken, found)?);
+            taken[index] = Some(self.take(settings, want, &taken, here.found)?);
         }
         self.member.settle(&mut taken, clocks)?;
         Ok(taken)

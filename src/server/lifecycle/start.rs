@@ -17,7 +17,7 @@ use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::fleet::{Access, Clocks, Tried};
 use crate::frontends::Facts;
-use crate::server::ceilings::join_fleet::Joined;
+use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::ceilings::start_sources::{Found, FromFleet, Locked};
 use crate::server::health::handle::Health;
@@ -75,9 +75,8 @@ impl Prepared {
         let found = Found::open(directory, adopt)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
-        let fleet = fleet
-            .map(|access| Joined::join(&mut settings, access, &found, first, &kernel_log, tried))
-            .transpose()?;
+        let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
+        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
