@@ -57,17 +57,25 @@ fn refuses(arguments: &[&str]) -> String {
     snowbank(arguments).refusal(2)
 }
 
+/// Fetches IDs from a source in a format.
+#[track_caller]
+fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
+    let address = daemon.addresses[0].to_string();
+    let keys = keys(daemon, KEYS);
+    let arguments =
+        ["next", "--address", &address, "--source", source, "--format", format, "--alias-keys", &keys];
+    prints(&[&arguments[..], further].concat())
+}
+
 #[test]
 fn each_format_is_written_and_read_back() {
     let daemon = Setup::configured(SOURCES).start();
-    let address = daemon.addresses[0].to_string();
     let keys = keys(&daemon, KEYS);
     for (source, name, layout) in
         [("orders", "orders", "twitter"), ("trades", "trades", "clearing"), ("0", "orders", "twitter")]
     {
         for &(format, sorts) in EACH {
-            let next = ["next", "--address", &address, "-n", "20", "--json", "--source", source];
-            let lines = prints(&[&next[..], &["--format", format, "--alias-keys", &keys]].concat());
+            let lines = next(&daemon, source, format, &["-n", "20", "--json"]);
             let lines: Vec<Value> =
                 lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
             let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().expect("a text")).collect();
@@ -146,16 +154,6 @@ fn ticket_numbers_are_decoded_without_a_layout() {
         let line = refuses(&command);
         assert!(line.contains(part), "{command:?}: {line}");
     }
-}
-
-/// Fetches IDs from a source in a format.
-#[track_caller]
-fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
-    let address = daemon.addresses[0].to_string();
-    let keys = keys(daemon, KEYS);
-    let arguments =
-        ["next", "--address", &address, "--source", source, "--format", format, "--alias-keys", &keys];
-    prints(&[&arguments[..], further].concat())
 }
 
 /// Reads lines `FORMAT TEXT`, and prints the fields by Python's and MongoDB's own libraries.
