@@ -141,7 +141,7 @@ impl Watched {
 pub(crate) fn stall_of_nap(slept_ns: u64, woke_ns: u64, waited_ns: u64) -> Option<Stall> {
     let due_ns = slept_ns + NAP_NS;
     let lost_ns = woke_ns.saturating_sub(due_ns).saturating_sub(waited_ns);
-    (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: due_ns, until_ns: woke_ns, lost_ns })
+    (lost_ns >= MIN_STALL_NS).then(|| Stall::of_machine(due_ns, woke_ns, lost_ns))
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_the_lateness_in_which_no_program_had_the_core() {
-        let stall = |lost_ns| Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns });
+        let stall = |lost_ns| Some(Stall::of_machine(6 * MS, 16 * MS, lost_ns));
         assert_eq!(stall_of_nap(5 * MS, 16 * MS, 0), stall(10 * MS));
         assert_eq!(stall_of_nap(5 * MS, 16 * MS, 4 * MS), stall(6 * MS));
         assert_eq!(stall_of_nap(5 * MS, 16 * MS, 10 * MS), None);

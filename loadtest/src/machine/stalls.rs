@@ -12,6 +12,9 @@ pub(crate) const MIN_STALL_NS: u64 = 500_000;
 /// up to 80 % busy.
 const QUEUE_LENGTHS: u64 = 4;
 
+/// The share of a stall by which the queue behind it delays requests: a quarter.
+const QUEUE_SHARE: u64 = 4;
+
 /// A queue stands for at most this long.
 const MAX_QUEUE_NS: u64 = 250_000_000;
 
@@ -27,6 +30,8 @@ pub(crate) struct Stall {
     pub(crate) until_ns: u64,
     /// Its length, less what target and generator used of the cores meanwhile.
     pub(crate) lost_ns: u64,
+    /// The delay by the queue behind it, which comes on top.
+    pub(crate) queue_ns: u64,
 }
 
 /// The sum of the stalls of a measurement.
@@ -52,16 +57,34 @@ struct Record {
 }
 
 impl Stall {
+    /// Returns the stall between two instants in which so much was lost.
+    pub(crate) fn of_machine(from_ns: u64, until_ns: u64, lost_ns: u64) -> Self {
+        Self { from_ns, until_ns, lost_ns, queue_ns: lost_ns / QUEUE_SHARE }
+    }
+
+    /// Returns what a generator that was late leaves behind it: no answer is late by that, but the
+    /// requests that were due meanwhile leave at once.
+    pub(crate) fn of_generator(due_ns: u64, sent_ns: u64) -> Self {
+        let queue_ns = (sent_ns - due_ns) / QUEUE_SHARE;
+        Self { from_ns: due_ns, until_ns: sent_ns, lost_ns: 0, queue_ns }
+    }
+
     /// Joins what two cores lost at the same time, which counts once.
     fn joined(self, other: Self) -> Self {
         let from_ns = self.from_ns.min(other.from_ns);
         let until_ns = self.until_ns.max(other.until_ns);
-        Self { from_ns, until_ns, lost_ns: (self.lost_ns + other.lost_ns).min(until_ns - from_ns) }
+        let width_ns = until_ns - from_ns;
+        Self {
+            from_ns,
+            until_ns,
+            lost_ns: (self.lost_ns + other.lost_ns).min(width_ns),
+            queue_ns: (self.queue_ns + other.queue_ns).min(width_ns / QUEUE_SHARE),
+        }
     }
 
     /// Returns the end of the queue that it leaves.
     fn queue_until_ns(self) -> u64 {
-        self.until_ns + (QUEUE_LENGTHS * self.lost_ns).min(MAX_QUEUE_NS)
+        self.until_ns + (QUEUE_LENGTHS * QUEUE_SHARE * self.queue_ns).min(MAX_QUEUE_NS)
     }
 }
 
@@ -106,7 +129,7 @@ impl Stalls {
         let near =
             record.recent.range(..before).rev().take_while(|stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
         let touching = near.filter(|stall| stall.queue_until_ns() > sent_ns);
-        touching.map(|stall| stall.lost_ns + stall.lost_ns / 4).sum()
+        touching.map(|stall| stall.lost_ns + stall.queue_ns).sum()
     }
 }
 
@@ -139,7 +162,7 @@ mod tests {
     fn stalls(from_ns: u64, all: &[(u64, u64)]) -> Stalls {
         let stalls = Stalls::of_measurement(from_ns);
         for &(from_ns, until_ns) in all {
-            stalls.add(Stall { from_ns, until_ns, lost_ns: until_ns - from_ns });
+            stalls.add(Stall::of_machine(from_ns, until_ns, until_ns - from_ns));
         }
         stalls
     }
@@ -168,6 +191,16 @@ mod tests {
         // The queue behind the first is over after four times its length.
         assert_eq!([excuse(1_499, 1_600), excuse(1_500, 1_600)], [125, 0]);
         assert_eq!([excuse(900, 9_000), excuse(5_080, 5_090), excuse(5_100, 5_200)], [150, 25, 0]);
+    }
+
+    #[test]
+    fn a_late_generator_excuses_the_queue_that_it_leaves_and_nothing_else() {
+        let stalls = Stalls::of_measurement(0);
+        stalls.add(Stall::of_generator(1_000, 1_400));
+        stalls.add(Stall::of_generator(1_100, 1_400));
+        let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + 500);
+        assert_eq!([excuse(1_400), excuse(2_999), excuse(3_000)], [100, 100, 0]);
+        assert_eq!(stalls.sum(u64::MAX), StallSum::default(), "the machine did not stand still");
     }
 
     #[test]

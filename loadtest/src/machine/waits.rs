@@ -56,20 +56,48 @@ impl Waits {
     }
 
     /// A wait ended after the last look, so it began its own length before that at the earliest.
-    /// What the target ran meanwhile is not lost: one of its threads may have waited for another.
-    /// Nor is more lost than target and generator left of all cores.
+    /// It counts where least of it is lost: what the target ran meanwhile is not, because one of
+    /// its threads may have waited for another, and no more is than target and generator left of
+    /// all cores. Between two looks they are taken to have run evenly.
     pub(crate) fn stall(&mut self, now: Look, cores: u64, waited_ns: u64) -> Option<Stall> {
         self.looks.push_back(now);
         if self.looks.len() > REMEMBERED {
             self.looks.pop_front();
         }
+        if waited_ns < MIN_STALL_NS {
+            return None;
+        }
         let last_ns = self.looks.iter().rev().nth(1)?.at_ns;
         let from_ns = last_ns.saturating_sub(waited_ns).max(self.looks[0].at_ns);
-        let before = self.looks[self.looks.partition_point(|look| look.at_ns <= from_ns) - 1];
-        let left_ns = (cores * (now.at_ns - from_ns)).saturating_sub(now.own_ns - before.own_ns);
-        let lost_ns = waited_ns.saturating_sub(now.target_ns - before.target_ns).min(left_ns);
-        let lost_ns = lost_ns.min(now.at_ns - from_ns);
-        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns, until_ns: now.at_ns, lost_ns })
+        let waited_ns = waited_ns.min(now.at_ns - from_ns);
+        // What they ran changes its pace at the looks only, so the extremes are at these.
+        let ends = self.looks.iter().map(|look| look.at_ns).chain([from_ns + waited_ns]);
+        let begins = ends.flat_map(|at_ns| [at_ns, at_ns.saturating_sub(waited_ns)]);
+        let possible = begins.filter(|&at_ns| at_ns >= from_ns && at_ns + waited_ns <= now.at_ns);
+        let lost_ns = possible.map(|begin_ns| self.lost_ns(begin_ns, waited_ns, cores)).min()?;
+        (lost_ns >= MIN_STALL_NS).then(|| Stall::of_machine(from_ns, now.at_ns, lost_ns))
+    }
+
+    /// Returns how much of a wait is lost if it began at this instant.
+    fn lost_ns(&self, begin_ns: u64, waited_ns: u64, cores: u64) -> u64 {
+        let [before, after] = [begin_ns, begin_ns + waited_ns].map(|at_ns| self.used_until(at_ns));
+        let left_ns = (cores * waited_ns).saturating_sub(after.own_ns - before.own_ns);
+        waited_ns.saturating_sub(after.target_ns - before.target_ns).min(left_ns)
+    }
+
+    /// Returns what was used until an instant since the first look that is remembered.
+    fn used_until(&self, at_ns: u64) -> Look {
+        let next = self.looks.partition_point(|look| look.at_ns <= at_ns);
+        let (before, Some(&after)) = (self.looks[next - 1], self.looks.get(next)) else {
+            return self.looks[next - 1];
+        };
+        let share = (at_ns - before.at_ns) as f64 / (after.at_ns - before.at_ns) as f64;
+        let between = |from_ns: u64, until_ns: u64| from_ns + ((until_ns - from_ns) as f64 * share) as u64;
+        Look {
+            at_ns,
+            target_ns: between(before.target_ns, after.target_ns),
+            own_ns: between(before.own_ns, after.own_ns),
+        }
     }
 }
 
@@ -99,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_wait_for_other_programs_is_a_stall() {
-        let found = Stall { from_ns: 5 * MS, until_ns: 16 * MS, lost_ns: 7 * MS };
+        let found = Stall::of_machine(5 * MS, 16 * MS, 7 * MS);
         assert_eq!(stall([0; 5], 0), Some(found));
-        assert_eq!(stall([0, 0, 1, 1, 1], 4).map(|stall| stall.lost_ns), Some(6 * MS));
+        assert_eq!(stall([0, 0, 0, 1, 1], 4).map(|stall| stall.lost_ns), Some(6 * MS));
     }
 
     #[test]
@@ -110,10 +138,19 @@ mod tests {
     }
 
     #[test]
+    fn a_late_look_takes_from_a_wait_only_what_the_target_ran_in_its_time() {
+        // It ran for a quarter of the time, and nothing looked for 20 ms, in which it waited for 16.
+        let mut waits = Waits::default();
+        (0..=6).for_each(|turn| assert_eq!(waits.stall(look(turn * 4, turn, turn), 2, 0), None));
+        let found = waits.stall(look(44, 7, 7), 2, 16 * MS).map(|stall| stall.lost_ns);
+        assert_eq!(found, Some(12 * MS), "not 10 ms, although it ran for 6 in all of 36");
+    }
+
+    #[test]
     fn a_wait_counts_from_the_first_look_on() {
         let mut waits = Waits::default();
         assert_eq!(waits.stall(look(4, 0, 0), 2, 100 * MS), None, "the first look");
-        let found = Stall { from_ns: 4 * MS, until_ns: 8 * MS, lost_ns: 4 * MS };
+        let found = Stall::of_machine(4 * MS, 8 * MS, 4 * MS);
         assert_eq!(waits.stall(look(8, 0, 0), 2, 100 * MS), Some(found));
     }
 }
