@@ -50,6 +50,9 @@ pub(crate) struct Watched {
     /// The machine's stalls so far.
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
+    /// When requests were due that the generator sent late, and when it sent them: since the last
+    /// look at the target's waits.
+    late: Mutex<Vec<(u64, u64)>>,
     /// Those that this process may use.
     cores: Vec<usize>,
 }
@@ -62,6 +65,7 @@ impl Watched {
             origin,
             stalls: Stalls::of_measurement(warm_up.as_nanos() as u64),
             own: Mutex::new(OwnTime::of(owners)),
+            late: Mutex::default(),
             cores: (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect(),
         }
     }
@@ -80,6 +84,12 @@ impl Watched {
         self.lock_own().owners[target] = owner;
     }
 
+    /// Records that the generator sent late what was due. The queue that it leaves at the target is
+    /// known after the next look at the target's waits.
+    pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner).push((due_ns, sent_ns));
+    }
+
     fn now_ns(&self) -> u64 {
         Instant::now().saturating_duration_since(self.origin).as_nanos() as u64
     }
@@ -93,23 +103,27 @@ impl Watched {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the waits of the target's threads, again and again.
+    /// Looks at the waits of the target's threads, again and again, and once after the end.
     fn watch_target(&self, stop: &AtomicBool) {
         let mut waits = Waits::default();
         let cores = self.cores.len().max(1) as u64;
         for look in 0_u32.. {
-            if stop.load(Ordering::Relaxed) {
-                break;
-            }
+            let is_last = stop.load(Ordering::Relaxed);
             if look.is_multiple_of(waits::LOOKS_PER_SEARCH) {
                 let mut own = self.lock_own();
                 own.find_processes();
                 waits.find_threads(own.processes.keys());
             }
+            // First, so that the look is later.
+            let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner));
             let target_ns = self.lock_own().target_used_ns();
             let generator_ns = own::used_by(std::process::id()).unwrap_or(0);
             let now = Look { at_ns: self.now_ns(), target_ns, own_ns: target_ns + generator_ns };
             waits.look(now, cores).into_iter().for_each(|stall| self.stalls.add(stall));
+            late.into_iter().for_each(|(due_ns, sent_ns)| self.stalls.add(waits.late(due_ns, sent_ns)));
+            if is_last {
+                break;
+            }
             std::thread::sleep(waits::LOOK_PERIOD);
         }
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Latency, Objectives, Verdict, judge};
-use crate::machine::stalls::{MIN_STALL_NS, Stall, Stalls};
+use crate::machine::stalls::{MIN_STALL_NS, Stalls};
 use crate::machine::waits::{LOOK_PERIOD, Look, Waits};
 use crate::machine::{NAP_NS, stall_of_nap};
 use crate::measure::settling::Slow;
@@ -217,11 +217,12 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     stalls
 }
 
-/// Finds the stalls in the target's waits, each with the instant of its end. The thread that looks
-/// needs a core, too, and the target works at these times.
-fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, cores: &[Core; 2], stalls: &Stalls) {
+/// Finds the stalls in the target's waits, each with the instant of its end, and the queues behind
+/// what the generator sent late. The thread that looks needs a core, too, and the target works at
+/// these times.
+fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
     let mut waits = Waits::default();
-    let mut before_ns = 0;
+    let (mut before_ns, mut looked_ns) = (0, 0);
     let mut at_ns = 0;
     while at_ns < RUN_NS + 100 * MS {
         let burnt_ns: u64 = cores.iter().map(|core| shared_ns(&core.own, 0, at_ns)).sum();
@@ -231,6 +232,9 @@ fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, cores: &[Core; 2], stall
         let waited_ns = waited[before_ns..until_now].iter().map(|wait| wait.1).sum();
         before_ns = until_now;
         waits.stall(look, 2, waited_ns).into_iter().for_each(|stall| stalls.add(stall));
+        let sent = late.iter().filter(|late| (looked_ns + 1..=at_ns).contains(&late.1));
+        sent.for_each(|&(due_ns, sent_ns)| stalls.add(waits.late(due_ns, sent_ns)));
+        looked_ns = at_ns;
         let due_ns = at_ns + LOOK_PERIOD.as_nanos() as u64;
         at_ns = cores.iter().map(|core| core.runs(due_ns)).min().unwrap_or(due_ns);
     }
@@ -241,7 +245,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
     let cores = machine(target, noise, random);
     let stalls = watched(&cores);
     let stops = Core { all: own_stops(target, &cores, random), others: Spans::new(), own: Spans::new() };
-    let (mut waited, mut worked) = (Vec::new(), Spans::new());
+    let (mut waited, mut worked, mut late) = (Vec::new(), Spans::new(), Spans::new());
     let length = Duration::from_nanos(RUN_NS);
     let mut run = Outcome {
         planned: Some(length),
@@ -259,7 +263,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         let other = cores[1 - own].runs(intended_ns + 100 * US);
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
         if sent_ns >= intended_ns + MIN_STALL_NS {
-            stalls.add(Stall::of_generator(intended_ns, sent_ns));
+            late.push((intended_ns, sent_ns));
         }
         let by_count = if target == Target::StopsByCount && number % 1_000 == 999 { 5 * MS } else { 0 };
         let work_ns = if target == Target::Ramp { number * 300 * US / (RUN_NS / STEP_NS) } else { WORK_NS };
@@ -282,7 +286,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         Target::FallsSilent => run.faults.push(Fault::Silent { unanswered: 9 }),
         _ => {}
     }
-    look_at_waits(&waited, &worked, &cores, &stalls);
+    look_at_waits(&waited, &worked, &late, &cores, &stalls);
     run.stalls = stalls.sum(RUN_NS);
     run.counts.settling.settle(u64::MAX, &stalls);
     run

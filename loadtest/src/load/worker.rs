@@ -15,7 +15,7 @@ use super::meter::Meter;
 use super::outage::RETRY_NS;
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Shared};
 use crate::machine::processor::RunDelay;
-use crate::machine::stalls::{MIN_STALL_NS, Stall};
+use crate::machine::stalls::MIN_STALL_NS;
 use crate::measure::Fault;
 use crate::promise::Span;
 use crate::scenario::Drive;
@@ -180,7 +180,7 @@ impl<'a> Worker<'a> {
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         let first_due_ns = self.shared.lanes.first_due_ns();
         if first_due_ns < self.end_ns && now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS {
-            self.shared.watched.stalls.add(Stall::of_generator(first_due_ns, now.ns));
+            self.shared.watched.add_late(first_due_ns, now.ns);
         }
         for _ in 0..MAX_SENDS_PER_TURN {
             // Without requests the end of an outage would go unseen.

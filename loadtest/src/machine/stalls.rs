@@ -62,11 +62,10 @@ impl Stall {
         Self { from_ns, until_ns, lost_ns, queue_ns: lost_ns / QUEUE_SHARE }
     }
 
-    /// Returns what a generator that was late leaves behind it: no answer is late by that, but the
-    /// requests that were due meanwhile leave at once.
-    pub(crate) fn of_generator(due_ns: u64, sent_ns: u64) -> Self {
-        let queue_ns = (sent_ns - due_ns) / QUEUE_SHARE;
-        Self { from_ns: due_ns, until_ns: sent_ns, lost_ns: 0, queue_ns }
+    /// Returns what a generator that was late for so long leaves behind it: no answer is late by
+    /// that, but the requests that were due meanwhile leave at once.
+    pub(crate) fn of_generator(due_ns: u64, sent_ns: u64, late_ns: u64) -> Self {
+        Self { from_ns: due_ns, until_ns: sent_ns, lost_ns: 0, queue_ns: late_ns / QUEUE_SHARE }
     }
 
     /// Joins what two cores lost at the same time, which counts once.
@@ -196,8 +195,8 @@ mod tests {
     #[test]
     fn a_late_generator_excuses_the_queue_that_it_leaves_and_nothing_else() {
         let stalls = Stalls::of_measurement(0);
-        stalls.add(Stall::of_generator(1_000, 1_400));
-        stalls.add(Stall::of_generator(1_100, 1_400));
+        stalls.add(Stall::of_generator(1_000, 1_400, 400));
+        stalls.add(Stall::of_generator(1_100, 1_400, 300));
         let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + 500);
         assert_eq!([excuse(1_400), excuse(2_999), excuse(3_000)], [100, 100, 0]);
         assert_eq!(stalls.sum(u64::MAX), StallSum::default(), "the machine did not stand still");

@@ -78,6 +78,14 @@ impl Waits {
         (lost_ns >= MIN_STALL_NS).then(|| Stall::of_machine(from_ns, now.at_ns, lost_ns))
     }
 
+    /// Returns what a generator left behind it that sent late what was due. The time that the
+    /// target ran meanwhile is none of the machine's.
+    pub(crate) fn late(&self, due_ns: u64, sent_ns: u64) -> Stall {
+        let [before, after] = [due_ns, sent_ns].map(|at_ns| self.used_until(at_ns));
+        let late_ns = (sent_ns - due_ns).saturating_sub(after.target_ns - before.target_ns);
+        Stall::of_generator(due_ns, sent_ns, late_ns)
+    }
+
     /// Returns how much of a wait is lost if it began at this instant.
     fn lost_ns(&self, begin_ns: u64, waited_ns: u64, cores: u64) -> u64 {
         let [before, after] = [begin_ns, begin_ns + waited_ns].map(|at_ns| self.used_until(at_ns));
@@ -85,8 +93,10 @@ impl Waits {
         waited_ns.saturating_sub(after.target_ns - before.target_ns).min(left_ns)
     }
 
-    /// Returns what was used until an instant since the first look that is remembered.
+    /// Returns what was used until an instant; until the first look that is remembered, if that is
+    /// later.
     fn used_until(&self, at_ns: u64) -> Look {
+        let at_ns = at_ns.max(self.looks[0].at_ns);
         let next = self.looks.partition_point(|look| look.at_ns <= at_ns);
         let (before, Some(&after)) = (self.looks[next - 1], self.looks.get(next)) else {
             return self.looks[next - 1];
