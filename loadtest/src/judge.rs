@@ -4,9 +4,9 @@
 //!    1,000 to be late.
 //! 2. More than that were late even without the time for which the machine stood still: **fail**. A
 //!    request is late for certain if the target's own part, less the lengths of the stalls that
-//!    touch the request's life or its queue, is above the limit. A quarter of each length comes on
-//!    top, for the queue behind the stall; so does a quarter of the time by which the generator was
-//!    late, because what was due meanwhile leaves at once.
+//!    touch the request's life or its queue, is above the limit. A quarter of the lengths comes on
+//!    top, for the queue behind the stalls; or a quarter of the time by which the generator was
+//!    late, because what was due meanwhile leaves at once. Time in which the target ran is neither.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
 //! A load test that a CPU quota held up blames no target for what came late.

@@ -11,6 +11,9 @@
 //!
 //! Where the target's process cannot be seen, a sleeper's wait for its core counts too.
 //!
+//! A generator that waited sends at once what was due meanwhile. That delays no answer, but the
+//! requests queue at the target: less if the target itself had the cores.
+//!
 //! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
 //!   target's waits.
 //! - [`owner`]: the process of a local target. [`processor`]: one thread's own time.
@@ -87,7 +90,11 @@ impl Watched {
     /// Records that the generator sent late what was due. The queue that it leaves at the target is
     /// known after the next look at the target's waits.
     pub(crate) fn add_late(&self, due_ns: u64, sent_ns: u64) {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).push((due_ns, sent_ns));
+        self.lock_late().push((due_ns, sent_ns));
+    }
+
+    fn lock_late(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ns(&self) -> u64 {
@@ -114,13 +121,17 @@ impl Watched {
                 own.find_processes();
                 waits.find_threads(own.processes.keys());
             }
-            // First, so that the look is later.
-            let late = std::mem::take(&mut *self.late.lock().unwrap_or_else(PoisonError::into_inner));
+            // The look comes last, so that what ran in these times is in it.
+            let late = std::mem::take(&mut *self.lock_late());
+            waits.read_threads();
+            let at_ns = self.now_ns();
             let target_ns = self.lock_own().target_used_ns();
             let generator_ns = own::used_by(std::process::id()).unwrap_or(0);
-            let now = Look { at_ns: self.now_ns(), target_ns, own_ns: target_ns + generator_ns };
+            let now = Look { at_ns, target_ns, own_ns: target_ns + generator_ns };
             waits.look(now, cores).into_iter().for_each(|stall| self.stalls.add(stall));
-            late.into_iter().for_each(|(due_ns, sent_ns)| self.stalls.add(waits.late(due_ns, sent_ns)));
+            for (due_ns, sent_ns) in late {
+                self.stalls.add_bunch(sent_ns, waits.not_of_target_ns(due_ns, sent_ns));
+            }
             if is_last {
                 break;
             }
@@ -141,7 +152,7 @@ impl Watched {
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_nanos(NAP_NS));
             let woke_ns = self.now_ns();
-            let waited_ns = run_delay.since_last_ns();
+            let waited_ns = run_delay.since_last().waited_ns;
             let had_core_ns = if sees_waits { waited_ns } else { 0 };
             stall_of_nap(slept_ns, woke_ns, had_core_ns).into_iter().for_each(|stall| self.stalls.add(stall));
             // No time between two naps goes unwatched.
@@ -155,7 +166,7 @@ impl Watched {
 pub(crate) fn stall_of_nap(slept_ns: u64, woke_ns: u64, waited_ns: u64) -> Option<Stall> {
     let due_ns = slept_ns + NAP_NS;
     let lost_ns = woke_ns.saturating_sub(due_ns).saturating_sub(waited_ns);
-    (lost_ns >= MIN_STALL_NS).then(|| Stall::of_machine(due_ns, woke_ns, lost_ns))
+    (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns: due_ns, until_ns: woke_ns, lost_ns })
 }
 
 #[cfg(test)]
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_the_lateness_in_which_no_program_had_the_core() {
-        let stall = |lost_ns| Some(Stall::of_machine(6 * MS, 16 * MS, lost_ns));
+        let stall = |lost_ns| Some(Stall { from_ns: 6 * MS, until_ns: 16 * MS, lost_ns });
         assert_eq!(stall_of_nap(5 * MS, 16 * MS, 0), stall(10 * MS));
         assert_eq!(stall_of_nap(5 * MS, 16 * MS, 4 * MS), stall(6 * MS));
         assert_eq!(stall_of_nap(5 * MS, 16 * MS, 10 * MS), None);

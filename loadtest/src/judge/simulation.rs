@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use super::{Latency, Objectives, Verdict, judge};
+use crate::machine::processor::Since;
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
-use crate::machine::waits::{LOOK_PERIOD, Look, Waits};
+use crate::machine::waits::{Idle, LOOK_PERIOD, Look, Waits};
 use crate::machine::{NAP_NS, stall_of_nap};
 use crate::measure::settling::Slow;
 use crate::measure::{Counts, Fault, Refusals};
@@ -221,20 +222,20 @@ fn watched(cores: &[Core; 2]) -> Stalls {
 /// what the generator sent late. The thread that looks needs a core, too, and the target works at
 /// these times.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
-    let mut waits = Waits::default();
-    let (mut before_ns, mut looked_ns) = (0, 0);
-    let mut at_ns = 0;
+    let (mut waits, mut idle) = (Waits::default(), Idle::default());
+    let (mut before, mut looked_ns, mut at_ns) = (0, 0, 0);
     while at_ns < RUN_NS + 100 * MS {
         let burnt_ns: u64 = cores.iter().map(|core| shared_ns(&core.own, 0, at_ns)).sum();
-        let used_ns = burnt_ns + shared_ns(worked, 0, at_ns);
-        let look = Look { at_ns, target_ns: used_ns, own_ns: used_ns };
+        let target_ns = burnt_ns + shared_ns(worked, 0, at_ns);
+        waits.add(Look { at_ns, target_ns, own_ns: target_ns });
         let until_now = waited.partition_point(|wait| wait.0 <= at_ns);
-        let waited_ns = waited[before_ns..until_now].iter().map(|wait| wait.1).sum();
-        before_ns = until_now;
-        waits.stall(look, 2, waited_ns).into_iter().for_each(|stall| stalls.add(stall));
-        let sent = late.iter().filter(|late| (looked_ns + 1..=at_ns).contains(&late.1));
-        sent.for_each(|&(due_ns, sent_ns)| stalls.add(waits.late(due_ns, sent_ns)));
-        looked_ns = at_ns;
+        let waited_ns = waited[before..until_now].iter().map(|wait| wait.1).sum();
+        let since = Since { ran_ns: shared_ns(worked, looked_ns, at_ns), waited_ns };
+        idle.stall(&waits.looks, since, 2).into_iter().for_each(|stall| stalls.add(stall));
+        for &(due_ns, sent_ns) in late.iter().filter(|late| (looked_ns + 1..=at_ns).contains(&late.1)) {
+            stalls.add_bunch(sent_ns, waits.not_of_target_ns(due_ns, sent_ns));
+        }
+        (before, looked_ns) = (until_now, at_ns);
         let due_ns = at_ns + LOOK_PERIOD.as_nanos() as u64;
         at_ns = cores.iter().map(|core| core.runs(due_ns)).min().unwrap_or(due_ns);
     }
@@ -262,7 +263,8 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         let mine = cores[own].runs(intended_ns);
         let other = cores[1 - own].runs(intended_ns + 100 * US);
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
-        if sent_ns >= intended_ns + MIN_STALL_NS {
+        let is_first = late.last().is_none_or(|late: &(u64, u64)| late.1 != sent_ns);
+        if is_first && sent_ns >= intended_ns + MIN_STALL_NS {
             late.push((intended_ns, sent_ns));
         }
         let by_count = if target == Target::StopsByCount && number % 1_000 == 999 { 5 * MS } else { 0 };

@@ -66,7 +66,8 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     // The thread that found a stall, and the one that sends, are not woken at the same instant.
-    if slip > latency.limit / 2 && outcome.stalls.total < slip / 2 {
+    let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
+    if by_lateness || outcome.stalls.total.is_zero() {
         let slip = short_ms(slip);
         return by_generator(&format!(
             "requests left late by {slip} at {}; try --threads or another machine",

@@ -203,7 +203,7 @@ impl Meter {
         }
         if let Some(mut began) = self.began {
             self.counts.cpu = ran() - began.ran;
-            let busy = self.counts.cpu + Duration::from_nanos(began.run_delay.since_last_ns());
+            let busy = self.counts.cpu + Duration::from_nanos(began.run_delay.since_last().waited_ns);
             let elapsed = Duration::from_nanos(now.ns - began.at_ns);
             // A wait of one kernel tick is most of a shorter run.
             if elapsed >= MIN_SHARED {

@@ -179,7 +179,7 @@ impl<'a> Worker<'a> {
     /// Prepares the requests that are due. Returns false if no more will follow.
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         let first_due_ns = self.shared.lanes.first_due_ns();
-        if first_due_ns < self.end_ns && now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS {
+        if self.meter.counts_at(first_due_ns) && now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS {
             self.shared.watched.add_late(first_due_ns, now.ns);
         }
         for _ in 0..MAX_SENDS_PER_TURN {
@@ -263,7 +263,7 @@ impl<'a> Worker<'a> {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;
         }
-        self.run_delay.since_last_ns().min(now.ns - before_sleep.ns)
+        self.run_delay.since_last().waited_ns.min(now.ns - before_sleep.ns)
     }
 
     fn keep_house(&mut self, now: Now) -> Result<(), Fault> {

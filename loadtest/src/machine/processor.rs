@@ -19,12 +19,21 @@ pub(crate) fn memory_of_process(id: u32) -> Option<u64> {
     kib.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Measures how long a thread could have run, but something else did or a quota was used up: from
-/// one call to the next.
+/// The times of a thread since an earlier reading, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Since {
+    pub(crate) ran_ns: u64,
+    /// It could have run, but something else did or a quota was used up.
+    pub(crate) waited_ns: u64,
+}
+
+/// Measures for how long a thread ran, and for how long it waited for a core: from one call to the
+/// next.
 #[derive(Debug)]
 pub(crate) struct RunDelay {
     file: Option<File>,
-    seen_ns: u64,
+    /// Since the thread began.
+    seen: Since,
 }
 
 impl RunDelay {
@@ -34,21 +43,25 @@ impl RunDelay {
 
     /// Takes the directory of a thread in `/proc`.
     pub(super) fn of_thread(thread: &Path) -> Self {
-        let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen_ns: 0 };
-        delay.since_last_ns();
+        let mut delay = Self { file: File::open(thread.join("schedstat")).ok(), seen: Since::default() };
+        delay.since_last();
         delay
     }
 
     /// Returns 0 where the kernel does not show it.
-    pub(crate) fn since_last_ns(&mut self) -> u64 {
+    pub(crate) fn since_last(&mut self) -> Since {
         let mut text = [0; 96];
         let size = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
         let schedstat = std::str::from_utf8(&text[..size]).unwrap_or_default();
-        // The second number is the time for which the thread waited for a core.
-        let waited_ns = schedstat.split_whitespace().nth(1).and_then(|number| number.parse().ok());
-        let now_ns = waited_ns.unwrap_or(self.seen_ns);
-        let before_ns = std::mem::replace(&mut self.seen_ns, now_ns);
-        now_ns.saturating_sub(before_ns)
+        let mut numbers = schedstat.split_whitespace().map_while(|number| number.parse().ok());
+        let (Some(ran_ns), Some(waited_ns)) = (numbers.next(), numbers.next()) else {
+            return Since::default();
+        };
+        let before = std::mem::replace(&mut self.seen, Since { ran_ns, waited_ns });
+        Since {
+            ran_ns: ran_ns.saturating_sub(before.ran_ns),
+            waited_ns: waited_ns.saturating_sub(before.waited_ns),
+        }
     }
 }
 
@@ -61,7 +74,7 @@ mod tests {
         let before = std::time::Instant::now();
         let mut delay = RunDelay::of_this_thread();
         std::thread::sleep(Duration::from_millis(20));
-        let waited_ns = delay.since_last_ns();
+        let waited_ns = delay.since_last().waited_ns;
         assert!(u128::from(waited_ns) <= before.elapsed().as_nanos(), "sleeping is no waiting: {waited_ns}");
     }
 }

@@ -12,9 +12,6 @@ pub(crate) const MIN_STALL_NS: u64 = 500_000;
 /// up to 80 % busy.
 const QUEUE_LENGTHS: u64 = 4;
 
-/// The share of a stall by which the queue behind it delays requests: a quarter.
-const QUEUE_SHARE: u64 = 4;
-
 /// A queue stands for at most this long.
 const MAX_QUEUE_NS: u64 = 250_000_000;
 
@@ -30,8 +27,6 @@ pub(crate) struct Stall {
     pub(crate) until_ns: u64,
     /// Its length, less what target and generator used of the cores meanwhile.
     pub(crate) lost_ns: u64,
-    /// The delay by the queue behind it, which comes on top.
-    pub(crate) queue_ns: u64,
 }
 
 /// The sum of the stalls of a measurement.
@@ -42,9 +37,17 @@ pub(crate) struct StallSum {
     pub(crate) longest: Duration,
 }
 
-/// The stalls found so far; a sleeper on each core adds to them.
+/// The stalls found so far, and what the generator sent late.
 #[derive(Debug, Default)]
 pub(crate) struct Stalls(Mutex<Record>);
+
+/// Requests that the generator sent late, all at once: they queue at the target as behind a stall.
+#[derive(Debug, Clone, Copy)]
+struct Bunch {
+    sent_ns: u64,
+    /// The lateness of the first of them.
+    late_ns: u64,
+}
 
 #[derive(Debug, Default)]
 struct Record {
@@ -52,39 +55,28 @@ struct Record {
     from_ns: u64,
     /// Ascending; no two overlap.
     recent: VecDeque<Stall>,
+    /// Ascending by the instant at which they were sent.
+    bunches: VecDeque<Bunch>,
     /// The sum of those that are no longer kept.
     past: StallSum,
 }
 
 impl Stall {
-    /// Returns the stall between two instants in which so much was lost.
-    pub(crate) fn of_machine(from_ns: u64, until_ns: u64, lost_ns: u64) -> Self {
-        Self { from_ns, until_ns, lost_ns, queue_ns: lost_ns / QUEUE_SHARE }
-    }
-
-    /// Returns what a generator that was late for so long leaves behind it: no answer is late by
-    /// that, but the requests that were due meanwhile leave at once.
-    pub(crate) fn of_generator(due_ns: u64, sent_ns: u64, late_ns: u64) -> Self {
-        Self { from_ns: due_ns, until_ns: sent_ns, lost_ns: 0, queue_ns: late_ns / QUEUE_SHARE }
-    }
-
     /// Joins what two cores lost at the same time, which counts once.
     fn joined(self, other: Self) -> Self {
         let from_ns = self.from_ns.min(other.from_ns);
         let until_ns = self.until_ns.max(other.until_ns);
-        let width_ns = until_ns - from_ns;
-        Self {
-            from_ns,
-            until_ns,
-            lost_ns: (self.lost_ns + other.lost_ns).min(width_ns),
-            queue_ns: (self.queue_ns + other.queue_ns).min(width_ns / QUEUE_SHARE),
-        }
+        Self { from_ns, until_ns, lost_ns: (self.lost_ns + other.lost_ns).min(until_ns - from_ns) }
     }
 
     /// Returns the end of the queue that it leaves.
     fn queue_until_ns(self) -> u64 {
-        self.until_ns + (QUEUE_LENGTHS * QUEUE_SHARE * self.queue_ns).min(MAX_QUEUE_NS)
+        queue_until_ns(self.until_ns, self.lost_ns)
     }
+}
+
+fn queue_until_ns(end_ns: u64, length_ns: u64) -> u64 {
+    end_ns + (QUEUE_LENGTHS * length_ns).min(MAX_QUEUE_NS)
 }
 
 impl Stalls {
@@ -118,9 +110,19 @@ impl Stalls {
         record.recent.iter().fold(record.past, |sum, &stall| record.with(sum, stall, until_ns))
     }
 
+    /// Adds requests that the generator sent at once, the first of them late by so much.
+    pub(crate) fn add_bunch(&self, sent_ns: u64, late_ns: u64) {
+        let mut record = self.record();
+        let at = record.bunches.partition_point(|known| known.sent_ns <= sent_ns);
+        record.bunches.insert(at, Bunch { sent_ns, late_ns });
+        while record.bunches[0].sent_ns + KEPT_NS < sent_ns {
+            record.bunches.pop_front();
+        }
+    }
+
     /// Returns the delay that the machine may have caused to a request that left and came back at
     /// these instants: the lengths of the stalls that touch its life or its queue, each once, and a
-    /// quarter on top for the queue behind it.
+    /// quarter on top for the queue behind them, or behind a bunch that was sent late.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let before = record.recent.partition_point(|stall| stall.from_ns < received_ns);
@@ -128,7 +130,13 @@ impl Stalls {
         let near =
             record.recent.range(..before).rev().take_while(|stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
         let touching = near.filter(|stall| stall.queue_until_ns() > sent_ns);
-        touching.map(|stall| stall.lost_ns + stall.queue_ns).sum()
+        let lost_ns: u64 = touching.map(|stall| stall.lost_ns).sum();
+        let before = record.bunches.partition_point(|bunch| bunch.sent_ns < received_ns);
+        let near =
+            record.bunches.range(..before).rev().take_while(|bunch| bunch.sent_ns + MAX_QUEUE_NS > sent_ns);
+        let touching = near.filter(|bunch| queue_until_ns(bunch.sent_ns, bunch.late_ns) > sent_ns);
+        let late_ns = touching.map(|bunch| bunch.late_ns).max().unwrap_or(0);
+        lost_ns + lost_ns.max(late_ns) / 4
     }
 }
 
@@ -161,7 +169,7 @@ mod tests {
     fn stalls(from_ns: u64, all: &[(u64, u64)]) -> Stalls {
         let stalls = Stalls::of_measurement(from_ns);
         for &(from_ns, until_ns) in all {
-            stalls.add(Stall::of_machine(from_ns, until_ns, until_ns - from_ns));
+            stalls.add(Stall { from_ns, until_ns, lost_ns: until_ns - from_ns });
         }
         stalls
     }
@@ -193,13 +201,17 @@ mod tests {
     }
 
     #[test]
-    fn a_late_generator_excuses_the_queue_that_it_leaves_and_nothing_else() {
-        let stalls = Stalls::of_measurement(0);
-        stalls.add(Stall::of_generator(1_000, 1_400, 400));
-        stalls.add(Stall::of_generator(1_100, 1_400, 300));
-        let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + 500);
-        assert_eq!([excuse(1_400), excuse(2_999), excuse(3_000)], [100, 100, 0]);
-        assert_eq!(stalls.sum(u64::MAX), StallSum::default(), "the machine did not stand still");
+    fn a_bunch_that_was_sent_late_excuses_the_queue_behind_it_and_nothing_else() {
+        let stalls = stalls(0, &[(9_000, 9_100)]);
+        stalls.add_bunch(1_400, 200);
+        stalls.add_bunch(1_300, 400);
+        let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + 100);
+        assert_eq!([excuse(1_199), excuse(1_200), excuse(1_250)], [0, 0, 100]);
+        assert_eq!([excuse(2_199), excuse(2_899), excuse(2_900)], [100, 100, 0]);
+        // The longer one of the two queues counts.
+        stalls.add_bunch(9_050, 480);
+        assert_eq!(excuse(9_100), 220);
+        assert_eq!(stalls.sum(u64::MAX).count, 1, "the machine did not stand still");
     }
 
     #[test]

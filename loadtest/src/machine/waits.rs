@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::own::{THREADS_MAX, threads_of};
-use super::processor::RunDelay;
+use super::processor::{RunDelay, Since};
 use super::stalls::{MIN_STALL_NS, Stall};
 
 /// The time between two looks: short in comparison with any wait that matters.
@@ -31,11 +31,26 @@ pub(crate) struct Look {
     pub(crate) own_ns: u64,
 }
 
+/// A thread of the target.
+#[derive(Debug)]
+struct Thread {
+    run_delay: RunDelay,
+    /// What was read last.
+    since: Since,
+    idle: Idle,
+}
+
+/// The look before a thread ran last: it has been idle, or has waited, since a later instant.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Idle {
+    since_ns: u64,
+}
+
 /// The waits of the target's threads, told from look to look.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    threads: BTreeMap<PathBuf, RunDelay>,
-    looks: VecDeque<Look>,
+    threads: BTreeMap<PathBuf, Thread>,
+    pub(crate) looks: VecDeque<Look>,
 }
 
 impl Waits {
@@ -44,70 +59,68 @@ impl Waits {
         let found: Vec<PathBuf> = threads_of(processes).take(THREADS_MAX).collect();
         self.threads.retain(|thread, _| found.contains(thread));
         for thread in found {
-            self.threads.entry(thread).or_insert_with_key(|thread| RunDelay::of_thread(thread));
+            self.threads.entry(thread).or_insert_with_key(|thread| Thread {
+                run_delay: RunDelay::of_thread(thread),
+                since: Since::default(),
+                idle: Idle::default(),
+            });
         }
     }
 
-    /// Returns the stall behind the waits since the last look, those of the thread that waited
-    /// most.
-    pub(super) fn look(&mut self, now: Look, cores: u64) -> Option<Stall> {
-        let waited_ns = self.threads.values_mut().map(RunDelay::since_last_ns).max().unwrap_or(0);
-        self.stall(now, cores, waited_ns)
+    /// Reads for how long each thread ran and waited since the last look. The look comes after it,
+    /// so that it has all that anything ran in these waits.
+    pub(super) fn read_threads(&mut self) {
+        self.threads.values_mut().for_each(|thread| thread.since = thread.run_delay.since_last());
     }
 
-    /// A wait ended after the last look, so it began its own length before that at the earliest.
-    /// It counts where least of it is lost: what the target ran meanwhile is not, because one of
-    /// its threads may have waited for another, and no more is than target and generator left of
-    /// all cores. Between two looks they are taken to have run evenly.
-    pub(crate) fn stall(&mut self, now: Look, cores: u64, waited_ns: u64) -> Option<Stall> {
+    /// Returns the stall behind the waits since the last look, that of the thread that lost most.
+    pub(super) fn look(&mut self, now: Look, cores: u64) -> Option<Stall> {
+        self.add(now);
+        let looks = &self.looks;
+        let stalls = self.threads.values_mut().map(|thread| thread.idle.stall(looks, thread.since, cores));
+        stalls.flatten().max_by_key(|stall| stall.lost_ns)
+    }
+
+    pub(crate) fn add(&mut self, now: Look) {
         self.looks.push_back(now);
         if self.looks.len() > REMEMBERED {
             self.looks.pop_front();
         }
-        if waited_ns < MIN_STALL_NS {
-            return None;
+    }
+
+    /// Returns the time between two instants for which the target did not run, at least.
+    pub(crate) fn not_of_target_ns(&self, from_ns: u64, until_ns: u64) -> u64 {
+        let [before, after] = around(&self.looks, from_ns, until_ns);
+        (until_ns - from_ns).saturating_sub(after.target_ns - before.target_ns)
+    }
+}
+
+/// Returns the last look until the first instant, and the first one from the second instant on. The
+/// ends of what is remembered stand for those that are not.
+fn around(looks: &VecDeque<Look>, from_ns: u64, until_ns: u64) -> [Look; 2] {
+    let before = looks.partition_point(|look| look.at_ns <= from_ns).saturating_sub(1);
+    let after = looks.partition_point(|look| look.at_ns < until_ns).min(looks.len() - 1);
+    [looks[before], looks[after]]
+}
+
+impl Idle {
+    /// Returns the stall behind a thread's waits that ended between the last two looks.
+    ///
+    /// They began their own length before the first of these at the earliest, and not before the
+    /// thread last ran. What else of the target ran meanwhile is not lost: the thread may have
+    /// waited for it. Nor is more lost than target and generator left of all cores.
+    pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
+        let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
+        let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
+        if since.ran_ns > 0 {
+            self.since_ns = last.at_ns;
         }
-        let last_ns = self.looks.iter().rev().nth(1)?.at_ns;
-        let from_ns = last_ns.saturating_sub(waited_ns).max(self.looks[0].at_ns);
-        let waited_ns = waited_ns.min(now.at_ns - from_ns);
-        // What they ran changes its pace at the looks only, so the extremes are at these.
-        let ends = self.looks.iter().map(|look| look.at_ns).chain([from_ns + waited_ns]);
-        let begins = ends.flat_map(|at_ns| [at_ns, at_ns.saturating_sub(waited_ns)]);
-        let possible = begins.filter(|&at_ns| at_ns >= from_ns && at_ns + waited_ns <= now.at_ns);
-        let lost_ns = possible.map(|begin_ns| self.lost_ns(begin_ns, waited_ns, cores)).min()?;
-        (lost_ns >= MIN_STALL_NS).then(|| Stall::of_machine(from_ns, now.at_ns, lost_ns))
-    }
-
-    /// Returns what a generator left behind it that sent late what was due. The time that the
-    /// target ran meanwhile is none of the machine's.
-    pub(crate) fn late(&self, due_ns: u64, sent_ns: u64) -> Stall {
-        let [before, after] = [due_ns, sent_ns].map(|at_ns| self.used_until(at_ns));
-        let late_ns = (sent_ns - due_ns).saturating_sub(after.target_ns - before.target_ns);
-        Stall::of_generator(due_ns, sent_ns, late_ns)
-    }
-
-    /// Returns how much of a wait is lost if it began at this instant.
-    fn lost_ns(&self, begin_ns: u64, waited_ns: u64, cores: u64) -> u64 {
-        let [before, after] = [begin_ns, begin_ns + waited_ns].map(|at_ns| self.used_until(at_ns));
-        let left_ns = (cores * waited_ns).saturating_sub(after.own_ns - before.own_ns);
-        waited_ns.saturating_sub(after.target_ns - before.target_ns).min(left_ns)
-    }
-
-    /// Returns what was used until an instant; until the first look that is remembered, if that is
-    /// later.
-    fn used_until(&self, at_ns: u64) -> Look {
-        let at_ns = at_ns.max(self.looks[0].at_ns);
-        let next = self.looks.partition_point(|look| look.at_ns <= at_ns);
-        let (before, Some(&after)) = (self.looks[next - 1], self.looks.get(next)) else {
-            return self.looks[next - 1];
-        };
-        let share = (at_ns - before.at_ns) as f64 / (after.at_ns - before.at_ns) as f64;
-        let between = |from_ns: u64, until_ns: u64| from_ns + ((until_ns - from_ns) as f64 * share) as u64;
-        Look {
-            at_ns,
-            target_ns: between(before.target_ns, after.target_ns),
-            own_ns: between(before.own_ns, after.own_ns),
-        }
+        let [before, _] = around(looks, from_ns, now.at_ns);
+        let left_ns =
+            (cores * (now.at_ns - from_ns)).saturating_sub(now.own_ns.saturating_sub(before.own_ns));
+        let others_ns = (now.target_ns - before.target_ns).saturating_sub(since.ran_ns);
+        let lost_ns = since.waited_ns.saturating_sub(others_ns).min(left_ns).min(now.at_ns - from_ns);
+        (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns, until_ns: now.at_ns, lost_ns })
     }
 }
 
@@ -121,46 +134,61 @@ mod tests {
         Look { at_ns: at_ms * MS, target_ns: target_ms * MS, own_ns: own_ms * MS }
     }
 
-    /// Returns the stall of a wait of 7 ms that ended between 12 and 16 ms, on two cores. The
-    /// target has used so much at each look, 4 ms apart from 0 on, and the generator as much as is
-    /// given.
-    fn stall(target_ms: [u64; 5], generator_ms: u64) -> Option<Stall> {
+    /// Returns the stall of waits of 7 ms that ended between 12 and 16 ms, on two cores, of a thread
+    /// that ran for so long meanwhile. The target has used so much at each look, 4 ms apart from 0
+    /// on, and the generator as much as is given.
+    fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
-        let mut found = None;
         for (number, target_ms) in (0..).zip(target_ms) {
-            assert_eq!(found, None, "nothing waited yet");
-            let look = look(number * 4, target_ms, target_ms + generator_ms * number / 4);
-            found = waits.stall(look, 2, if number == 4 { 7 * MS } else { 0 });
+            waits.add(look(number * 4, target_ms, target_ms + generator_ms * number / 4));
         }
-        found
+        Idle::default().stall(&waits.looks, since(ran_ms, 7), 2)
+    }
+
+    fn since(ran_ms: u64, waited_ms: u64) -> Since {
+        Since { ran_ns: ran_ms * MS, waited_ns: waited_ms * MS }
     }
 
     #[test]
     fn a_wait_for_other_programs_is_a_stall() {
-        let found = Stall::of_machine(5 * MS, 16 * MS, 7 * MS);
-        assert_eq!(stall([0; 5], 0), Some(found));
-        assert_eq!(stall([0, 0, 0, 1, 1], 4).map(|stall| stall.lost_ns), Some(6 * MS));
+        let found = Stall { from_ns: 5 * MS, until_ns: 16 * MS, lost_ns: 7 * MS };
+        assert_eq!(stall([0; 5], 0, 0), Some(found));
+        assert_eq!(stall([0, 0, 1, 1, 1], 4, 0).map(|stall| stall.lost_ns), Some(6 * MS));
+        assert_eq!(stall([0, 0, 1, 1, 2], 4, 1).map(|stall| stall.lost_ns), Some(6 * MS), "its own time");
     }
 
     #[test]
     fn a_wait_for_the_target_or_the_generator_is_no_stall() {
-        assert_eq!((stall([0, 4, 8, 12, 16], 0), stall([0; 5], 32)), (None, None));
+        assert_eq!((stall([0, 4, 8, 12, 16], 0, 0), stall([0; 5], 32, 0)), (None, None));
+        // Another thread of the target has its core for half of the time.
+        let (mut waits, mut idle) = (Waits::default(), Idle::default());
+        for turn in 0..9 {
+            waits.add(look(turn * 4, turn * 3, turn * 3));
+            assert_eq!(idle.stall(&waits.looks, since(1, 2), 2), None);
+        }
     }
 
     #[test]
-    fn a_late_look_takes_from_a_wait_only_what_the_target_ran_in_its_time() {
+    fn a_wait_begins_after_the_thread_ran_however_late_the_look_is() {
         // It ran for a quarter of the time, and nothing looked for 20 ms, in which it waited for 16.
-        let mut waits = Waits::default();
-        (0..=6).for_each(|turn| assert_eq!(waits.stall(look(turn * 4, turn, turn), 2, 0), None));
-        let found = waits.stall(look(44, 7, 7), 2, 16 * MS).map(|stall| stall.lost_ns);
-        assert_eq!(found, Some(12 * MS), "not 10 ms, although it ran for 6 in all of 36");
+        let (mut waits, mut idle) = (Waits::default(), Idle::default());
+        for turn in 0..=6 {
+            waits.add(look(turn * 4, turn, turn));
+            assert_eq!(idle.stall(&waits.looks, since(1, 0), 2), None);
+        }
+        waits.add(look(44, 7, 7));
+        let found = Stall { from_ns: 20 * MS, until_ns: 44 * MS, lost_ns: 15 * MS };
+        assert_eq!(idle.stall(&waits.looks, since(1, 16), 2), Some(found));
+        assert_eq!(waits.not_of_target_ns(26 * MS, 43 * MS), 16 * MS);
     }
 
     #[test]
     fn a_wait_counts_from_the_first_look_on() {
-        let mut waits = Waits::default();
-        assert_eq!(waits.stall(look(4, 0, 0), 2, 100 * MS), None, "the first look");
-        let found = Stall::of_machine(4 * MS, 8 * MS, 4 * MS);
-        assert_eq!(waits.stall(look(8, 0, 0), 2, 100 * MS), Some(found));
+        let (mut waits, mut idle) = (Waits::default(), Idle::default());
+        waits.add(look(4, 0, 0));
+        assert_eq!(idle.stall(&waits.looks, since(0, 100), 2), None, "the first look");
+        waits.add(look(8, 0, 0));
+        let found = Stall { from_ns: 4 * MS, until_ns: 8 * MS, lost_ns: 4 * MS };
+        assert_eq!(idle.stall(&waits.looks, since(0, 100), 2), Some(found));
     }
 }

@@ -54,7 +54,7 @@ fn an_answer_that_lay_unread_is_not_the_targets_delay() {
 #[test]
 fn a_slow_request_is_certain_once_its_stalls_are_known() {
     let stalls = Stalls::of_measurement(0);
-    stalls.add(Stall::of_machine(3_000_000, 7_000_000, 4_000_000));
+    stalls.add(Stall { from_ns: 3_000_000, until_ns: 7_000_000, lost_ns: 4_000_000 });
     let mut meter = meter();
     for sent_ns in [2_000_000, 900_000_000] {
         answer(&mut meter, &request(sent_ns, sent_ns), u64::MAX, sent_ns + 8_000_000);
