@@ -41,22 +41,15 @@ pub(crate) struct StallSum {
 #[derive(Debug, Default)]
 pub(crate) struct Stalls(Mutex<Record>);
 
-/// Requests that the generator sent late, all at once: they queue at the target as behind a stall.
-#[derive(Debug, Clone, Copy)]
-struct Bunch {
-    sent_ns: u64,
-    /// The lateness of the first of them.
-    late_ns: u64,
-}
-
 #[derive(Debug, Default)]
 struct Record {
     /// The start of the measurement.
     from_ns: u64,
     /// Ascending; no two overlap.
     recent: VecDeque<Stall>,
-    /// Ascending by the instant at which they were sent.
-    bunches: VecDeque<Bunch>,
+    /// Requests that the generator sent late, all at once, as stalls of no width that end when they
+    /// were sent: they queue at the target as behind a stall. Ascending.
+    bunches: VecDeque<Stall>,
     /// The sum of those that are no longer kept.
     past: StallSum,
 }
@@ -71,12 +64,16 @@ impl Stall {
 
     /// Returns the end of the queue that it leaves.
     fn queue_until_ns(self) -> u64 {
-        queue_until_ns(self.until_ns, self.lost_ns)
+        self.until_ns + (QUEUE_LENGTHS * self.lost_ns).min(MAX_QUEUE_NS)
     }
 }
 
-fn queue_until_ns(end_ns: u64, length_ns: u64) -> u64 {
-    end_ns + (QUEUE_LENGTHS * length_ns).min(MAX_QUEUE_NS)
+/// Returns the lengths of those that touch a request or its queue. Where one begins later, it does
+/// not end earlier.
+fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
+    let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
+    let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
+    near.filter(move |stall| stall.queue_until_ns() > sent_ns).map(|stall| stall.lost_ns)
 }
 
 impl Stalls {
@@ -113,9 +110,9 @@ impl Stalls {
     /// Adds requests that the generator sent at once, the first of them late by so much.
     pub(crate) fn add_bunch(&self, sent_ns: u64, late_ns: u64) {
         let mut record = self.record();
-        let at = record.bunches.partition_point(|known| known.sent_ns <= sent_ns);
-        record.bunches.insert(at, Bunch { sent_ns, late_ns });
-        while record.bunches[0].sent_ns + KEPT_NS < sent_ns {
+        let at = record.bunches.partition_point(|known| known.until_ns <= sent_ns);
+        record.bunches.insert(at, Stall { from_ns: sent_ns, until_ns: sent_ns, lost_ns: late_ns });
+        while record.bunches[0].until_ns + KEPT_NS < sent_ns {
             record.bunches.pop_front();
         }
     }
@@ -125,17 +122,8 @@ impl Stalls {
     /// quarter on top for the queue behind them, or behind a bunch that was sent late.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
-        let before = record.recent.partition_point(|stall| stall.from_ns < received_ns);
-        // They do not overlap, so earlier ones ended earlier.
-        let near =
-            record.recent.range(..before).rev().take_while(|stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
-        let touching = near.filter(|stall| stall.queue_until_ns() > sent_ns);
-        let lost_ns: u64 = touching.map(|stall| stall.lost_ns).sum();
-        let before = record.bunches.partition_point(|bunch| bunch.sent_ns < received_ns);
-        let near =
-            record.bunches.range(..before).rev().take_while(|bunch| bunch.sent_ns + MAX_QUEUE_NS > sent_ns);
-        let touching = near.filter(|bunch| queue_until_ns(bunch.sent_ns, bunch.late_ns) > sent_ns);
-        let late_ns = touching.map(|bunch| bunch.late_ns).max().unwrap_or(0);
+        let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();
+        let late_ns = touching(&record.bunches, sent_ns, received_ns).max().unwrap_or(0);
         lost_ns + lost_ns.max(late_ns) / 4
     }
 }
