@@ -35,7 +35,7 @@ pub(crate) struct Look {
 #[derive(Debug)]
 struct Thread {
     run_delay: RunDelay,
-    /// What was read last.
+    /// The times that were read last.
     since: Since,
     idle: Idle,
 }
@@ -134,9 +134,9 @@ mod tests {
         Look { at_ns: at_ms * MS, target_ns: target_ms * MS, own_ns: own_ms * MS }
     }
 
-    /// Returns the stall of waits of 7 ms that ended between 12 and 16 ms, on two cores, of a thread
-    /// that ran for so long meanwhile. The target has used so much at each look, 4 ms apart from 0
-    /// on, and the generator as much as is given.
+    /// Returns the stall of waits of 7 ms that ended between 12 and 16 ms, on two cores. The thread
+    /// ran for so long meanwhile. The target has used so much at each look, 4 ms apart from 0 on,
+    /// and the generator as much as is given.
     fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         for (number, target_ms) in (0..).zip(target_ms) {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_wait_begins_after_the_thread_ran_however_late_the_look_is() {
-        // It ran for a quarter of the time, and nothing looked for 20 ms, in which it waited for 16.
+        // It ran for a quarter of the time. Then nothing looked for 20 ms, and it waited for 16.
         let (mut waits, mut idle) = (Waits::default(), Idle::default());
         for turn in 0..=6 {
             waits.add(look(turn * 4, turn, turn));
