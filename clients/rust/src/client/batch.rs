@@ -53,7 +53,7 @@ impl Batch {
     /// order.
     ///
     /// # Errors
-    /// Returns [`Error::AboveSigned`] if an ID has all 64 bits.
+    /// Returns [`Error::AboveSigned`] if an ID is above [`i64::MAX`].
     pub fn iter_i64(&self) -> Result<impl ExactSizeIterator<Item = i64>, Error> {
         // The IDs increase, so the last one decides.
         self.last().map_or(Ok(0), signed)?;

@@ -40,8 +40,8 @@ use crate::protocol::collect::Progress;
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Next, Parsed, request};
 
-/// The most requests that are sent ahead of their replies. A daemon reads some 500 requests in a
-/// turn, so more than two turns' requests would only wait there.
+/// The most requests that are sent ahead of their replies. A daemon reads some 500 requests at
+/// once, so more than twice as many would only wait there.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
@@ -50,13 +50,13 @@ const READ_SIZE: usize = 16 << 10;
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.
 const GREETING_TAG: u16 = 0;
 
-/// A connection after its greeting.
+/// A connection, greeted or not.
 pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text, with the IP address if its name has several.
     pub(super) endpoint: Arc<str>,
-    /// The turn of its address among those of the name.
-    pub(super) turn: usize,
+    /// The number of its address among those of the name.
+    pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,
     output: BytesMut,
@@ -67,7 +67,7 @@ pub(super) struct Connection {
     /// The daemon's sources, from its latest INFO.
     sources: Sources,
     /// A timer that ends when the oldest request in flight counts as stalled, or earlier.
-    stall: Pin<Box<Sleep>>,
+    stall_timer: Pin<Box<Sleep>>,
     /// True once the daemon has answered a call, apart from the greeting.
     pub(super) has_answered: bool,
     /// True once it takes no further calls.
@@ -93,12 +93,14 @@ impl Connection {
         end
     }
 
-    /// Takes the replies to the calls in flight, and no further calls. A stall ends it at the
-    /// latest.
+    /// Takes no further calls, and waits for the replies to those in flight. Gives up if the daemon
+    /// stalls.
     pub(super) async fn finish(mut self) {
         self.is_finishing = true;
+        // The sender stays alive: without one, the queue would end the connection.
         let (_no_calls, calls) = mpsc::channel(1);
         let mut queue = Queue::new(calls);
+        // An exhausted refusal of one call leaves the others in flight.
         while let End::Exhausted(_) = self.serve(&mut queue).await {}
     }
 
@@ -108,6 +110,7 @@ impl Connection {
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
+        // No error means that `finish` has all its replies. It ignores this end.
         done.err().unwrap_or(End::Abandoned)
     }
 
@@ -135,7 +138,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            () = self.stall.as_mut(), if !self.in_flight.is_empty() => self.check_stall(),
+            () = self.stall_timer.as_mut(), if !self.in_flight.is_empty() => self.check_stall(),
         }
     }
 
@@ -189,8 +192,8 @@ impl Connection {
     fn arm_stall(&mut self) {
         let Some(front) = self.in_flight.front() else { return };
         let stalls_at = front.stalls_at(self.shared.options.answer_timeout);
-        if stalls_at < self.stall.deadline() {
-            self.stall.as_mut().reset(stalls_at);
+        if stalls_at < self.stall_timer.deadline() {
+            self.stall_timer.as_mut().reset(stalls_at);
         }
     }
 
@@ -303,15 +306,15 @@ impl Connection {
         let Some(front) = self.take_front() else {
             return Ok(());
         };
-        let asks_next =
+        let call_moves_on =
             front.moves_on_by.is_some_and(|deadline| exhausted_beyond(&error, deadline).is_some());
         front.exchange.fail(error.clone());
         // Keep a single daemon whose clock or ceiling fails: there is no better one.
         let has_others = self.shared.options.endpoints.len() > 1;
-        if error.code().is_some_and(|code| code.closes() || moves_on(code) && has_others) {
+        if error.code().is_some_and(|code| code.closes() || (moves_on(code) && has_others)) {
             return Err(End::Failed(error));
         }
-        if asks_next { Err(End::Exhausted(error)) } else { Ok(()) }
+        if call_moves_on { Err(End::Exhausted(error)) } else { Ok(()) }
     }
 
     /// Fails the oldest call with a breach of the protocol, which ends the connection.
@@ -323,8 +326,8 @@ impl Connection {
         End::Failed(error)
     }
 
-    /// Ends the connection if it has stalled. The timer can be early, because replies do not move
-    /// it. Then it is set again.
+    /// Ends the connection if it has stalled. Replies do not move the timer, so it can end early.
+    /// Then it is set again.
     fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else { return Ok(()) };
@@ -333,7 +336,7 @@ impl Connection {
             let waited = front.wait + limit;
             return Err(End::Failed(self.lost(&format!("it did not answer within {waited:?}"))));
         }
-        self.stall.as_mut().reset(stalls_at);
+        self.stall_timer.as_mut().reset(stalls_at);
         Ok(())
     }
 
@@ -352,5 +355,5 @@ impl Connection {
 
 const _: () = assert!(
     MAX_IN_FLIGHT < u16::MAX as usize,
-    "tags in flight differ, so that a lost or doubled reply shows as a wrong tag"
+    "tags in flight must differ, so that a lost or doubled reply shows as a wrong tag"
 );

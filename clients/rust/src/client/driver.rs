@@ -20,8 +20,8 @@ struct Health {
     failures: u32,
     /// The earliest time for the next try.
     not_before: Instant,
-    /// The time from which it may serve every call again. Until then another endpoint is tried
-    /// first, if there is one.
+    /// The time from which it may serve every call again. Until then an endpoint that need not
+    /// pause is tried first.
     exhausted_until: Instant,
 }
 
@@ -38,8 +38,7 @@ impl Health {
         self.not_before = Instant::now() + asked + shared.backoff(self.failures);
     }
 
-    /// Takes note of the end of a connection.
-    fn served(&mut self, connection: &Connection) {
+    fn forget_failures_if_answered(&mut self, connection: &Connection) {
         // Without this condition, the pause would not grow for a daemon that greets and then fails
         // every call.
         if connection.has_answered {
@@ -62,7 +61,7 @@ pub(super) struct Driver {
     health: Vec<Health>,
     /// The index of the endpoint that served last.
     current: usize,
-    /// The number of failed connections since the last success.
+    /// The number of failed connections since the last success, or since [`Self::give_up`].
     failed_in_a_row: usize,
     check: Check,
 }
@@ -77,12 +76,12 @@ impl Driver {
 
     /// Runs until the application has dropped the last handle.
     pub(super) async fn run(mut self) {
-        while self.step().await.is_ok() {}
+        while self.connect_and_serve().await.is_ok() {}
     }
 
-    /// Connects for the first call that needs it, and serves until there is no connection. It waits
-    /// until there is a call.
-    async fn step(&mut self) -> Result<(), Abandoned> {
+    /// Waits for a call. Then it connects to an endpoint, and serves calls until there is no
+    /// connection.
+    async fn connect_and_serve(&mut self) -> Result<(), Abandoned> {
         self.queue.wait_for_work().await?;
         let index = self.pick();
         let shared = Arc::clone(&self.shared);
@@ -103,14 +102,14 @@ impl Driver {
             }
         };
         let mut greeted = Greeted { index, connection };
-        while let Some(earlier) = self.serve(greeted).await? {
-            greeted = earlier;
+        while let Some(preferred) = self.serve(greeted).await? {
+            greeted = preferred;
         }
         Ok(())
     }
 
-    /// Serves until the connection ends, or until an earlier endpoint is preferred. Returns the
-    /// latter's connection.
+    /// Serves until the connection ends, or until an endpoint earlier in the list has connected.
+    /// Returns that endpoint's connection, if there is one.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
         self.shared.enter(Stage::Serving(index, Arc::clone(&connection.endpoint)));
@@ -120,13 +119,13 @@ impl Driver {
         let returns_to_first = self.shared.options.returns_to_first();
         let end = tokio::select! {
             end = connection.serve(&mut self.queue) => end,
-            earlier = connect_to_any(&self.shared, &mut self.health[..index]), if returns_to_first => {
-                self.health[index].served(&connection);
+            preferred = connect_to_any(&self.shared, &mut self.health[..index]), if returns_to_first => {
+                self.health[index].forget_failures_if_answered(&connection);
                 tokio::spawn(connection.finish());
-                return Ok(Some(earlier));
+                return Ok(Some(preferred));
             }
         };
-        self.health[index].served(&connection);
+        self.health[index].forget_failures_if_answered(&connection);
         let error = match end {
             End::Abandoned => return Err(Abandoned),
             End::Failed(error) => {
@@ -159,9 +158,9 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Tries the other endpoints before one that has no IDs in time for one call. It may have some
-    /// for the next call, which can ask for another source or wait for longer: with no other
-    /// endpoint left it is tried after a short pause.
+    /// Prefers the other endpoints to one that has no IDs before a call's deadline. The next call
+    /// may ask for another source or wait longer. So if no other endpoint is left, this one is
+    /// tried after a short pause.
     fn prefer_others(&mut self, index: usize, error: &Error) {
         let now = Instant::now();
         self.health[index].not_before = now + self.shared.backoff(1);
@@ -177,11 +176,11 @@ impl Driver {
         self.failed_in_a_row += 1;
         let failures = self.shared.failures();
         let all_failed = self.failed_in_a_row >= self.health.len();
-        let all_are_strangers = failures.len() == self.health.len()
+        let all_speak_another_protocol = failures.len() == self.health.len()
             && failures.iter().all(|failure| matches!(failure, Error::Protocol { .. }));
         if error.is_final() {
             self.give_up(&error);
-        } else if all_are_strangers || self.shared.options.fail_fast && all_failed {
+        } else if all_speak_another_protocol || (self.shared.options.fail_fast && all_failed) {
             self.give_up(&Error::join(failures).unwrap_or(error));
         }
     }
@@ -192,15 +191,15 @@ impl Driver {
     }
 }
 
-/// Waits until one of these endpoints, the first of the list, has connected and greeted. Each is
-/// tried once its back-off is over.
+/// Waits until one of the endpoints in `health` has connected and greeted. Each is tried as soon as
+/// its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
         let Some(index) = (0..health.len()).min_by_key(|index| health[*index].due_at()) else {
             return pending().await;
         };
         sleep_until(health[index].due_at()).await;
-        match greet(shared, index).await {
+        match connect_and_greet(shared, index).await {
             Ok(connection) => return Greeted { index, connection },
             Err(error) => {
                 health[index].rest(shared, &error);
@@ -210,7 +209,7 @@ async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted 
     }
 }
 
-async fn greet(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
+async fn connect_and_greet(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
     let mut connection = connect(shared, index).await?;
     connection.greet().await?;
     Ok(connection)
@@ -219,12 +218,12 @@ async fn greet(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> 
 /// Connects, and records which address of the name accepted.
 async fn connect(shared: &Arc<Shared>, index: usize) -> Result<Connection, Error> {
     let connection = Connection::connect(Arc::clone(shared), index).await?;
-    shared.set_turn(index, connection.turn);
+    shared.set_address_number(index, connection.address_number);
     Ok(connection)
 }
 
-/// Returns the time that the daemon asked for. It counts up to `max_backoff`, because a restart can
-/// bring the daemon back earlier.
+/// Returns the time that the daemon asked for, capped at `max_backoff`: a restart can bring the
+/// daemon back earlier.
 fn asked(shared: &Shared, error: &Error) -> Duration {
     error.retry_after().unwrap_or_default().min(shared.options.max_backoff)
 }

@@ -23,13 +23,13 @@ pub(super) struct Streams {
     pub(super) writer: Writer,
 }
 
-/// The address of a name that a connection leads to.
+/// The address that accepted, of those that a name has.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Chosen {
+pub(super) struct ChosenAddress {
     /// The address, if the name has several.
     pub(super) ip: Option<IpAddr>,
-    /// The turn that begins with this address.
-    pub(super) turn: usize,
+    /// Its number: [`connect`] with this number tries it first.
+    pub(super) number: usize,
 }
 
 /// The sending direction. With TLS, it buffers bytes until it is flushed.
@@ -37,7 +37,7 @@ pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
     encrypts: bool,
     /// True if it may hold bytes that are not flushed.
-    holds: bool,
+    needs_flush: bool,
 }
 
 impl Streams {
@@ -45,7 +45,7 @@ impl Streams {
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        let writer = Writer { inner: Box::new(writer), encrypts: false, holds: false };
+        let writer = Writer { inner: Box::new(writer), encrypts: false, needs_flush: false };
         Streams { reader: Box::new(reader), writer }
     }
 }
@@ -53,17 +53,17 @@ impl Streams {
 impl Writer {
     /// Returns whether [`push`](Self::push) has something to do.
     pub(super) fn has_work(&self, output: &BytesMut) -> bool {
-        self.holds || !output.is_empty()
+        self.needs_flush || !output.is_empty()
     }
 
     /// Writes some of the output, or flushes if none is left. Dropping its future loses nothing.
     pub(super) async fn push(&mut self, output: &mut BytesMut) -> io::Result<()> {
         if output.is_empty() {
             self.inner.flush().await?;
-            self.holds = false;
+            self.needs_flush = false;
         } else {
             self.inner.write_buf(output).await?;
-            self.holds = self.encrypts;
+            self.needs_flush = self.encrypts;
         }
         Ok(())
     }
@@ -75,16 +75,16 @@ impl Writer {
     }
 }
 
-/// Resolves the name and connects, trying each of its addresses, the one of number `turn` first.
-/// `limit` covers everything, with the TLS handshake.
+/// Resolves the name, and tries its addresses until one accepts, beginning with that of
+/// `address_number`. `limit` covers all of this, and the TLS handshake.
 pub(super) async fn connect(
     endpoint: &Address,
     tls: &TlsChoice,
     limit: Duration,
-    turn: usize,
-) -> io::Result<(Streams, Chosen)> {
+    address_number: usize,
+) -> io::Result<(Streams, ChosenAddress)> {
     let deadline = Instant::now() + limit;
-    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline, turn)).await;
+    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline, address_number)).await;
     connected.unwrap_or_else(|_| Err(timed_out(&format!("not connected within {limit:?}"))))
 }
 
@@ -92,21 +92,21 @@ async fn connect_patiently(
     endpoint: &Address,
     tls: &TlsChoice,
     deadline: Instant,
-    turn: usize,
-) -> io::Result<(Streams, Chosen)> {
+    address_number: usize,
+) -> io::Result<(Streams, ChosenAddress)> {
     #[cfg(test)]
-    if let Some(dialed) = super::simulation::dial(endpoint, turn) {
+    if let Some(dialed) = super::simulation::dial(endpoint, address_number) {
         return dialed.await;
     }
     let (host, port) = match endpoint {
         Address::Tcp { host, port } | Address::Tls { host, port } => (host, *port),
-        Address::Unix(path) => return connect_unix(path, turn).await,
+        Address::Unix(path) => return connect_unix(path, address_number).await,
     };
-    // The files first: their mistakes show even where nobody listens, and a slow disk keeps no
-    // daemon waiting for the handshake.
-    let connector = if endpoint.is_tls() { Some(read_files(tls).await?) } else { None };
+    // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
+    // waits for a handshake while a slow disk is read.
+    let connector = if endpoint.is_tls() { Some(tls_connector(tls).await?) } else { None };
     let addresses = look_up(host, port).await?;
-    let (stream, chosen) = connect_any(&addresses, deadline, turn).await?;
+    let (stream, chosen) = connect_any(&addresses, deadline, address_number).await?;
     if let Some(connector) = connector {
         return Ok((encrypt(stream, host, &connector, deadline).await?, chosen));
     }
@@ -115,19 +115,19 @@ async fn connect_patiently(
 }
 
 #[cfg(unix)]
-async fn connect_unix(path: &Path, turn: usize) -> io::Result<(Streams, Chosen)> {
+async fn connect_unix(path: &Path, address_number: usize) -> io::Result<(Streams, ChosenAddress)> {
     let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-    Ok((Streams::plain(reader, writer), Chosen { ip: None, turn }))
+    Ok((Streams::plain(reader, writer), ChosenAddress { ip: None, number: address_number }))
 }
 
 #[cfg(not(unix))]
-async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, Chosen)> {
+async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, ChosenAddress)> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
 }
 
 /// Reads the files for TLS.
 #[cfg(feature = "tls")]
-async fn read_files(tls: &TlsChoice) -> io::Result<Connector> {
+async fn tls_connector(tls: &TlsChoice) -> io::Result<Connector> {
     let files = tls.clone();
     // The disk may be slow, and other tasks share this thread.
     let read = tokio::task::spawn_blocking(move || files.read()).await;
@@ -146,12 +146,12 @@ async fn encrypt(
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
     let stream = timeout_at(deadline, handshake).await.map_err(|_| timed_out(silent))??;
     let (reader, writer) = tokio::io::split(stream);
-    let writer = Writer { inner: Box::new(writer), encrypts: true, holds: false };
+    let writer = Writer { inner: Box::new(writer), encrypts: true, needs_flush: false };
     Ok(Streams { reader: Box::new(reader), writer })
 }
 
 #[cfg(not(feature = "tls"))]
-async fn read_files(_: &TlsChoice) -> io::Result<Infallible> {
+async fn tls_connector(_: &TlsChoice) -> io::Result<Infallible> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "built without TLS: enable the cargo feature `tls` of snowbank-client",
@@ -163,7 +163,7 @@ async fn encrypt(_: TcpStream, _: &str, connector: &Infallible, _: Instant) -> i
     match *connector {}
 }
 
-/// Looks a name up, for each connection again: a daemon may come back at another address.
+/// Looks a name up. Each connection does so again: a daemon may come back at another address.
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(test)]
     if let Some(addresses) = super::simulation::look_up(host, port) {
@@ -172,16 +172,16 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with that of number `turn`. Each gets an
-/// equal share of the remaining time, so that an address that drops packets leaves time for the
-/// others.
+/// Connects to the first address that accepts, beginning with `address_number` modulo their
+/// count. Each gets an equal share of the remaining time, so that an address that drops packets
+/// leaves time for the others.
 async fn connect_any(
     addresses: &[SocketAddr],
     deadline: Instant,
-    turn: usize,
-) -> io::Result<(TcpStream, Chosen)> {
+    address_number: usize,
+) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let first = turn.checked_rem(addresses.len()).unwrap_or_default();
+    let first = address_number.checked_rem(addresses.len()).unwrap_or_default();
     let in_turn = addresses[first..].iter().chain(&addresses[..first]);
     for (index, address) in in_turn.enumerate() {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -192,7 +192,7 @@ async fn connect_any(
                 // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());
-                return Ok((stream, Chosen { ip, turn: turn.wrapping_add(index) }));
+                return Ok((stream, ChosenAddress { ip, number: address_number.wrapping_add(index) }));
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = timed_out(&format!("{address} did not accept within {share:?}")),
@@ -217,18 +217,18 @@ mod tests {
         let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let mut addresses: Vec<_> =
             listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
-        for turn in 0..4 {
-            let (stream, chosen) = connect_any(&addresses, deadline, turn).await.expect("both accept");
-            assert_eq!(stream.peer_addr().expect("an address"), addresses[turn % 2]);
-            assert_eq!((chosen.ip, chosen.turn), (Some(addresses[turn % 2].ip()), turn));
+        for number in 0..4 {
+            let (stream, chosen) = connect_any(&addresses, deadline, number).await.expect("both accept");
+            assert_eq!(stream.peer_addr().expect("an address"), addresses[number % 2]);
+            assert_eq!((chosen.ip, chosen.number), (Some(addresses[number % 2].ip()), number));
         }
         let (_, chosen) = connect_any(&addresses[..1], deadline, 5).await.expect("it accepts");
         assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
-        // Nobody listens at the one whose turn it is.
+        // Nobody listens at the one that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
         let (stream, chosen) = connect_any(&addresses, deadline, 3).await.expect("the others accept");
         assert_eq!(stream.peer_addr().expect("an address"), addresses[1]);
-        assert_eq!(chosen.turn, 4, "the next turn is that of the last address");
+        assert_eq!(chosen.number, 4, "the number of the address that accepted");
         connect_any(&[], deadline, 3).await.expect_err("no address");
     }
 
@@ -236,7 +236,7 @@ mod tests {
     async fn what_a_writer_holds_back_is_flushed() {
         let (near, mut far) = duplex(1_024);
         let inner = Box::new(BufWriter::new(near));
-        let mut writer = Writer { inner, encrypts: true, holds: false };
+        let mut writer = Writer { inner, encrypts: true, needs_flush: false };
         let mut output = BytesMut::from(&b"request"[..]);
         while writer.has_work(&output) {
             writer.push(&mut output).await.expect("room");

@@ -8,8 +8,8 @@ use super::BadEndpoint;
 use crate::protocol::reply::ErrorReply;
 use crate::protocol::{ErrorCode, one_line, reply};
 
-/// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust prints an
-/// error that `main` returns with `Debug`.
+/// The reason why a call failed. `Debug` prints the same line as `Display`, because Rust uses
+/// `Debug` to print an error that `main` returns.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +17,7 @@ pub enum Error {
     #[error(transparent)]
     Refused(Arc<Refusal>),
     /// The call's deadline passed.
-    #[error("no answer{} within {allowed:?}{}", from(endpoint), because(last))]
+    #[error("no answer{} within {allowed:?}{}", from_endpoint(endpoint), last_error(last))]
     Deadline {
         /// The time that the call had.
         allowed: Duration,
@@ -65,9 +65,9 @@ pub enum Error {
         /// The names of the daemon's sources.
         known: Arc<str>,
     },
-    /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) has
-    /// handed out. Its next call continues from the lower IDs. No ID is handed out twice, but their
-    /// order begins again.
+    /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) had
+    /// fetched. The next call of that `Ids` continues from the lower IDs. No ID is handed out
+    /// twice, but their order begins again.
     #[error(
         "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
          address; the next call goes on from there"
@@ -75,7 +75,7 @@ pub enum Error {
     WentBack {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The highest ID so far.
+        /// The highest ID of the replies before.
         highest: u64,
         /// The highest ID of the last reply.
         found: u64,
@@ -91,12 +91,12 @@ pub enum Error {
         one: Arc<str>,
         /// The other endpoint.
         other: Arc<str>,
-        /// The first daemon's worker ID that both have.
+        /// The shared worker ID, in the first daemon's layout.
         worker_id: u64,
         /// The first daemon's layout.
         layout: Arc<str>,
     },
-    /// The ID has all 64 bits, and a signed integer has room for 63.
+    /// The ID is above [`i64::MAX`].
     #[error("the ID {id} does not fit a signed integer: use a layout of 63 bits, or keep IDs as u64 or text")]
     AboveSigned {
         /// The ID.
@@ -114,14 +114,14 @@ pub enum Error {
          Runtime::enter"
     )]
     NoRuntime,
-    /// The client's tokio runtime has shut down.
+    /// The client's tokio runtime has shut down, or was built without time and I/O.
     #[error("the runtime that this client was made on has shut down, or was built without time and I/O")]
     Closed,
 }
 
 /// A daemon's ERROR reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{endpoint} refused: {}{}{}", name(*code), separated(message), again(*retry_after))]
+#[error("{endpoint} refused: {}{}{}", code_name(*code), separated(message), retry_hint(*retry_after))]
 pub struct Refusal {
     /// The daemon that refused.
     pub endpoint: Arc<str>,
@@ -189,9 +189,9 @@ impl Error {
     /// endpoint if it has one.
     ///
     /// It does if it cannot connect or loses the connection, and if the daemon is draining, too
-    /// busy, or has no usable clock or ceiling. Every daemon would repeat other refusals, apart
-    /// from `exhausted`: if the time to wait exceeds the deadline, the client asks each other
-    /// endpoint once. All other errors are mistakes that must become visible.
+    /// busy, or has no usable clock or ceiling. It does not after other errors: every daemon
+    /// would repeat its other refusals. After `exhausted` this returns false too, but the client
+    /// asks each other endpoint once if the time to wait exceeds the deadline.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
@@ -211,7 +211,7 @@ impl Error {
         }
     }
 
-    /// Joins the errors of several endpoints. Returns `None` without an error.
+    /// Joins the errors of several endpoints. Returns `None` for an empty list.
     pub(super) fn join(mut errors: Vec<Error>) -> Option<Error> {
         match errors.len() {
             0 | 1 => errors.pop(),
@@ -234,7 +234,7 @@ pub(super) fn moves_on(code: ErrorCode) -> bool {
     }
 }
 
-fn from(endpoint: &Option<Arc<str>>) -> String {
+fn from_endpoint(endpoint: &Option<Arc<str>>) -> String {
     endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" from {endpoint}"))
 }
 
@@ -245,11 +245,11 @@ fn joined(errors: &[Error]) -> String {
     errors.iter().map(Error::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn because(last: &Option<Arc<Error>>) -> String {
+fn last_error(last: &Option<Arc<Error>>) -> String {
     last.as_ref().map_or_else(String::new, |last| format!("; last: {last}"))
 }
 
-fn name(code: u16) -> String {
+fn code_name(code: u16) -> String {
     ErrorCode::from_u16(code).map_or_else(|| format!("code {code}"), |code| code.name().to_owned())
 }
 
@@ -257,8 +257,8 @@ fn separated(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
-/// Returns words on when to try again, rounded up: a caller that waits this long is not early.
-fn again(retry_after: Option<Duration>) -> String {
+/// Returns a hint when to try again, rounded up: a caller that waits this long is not early.
+fn retry_hint(retry_after: Option<Duration>) -> String {
     let Some(wait) = retry_after else { return String::new() };
     match wait.as_millis().div_ceil(1_000) {
         0..=10 => format!(" (try again in {wait:?})"),
@@ -284,11 +284,11 @@ mod tests {
             "ids-1:7660 refused: exhausted: 40000 IDs are [31m too many \u{fffd} (try again in 1.2s)"
         );
         assert_eq!(refusal(99, b"").to_string(), "ids-1:7660 refused: code 99 (try again in 1.2s)");
-        assert_eq!(again(Some(Duration::from_millis(7_185_758))), " (try again in 120 min)");
+        assert_eq!(retry_hint(Some(Duration::from_millis(7_185_758))), " (try again in 120 min)");
     }
 
     #[test]
-    fn the_daemons_state_is_retried_and_the_request_is_not() {
+    fn refusals_about_the_daemon_are_retried() {
         let retried: Vec<u16> = (0..20).filter(|code| refusal(*code, b"").is_retried()).collect();
         assert_eq!(retried, [7, 8, 9, 10]);
         assert!(!Error::Forked.is_retried());

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   next() ─▶ slice (SLICE IDs or fewer) ─▶ current batch ─▶ next batch ─▶ fetch (a task)
-//!             a load, a comparison and      when a slice     when a batch  one at a time; later
-//!             an addition or two per ID     is used up       is used up    it marks an old batch
+//!             three checks and an           when a slice     when a batch  one at a time; later
+//!             addition for each ID          is used up       is used up    it marks an old batch
 //! ```
 
 mod buffer;
@@ -32,22 +32,22 @@ pub use shared::SharedIds;
 /// A local buffer that hands out IDs one at a time. It is refilled in the background once it is
 /// half used.
 ///
-/// - **Increasing**: IDs increase while they come from one endpoint, over reconnects too. From
-///   another endpoint, or another address of its name, they follow the clock of its daemon. An
-///   endpoint's IDs can go back: its daemon may be replaced by one with another layout or an older
-///   clock, and a load balancer may choose another daemon. Then the buffer retries for up to a
-///   second, or half of its timeout if that is shorter. If the IDs stay below, [`next`](Self::next)
-///   returns [`Error::WentBack`] once, and later calls continue from the lower IDs.
+/// - **Increasing**: IDs from one endpoint increase, also across reconnects. After a change to
+///   another endpoint or IP address, they follow that daemon's clock. An endpoint's IDs can go back
+///   if another daemon answers there, with another layout or an older clock. Then the buffer asks
+///   again for up to a second, or half of its timeout if that is shorter. If the IDs are still
+///   lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later calls continue from
+///   the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
-///   client's runtime takes to run a timer. A blocked runtime runs none: an example is a
-///   current-thread runtime whose only thread numbers rows without awaiting. So every 256 IDs the
-///   buffer also reads the clock. On Linux, time that the machine sleeps counts: the buffer notices
-///   it within 50 ms. IDs that are too old are dropped, and the next call fetches again.
+///   client's runtime takes to run a timer. A blocked runtime runs none, such as a current-thread
+///   runtime whose only thread calls `next` in a loop that never yields. So the buffer also reads
+///   the clock every 256 IDs. On Linux, time that the machine sleeps counts: the buffer notices it
+///   within 50 ms. IDs that are too old are dropped, and the next call fetches again.
 /// - **Cloned machines**: a virtual machine whose snapshot is resumed twice has the buffer twice,
-///   and both copies hand out its IDs until they are too old. Where machines are copied while they
-///   run, fetch batches, or drop the `Ids` before the snapshot.
-/// - **Never of two daemons with the same worker IDs**: when the client finds them, the buffer
-///   drops its IDs within 50 ms, and calls return [`Error::SameWorkerIds`].
+///   and both copies hand out its IDs until they are too old. If your machines are copied while
+///   they run, fetch batches, or drop the `Ids` before the snapshot.
+/// - **Two daemons with the same worker IDs**: when the client finds them, the buffer drops its IDs
+///   within 50 ms, and calls return [`Error::SameWorkerIds`].
 /// - **Never in a fork**: in a child process every call returns [`Error::Forked`].
 ///
 /// Dropping the future of [`next`](Self::next) loses nothing.
@@ -76,20 +76,20 @@ impl Ids {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "it waits, so it cannot be an iterator")]
     pub fn next(&mut self) -> NextId<'_> {
-        NextId { state: NextIdState::Buffered(self) }
+        NextId { state: NextIdState::Unpolled(self) }
     }
 
     /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
     ///
     /// # Errors
-    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID has all 64 bits.
+    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above [`i64::MAX`].
     #[inline]
     pub async fn next_i64(&mut self) -> Result<i64, Error> {
         signed(self.next().await?)
     }
 
     /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never
-    /// waits. Any thread may call it.
+    /// waits, and may be called outside the tokio runtime.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries
@@ -121,7 +121,8 @@ impl Ids {
             {
                 return Ok(id);
             }
-            // Otherwise batches that are too old before this task runs could repeat for ever.
+            // Without this check the loop might never end: each batch could be too old before this
+            // task runs.
             if deadline.left().is_zero() {
                 return Err(self.buffer.passed(&deadline));
             }
@@ -159,10 +160,9 @@ pub struct NextId<'a> {
 }
 
 enum NextIdState<'a> {
-    /// Not polled yet.
-    Buffered(&'a mut Ids),
-    /// The buffer was empty.
-    Fetching(Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>),
+    Unpolled(&'a mut Ids),
+    /// The slice had no usable ID.
+    Waiting(Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>),
     Done,
 }
 
@@ -172,11 +172,11 @@ impl Future for NextId<'_> {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match mem::replace(&mut self.state, NextIdState::Done) {
-            NextIdState::Buffered(ids) => match ids.take() {
+            NextIdState::Unpolled(ids) => match ids.take() {
                 Some(id) => Poll::Ready(Ok(id)),
-                None => self.fetch(Box::pin(ids.next_from_buffer()), context),
+                None => self.poll_waiting(Box::pin(ids.next_from_buffer()), context),
             },
-            NextIdState::Fetching(fetching) => self.fetch(fetching, context),
+            NextIdState::Waiting(waiting) => self.poll_waiting(waiting, context),
             // No caller may poll a future after its end.
             NextIdState::Done => Poll::Pending,
         }
@@ -185,14 +185,14 @@ impl Future for NextId<'_> {
 
 impl<'a> NextId<'a> {
     #[cold]
-    fn fetch(
+    fn poll_waiting(
         &mut self,
-        mut fetching: Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>,
+        mut waiting: Pin<Box<dyn Future<Output = Result<u64, Error>> + Send + 'a>>,
         context: &mut Context<'_>,
     ) -> Poll<Result<u64, Error>> {
-        let outcome = fetching.as_mut().poll(context);
+        let outcome = waiting.as_mut().poll(context);
         if outcome.is_pending() {
-            self.state = NextIdState::Fetching(fetching);
+            self.state = NextIdState::Waiting(waiting);
         }
         outcome
     }

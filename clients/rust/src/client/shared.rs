@@ -24,7 +24,7 @@ struct Progress {
     failures: Vec<Option<Error>>,
     /// The number of the address that is tried first, if an endpoint's name has several. It grows
     /// with each failure.
-    turns: Vec<usize>,
+    address_numbers: Vec<usize>,
 }
 
 /// The driver's current work. The numbers are indices of endpoints.
@@ -42,10 +42,10 @@ pub(super) enum Stage {
 impl Shared {
     pub(super) fn new(options: ClientOptions) -> Self {
         let names: Vec<_> = options.endpoints.iter().map(|endpoint| endpoint.to_string().into()).collect();
-        // Random turns spread the clients over the addresses of a name.
-        let turns =
+        // Random numbers spread the clients over the addresses of a name.
+        let address_numbers =
             names.iter().map(|_| if options.prefer_first { 0 } else { fastrand::usize(..) }).collect();
-        let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()], turns };
+        let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()], address_numbers };
         Self { options, names, progress: Mutex::new(progress), collision: Mutex::new(None) }
     }
 
@@ -69,7 +69,7 @@ impl Shared {
         if let Stage::Serving(index, _) = stage {
             progress.failures[index] = None;
             if self.options.prefer_first {
-                progress.turns[index] = 0;
+                progress.address_numbers[index] = 0;
             }
         }
         progress.stage = stage;
@@ -79,10 +79,10 @@ impl Shared {
     /// first address if that is preferred.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
-        let keeps_turn = self.options.prefer_first && matches!(progress.stage, Stage::Serving(..));
+        let keeps_address = self.options.prefer_first && matches!(progress.stage, Stage::Serving(..));
         progress.stage = Stage::Idle;
         progress.failures[index] = Some(failure);
-        if !keeps_turn {
+        if !keeps_address {
             progress.bump(index);
         }
     }
@@ -95,13 +95,13 @@ impl Shared {
     }
 
     /// Returns the number of the address of a name that is tried first. It goes round.
-    pub(super) fn turn(&self, index: usize) -> usize {
-        self.progress().turns[index]
+    pub(super) fn address_number(&self, index: usize) -> usize {
+        self.progress().address_numbers[index]
     }
 
-    /// Records the turn of the address that accepted. The next failure leads to the one after it.
-    pub(super) fn set_turn(&self, index: usize, turn: usize) {
-        self.progress().turns[index] = turn;
+    /// Records the number of the address that accepted. The next failure leads to the one after it.
+    pub(super) fn set_address_number(&self, index: usize, number: usize) {
+        self.progress().address_numbers[index] = number;
     }
 
     /// Returns the error of each endpoint that has failed since it last greeted.
@@ -153,7 +153,7 @@ impl Shared {
 
 impl Progress {
     fn bump(&mut self, index: usize) {
-        self.turns[index] = self.turns[index].wrapping_add(1);
+        self.address_numbers[index] = self.address_numbers[index].wrapping_add(1);
     }
 }
 
@@ -175,9 +175,10 @@ mod tests {
 
     #[test]
     fn clients_begin_with_different_addresses_unless_the_first_is_preferred() {
-        let turn = |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).turn(0);
-        assert_ne!(turn(false), turn(false));
-        assert_eq!(turn(true), 0);
+        let first =
+            |prefers: bool| Shared::new(ClientOptions::default().prefer_first(prefers)).address_number(0);
+        assert_ne!(first(false), first(false));
+        assert_eq!(first(true), 0);
     }
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
         let shared = Shared::new(ClientOptions::default().prefer_first(true));
         let fail = || {
             shared.fail(0, Error::Lost { endpoint: "ids:7660".into(), reason: "it ended".into() });
-            shared.turn(0)
+            shared.address_number(0)
         };
         shared.enter(Stage::Connecting(0));
         assert_eq!(fail(), 1, "the first did not serve");
@@ -203,9 +204,9 @@ mod tests {
             |shared: &Shared| shared.endpoint_or_failure().err().flatten().expect("a failure").to_string();
         let untried = "cannot reach ids-2:7660: the client had no time to connect";
         assert_eq!(failure(&shared), format!("{}; {untried}", untried.replace('2', "1")));
-        let turn = shared.turn(0);
+        let number = shared.address_number(0);
         shared.fail(0, Error::Lost { endpoint: "ids-1:7660".into(), reason: "it ended".into() });
         assert_eq!(failure(&shared), format!("lost the connection to ids-1:7660: it ended; {untried}"));
-        assert_eq!(shared.turn(0), turn.wrapping_add(1), "the next address of its name comes first");
+        assert_eq!(shared.address_number(0), number.wrapping_add(1), "the name's next address comes first");
     }
 }

@@ -33,17 +33,16 @@ impl Connection {
         let limit = shared.options.connect_timeout;
         let began = Instant::now();
         let address = &shared.options.endpoints[index];
-        let turn = shared.turn(index);
+        let number = shared.address_number(index);
         let (streams, chosen) =
-            connect(address, &shared.options.tls, limit, turn).await.map_err(|error| Error::Unreachable {
-                endpoint: endpoint.clone(),
-                reason: describe(&error).into(),
+            connect(address, &shared.options.tls, limit, number).await.map_err(|error| {
+                Error::Unreachable { endpoint: endpoint.clone(), reason: describe(&error).into() }
             })?;
         // Each address of a name may be another daemon, whose IDs follow another clock.
         let endpoint = chosen.ip.map_or_else(|| endpoint.clone(), |ip| format!("{endpoint} ({ip})").into());
         Ok(Self {
             endpoint,
-            turn: chosen.turn,
+            address_number: chosen.number,
             streams,
             input: BytesMut::new(),
             output: BytesMut::new(),
@@ -51,7 +50,7 @@ impl Connection {
             in_flight: VecDeque::new(),
             last_tag: GREETING_TAG,
             sources: Sources::default(),
-            stall: Box::pin(sleep_until(began)),
+            stall_timer: Box::pin(sleep_until(began)),
             has_answered: false,
             is_finishing: false,
             began,

@@ -55,7 +55,7 @@ impl SharedIds {
     /// Returns the next ID as a signed integer, as columns of type BIGINT have them.
     ///
     /// # Errors
-    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID has all 64 bits.
+    /// As [`next`](Self::next), and [`Error::AboveSigned`] if the ID is above [`i64::MAX`].
     #[inline]
     pub async fn next_i64(&self) -> Result<i64, Error> {
         signed(self.next().await?)

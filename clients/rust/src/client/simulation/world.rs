@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::daemon;
 use crate::address::Address;
-use crate::client::endpoint::{Chosen, Streams};
+use crate::client::endpoint::{ChosenAddress, Streams};
 use crate::layout::Run;
 use crate::protocol::ErrorCode;
 
@@ -114,13 +114,13 @@ impl Wire {
         self.world.lock().expect("no panic")
     }
 
-    async fn dial(self, address: usize, turn: usize) -> io::Result<(Streams, Chosen)> {
+    async fn dial(self, address: usize, number: usize) -> io::Result<(Streams, ChosenAddress)> {
         let delay = self.world().rng.u64(0..3);
         sleep(Duration::from_millis(delay)).await;
         let (near, far) = duplex(1 << 16);
         let mut world = self.world();
         world.connects += 1;
-        let Some((index, chosen)) = world.choose(address, turn) else {
+        let Some((index, chosen)) = world.choose(address, number) else {
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused"));
         };
         let life = world.daemons[index].life.subscribe();
@@ -131,30 +131,30 @@ impl Wire {
     }
 }
 
-type Dialed = Pin<Box<dyn Future<Output = io::Result<(Streams, Chosen)>> + Send>>;
+type Dialed = Pin<Box<dyn Future<Output = io::Result<(Streams, ChosenAddress)>> + Send>>;
 
 /// Dials an address of this thread's simulated wire. Returns `None` if there is no such wire.
-pub(in crate::client) fn dial(endpoint: &Address, turn: usize) -> Option<Dialed> {
+pub(in crate::client) fn dial(endpoint: &Address, number: usize) -> Option<Dialed> {
     let wire = WIRE.with_borrow(Clone::clone)?;
     let Address::Tcp { port, .. } = endpoint else { panic!("{endpoint} is not on the simulated wire") };
-    Some(Box::pin(wire.dial(usize::from(*port) - 1, turn)))
+    Some(Box::pin(wire.dial(usize::from(*port) - 1, number)))
 }
 
 impl World {
     /// Chooses a daemon at that address which is not down: the next in turn, or any behind a load
     /// balancer.
-    fn choose(&mut self, address: usize, turn: usize) -> Option<(usize, Chosen)> {
+    fn choose(&mut self, address: usize, number: usize) -> Option<(usize, ChosenAddress)> {
         let is_up = |index: &usize| self.daemons[*index].mode != Mode::Down;
         let here: Vec<usize> =
             (0..self.daemons.len()).filter(|index| self.daemons[*index].address == address).collect();
         if !self.has_ips {
             let index = self.rng.choice(here.into_iter().filter(is_up).collect::<Vec<_>>())?;
-            return Some((index, Chosen { ip: None, turn }));
+            return Some((index, ChosenAddress { ip: None, number }));
         }
-        let mut turns = (0..here.len()).map(|step| turn.wrapping_add(step));
-        let turn = turns.find(|turn| is_up(&here[turn % here.len()]))?;
-        let index = here[turn % here.len()];
-        Some((index, Chosen { ip: Some(IpAddr::from([127, 0, 0, index as u8])), turn }))
+        let mut numbers = (0..here.len()).map(|step| number.wrapping_add(step));
+        let number = numbers.find(|number| is_up(&here[number % here.len()]))?;
+        let index = here[number % here.len()];
+        Some((index, ChosenAddress { ip: Some(IpAddr::from([127, 0, 0, index as u8])), number }))
     }
 
     fn add(&mut self, address: usize) {
