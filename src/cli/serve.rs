@@ -167,7 +167,7 @@ impl<W: Write> Process<'_, W> {
             let StartEnd { ready, sockets, tries } = end;
             let reason = match ready {
                 Ok(ready) => return Ok(Some(Granted { ready, sockets, starting })),
-                Err(reason) if reason.is_lack_of_numbers() => reason,
+                Err(reason) if reason.lacks_only_worker_id() => reason,
                 Err(reason) => return Err(reason.into()),
             };
             drop(starting);
@@ -218,7 +218,7 @@ impl<W: Write> Process<'_, W> {
         };
         server.run(stop).map_err(failure)?;
         match health.lost() {
-            Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
+            Some(reason) => Err(Failure::Start(StartError::HeldInFleet(format!(
                 "stopped, because a worker ID is lost, or a counter, or the state: {reason}; the next start finds out \
                  whose it is"
             )))),

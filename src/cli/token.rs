@@ -1,5 +1,5 @@
-//! `snowbank token`: makes a token, and the line of a token file that stands for it without showing
-//! it.
+//! `snowbank token`: makes a token and its line for the daemon's token file. The line holds the
+//! token's hash.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use snowbank_client::tls::provider;
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
-Prints two lines: a new random token, which the client gets, and the line for auth.token_file, which holds only the \
-token's SHA-256. With --token-file it prints that line alone, for a token that exists.";
+Prints two lines: a new random token, which the client gets, and its line for the file auth.token_file, which holds \
+only the token's SHA-256. With --token-file it prints only that line, for the existing token in FILE.";
 
-/// The random bytes of a token: as many as its hash has.
+/// The number of random bytes in a token: as many as its hash has.
 const RANDOM_BYTES: usize = 32;
 
 /// Options of `snowbank token`.
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// The identity that clients with the token have: the name of one of [[identities]]
     #[arg(value_name = "NAME")]
     identity: Option<String>,
-    /// Print the line of the one token in this file
+    /// Make no token: print the line for the one token in FILE
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

@@ -260,7 +260,7 @@ impl Tries {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
             }
             match self.prepare() {
-                Err(error) if error.is_lack_of_numbers() => note(&common.metrics, &error),
+                Err(error) if error.lacks_only_worker_id() => note(&common.metrics, &error),
                 end => return Some(end),
             }
             pause = (pause * 2).min(PAUSE_MAX);

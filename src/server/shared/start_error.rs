@@ -7,8 +7,7 @@ use crate::config::Unpicked;
 use crate::fleet::JoinError;
 use crate::system_error::may_pass;
 
-/// The reason why the daemon does not start, in one line: what was found, and what is allowed. The
-/// variants are the causes that have an exit code or a reaction of their own.
+/// The reason why the daemon does not start, in one line: what was found, and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub enum StartError {
@@ -16,17 +15,18 @@ pub enum StartError {
     WrongSetting(String),
     /// The state is an older copy of the one that served here.
     OlderState(String),
-    /// The state or a mark is damaged, of another machine or of another release, or a worker ID was
+    /// The state or a mark is damaged, or comes from another machine or release. Or a worker ID was
     /// moved away.
     UnusableState(String),
-    /// Another process has a worker ID.
+    /// Another daemon of this machine, or a peer, has a worker ID or a counter that this one needs.
     WorkerIdHeld(String),
     /// The clock is before an instant that it must be past.
     ClockBehind(String),
     /// The fleet's coordinator does not answer.
     CoordinatorSilent(String),
-    /// Another daemon of the fleet holds a worker ID, or took it while this one ran.
-    NumberHeld(String),
+    /// Another daemon of the fleet holds a worker ID, a counter or the state that this one needs,
+    /// or took it while this one ran.
+    HeldInFleet(String),
     /// Something else that may pass by itself: the state directory or an address is in use, storage
     /// or memory is short, or a worker ID is not known yet.
     MayPass(String),
@@ -47,22 +47,22 @@ impl StartError {
             StartError::WorkerIdHeld(_)
             | StartError::ClockBehind(_)
             | StartError::CoordinatorSilent(_)
-            | StartError::NumberHeld(_)
+            | StartError::HeldInFleet(_)
             | StartError::MayPass(_) => EXIT_AGAIN,
         }
     }
 
-    /// Returns true if the daemon only lacks a worker ID of its fleet. It waits for one.
-    pub fn is_lack_of_numbers(&self) -> bool {
-        matches!(self, StartError::CoordinatorSilent(_) | StartError::NumberHeld(_))
+    /// Returns true if the daemon lacks only a worker ID of its fleet. It then waits for one.
+    pub fn lacks_only_worker_id(&self) -> bool {
+        matches!(self, StartError::CoordinatorSilent(_) | StartError::HeldInFleet(_))
     }
 
-    /// Returns the error for an operation that the system refused. `reason` is its line.
+    /// Returns the error for an operation that the system refused. `reason` is its text.
     pub(crate) fn of_system(may_pass: bool, reason: String) -> Self {
         if may_pass { StartError::MayPass(reason) } else { StartError::WrongSetting(reason) }
     }
 
-    /// Returns the error for a state or a lock that cannot be used. `reason` is its line.
+    /// Returns the error for a state or a lock that cannot be used. `reason` is its text.
     pub(crate) fn of_state(cause: Cause, reason: String) -> Self {
         match cause {
             Cause::InUse => StartError::MayPass(reason),
@@ -118,7 +118,7 @@ impl From<JoinError> for StartError {
         match error {
             JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
             JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
-            JoinError::Held(_) => StartError::NumberHeld(reason),
+            JoinError::Held(_) => StartError::HeldInFleet(reason),
             JoinError::Unreadable(_) => StartError::MayPass(reason),
         }
     }
@@ -141,8 +141,8 @@ mod tests {
         let used = numbering("twitter");
         let earlier = "epoch=2005-01-01";
         let later = "epoch=2020-01-01";
-        let noon = UnixMicros(1_800_000_000_000_000);
-        let ceiling = used.first_of(used.tick_at(noon));
+        let today = UnixMicros(1_800_000_000_000_000);
+        let ceiling = used.first_of(used.tick_at(today));
         let records = [Record::new("ids", &used, ceiling, &Owner::new(), &HostIdentity::default())];
         let exit_code = |epoch: &str, clock: UnixMicros| {
             let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
@@ -154,13 +154,13 @@ mod tests {
                 Claimant { name, numbering, max_ahead, catch_up: max_ahead, in_fleet, state_dir: None };
             plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())
         };
-        let six_years_before = UnixMicros(noon.0 - 6 * 365 * 86_400_000_000);
+        let six_years_before = UnixMicros(today.0 - 6 * 365 * 86_400_000_000);
         for (epoch, clock, expected) in [
-            (earlier, noon, None),
+            (earlier, today, None),
             (earlier, six_years_before, Some(EXIT_AGAIN)),
-            // Once the clock is right, the layout itself is refused.
+            // With the right clock, in the next row, the layout itself is refused.
             (later, six_years_before, Some(EXIT_AGAIN)),
-            (later, noon, Some(EXIT_CHANGE)),
+            (later, today, Some(EXIT_CHANGE)),
         ] {
             assert_eq!(exit_code(epoch, clock), expected, "{epoch} at {clock:?}");
         }
