@@ -1,9 +1,9 @@
-//! The daemon's cost and output, in comparison with the lowest cost of any server on this machine.
+//! The cost of the daemon, compared with the lowest cost of any server on this machine.
 //!
-//! `cargo bench --bench server` runs every table; `-- --only cpu` one of them, `-- --quick` all of
-//! them in some minutes, with figures that are good for a look. Every process it starts listens on
-//! loopback alone and ends with it. Nothing here judges a figure: it depends on the machine and on
-//! what else that machine does.
+//! `cargo bench --bench server` runs every table. `-- --only cpu` runs one of them. `-- --quick`
+//! runs all of them in some minutes, with rough figures. Every process it starts listens on
+//! loopback alone and ends with it. No figure is judged, because figures depend on the machine and
+//! on its other work.
 //!
 //! - [`echo`]: the floor, a server that does nothing but move bytes.
 //! - [`server`]: servers as child processes, and what the kernel says of them.
@@ -40,7 +40,7 @@ struct Options {
     part: Option<Part>,
 }
 
-/// The roles of this program when it is its own child.
+/// The roles that this program has when it starts itself as a child process.
 #[derive(Debug, Subcommand)]
 enum Part {
     /// The echo server.
@@ -54,11 +54,11 @@ enum Part {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Table {
-    /// CPU per request, and that of the echo server and Redis
+    /// CPU time per request of the daemon, the echo server and Redis
     Cpu,
     /// Wake-ups and memory without requests
     Idle,
-    /// From before the fork to the first ID
+    /// Time from before the fork to the first ID
     Start,
     /// Single IDs while the disk is slow
     Disk,
@@ -66,7 +66,7 @@ enum Table {
     Fleet,
 }
 
-/// The length and number of measurements.
+/// The length and number of stretches, the periods that are measured.
 #[derive(Clone, Debug, Args)]
 struct Effort {
     /// Shorter stretches and fewer rounds
@@ -81,7 +81,7 @@ struct Effort {
 }
 
 impl Effort {
-    /// The length of a stretch: as asked for, or what the table proposes.
+    /// The length of a stretch: as asked for, if that is a duration, or what the table proposes.
     fn stretch(&self, proposed: Duration, quick: Duration) -> Duration {
         let asked = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         asked.unwrap_or(if self.quick { quick } else { proposed })

@@ -1,4 +1,4 @@
-//! From before the fork to the first ID over TCP.
+//! The time from before the fork to the first ID over TCP.
 
 use std::io;
 use std::path::Path;
@@ -9,23 +9,24 @@ use snowbank_testkit::{Ask, Setup};
 use crate::server::{self, Server};
 use crate::{Effort, median};
 
-const TICKETS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
+const TICKET_SOURCE: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## Start\n");
     println!(
-        "From before the fork to the first ID over TCP. Targets: 5 ms after a clean stop, 6 ms after kill -9. Redis, \
-         where it is installed, keeps nothing and answers its first INCR.\n"
+        "Time from before the fork to the first ID over TCP. Targets: 5 ms after a clean stop, 6 ms after kill -9. For \
+         Redis, if it is installed: to the first reply to INCR, without persistence.\n"
     );
     print_header();
     let directory = tempfile::tempdir()?;
     let state = directory.path().join("state");
     print_times("none kept", first_ids(effort, true, || server::daemon(Path::new("none"))));
-    kept(effort, "", "", &state);
+    print_kept_state(effort, "", "", &state);
     let path = state.to_string_lossy();
+    // A new ticket source does not start before its last number is set.
     let set = server::daemon(&state).run(&["ticket", "set", "orders", "0", "--state-dir", &path]);
     assert_eq!(set.code, Some(0), "{}", set.err);
-    kept(effort, "ticket source, ", TICKETS, &state);
+    print_kept_state(effort, "ticket source, ", TICKET_SOURCE, &state);
     let mut times = Vec::new();
     for _ in 0..effort.rounds(20, 5) {
         let begin = Instant::now();
@@ -37,15 +38,15 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the rows of a state that is there.
-fn kept(effort: &Effort, kind: &str, config: &str, state: &Path) {
+/// Prints the rows of a daemon that finds its state.
+fn print_kept_state(effort: &Effort, kind: &str, config: &str, state: &Path) {
     for (end, is_clean) in [("after a clean stop", true), ("after kill -9", false)] {
         let times = first_ids(effort, is_clean, || server::daemon(state).config(config));
         print_times(&format!("{kind}{end}"), times);
     }
 }
 
-/// Starts such a daemon again and again. Returns the milliseconds to each first ID.
+/// Starts the daemon once per round. Returns the milliseconds to each first ID.
 pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Setup) -> Vec<f64> {
     let mut times = Vec::new();
     // The first start may find no state yet, or the state after another kind of stop, and is not
@@ -58,6 +59,7 @@ pub(crate) fn first_ids(effort: &Effort, is_clean: bool, daemon: impl Fn() -> Se
         if round > 0 {
             times.push(begin.elapsed().as_secs_f64() * 1e3);
         }
+        // Otherwise its drop kills it with SIGKILL.
         if is_clean {
             daemon.stop();
         }
