@@ -12,7 +12,7 @@
 //! Where the target's process cannot be seen, a sleeper's wait for its core counts too.
 //!
 //! A generator that waited sends at once what was due meanwhile. That delays no answer, but the
-//! requests queue at the target: less if the target itself had the cores.
+//! requests queue at the target. The time that the target ran meanwhile does not count.
 //!
 //! - [`stalls`]: the record. [`own`]: the processor time of target and generator. [`waits`]: the
 //!   target's waits.

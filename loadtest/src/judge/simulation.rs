@@ -263,8 +263,7 @@ fn run(target: Target, noise: Noise, random: &mut fastrand::Rng) -> Outcome {
         let mine = cores[own].runs(intended_ns);
         let other = cores[1 - own].runs(intended_ns + 100 * US);
         let (sender, sent_ns) = if mine <= other { (own, mine) } else { (1 - own, other) };
-        let is_first = late.last().is_none_or(|late: &(u64, u64)| late.1 != sent_ns);
-        if is_first && sent_ns >= intended_ns + MIN_STALL_NS {
+        if sent_ns >= intended_ns + MIN_STALL_NS {
             late.push((intended_ns, sent_ns));
         }
         let by_count = if target == Target::StopsByCount && number % 1_000 == 999 { 5 * MS } else { 0 };

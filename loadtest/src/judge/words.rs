@@ -66,6 +66,7 @@ pub(super) fn open(outcome: &Outcome, latency: &Latency) -> String {
     let slip = counts.slip.at(latency.quantile);
     let stood = stood_still(outcome.stalls.total, outcome.elapsed);
     // The thread that found a stall, and the one that sends, are not woken at the same instant.
+    // Without stalls, only the generator's lateness excuses anything.
     let by_lateness = slip > latency.limit / 2 && outcome.stalls.total < slip / 2;
     if by_lateness || outcome.stalls.total.is_zero() {
         let slip = short_ms(slip);

@@ -179,7 +179,9 @@ impl<'a> Worker<'a> {
     /// Prepares the requests that are due. Returns false if no more will follow.
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         let first_due_ns = self.shared.lanes.first_due_ns();
-        if self.meter.counts_at(first_due_ns) && now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS {
+        let is_late = now.ns.saturating_sub(first_due_ns) >= MIN_STALL_NS;
+        // In an outage nothing is sent.
+        if is_late && first_due_ns < self.end_ns && self.meter.outage_lasting(now).is_none() {
             self.shared.watched.add_late(first_due_ns, now.ns);
         }
         for _ in 0..MAX_SENDS_PER_TURN {

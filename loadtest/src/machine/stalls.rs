@@ -68,8 +68,8 @@ impl Stall {
     }
 }
 
-/// Returns the lengths of those that touch a request or its queue. Where one begins later, it does
-/// not end earlier.
+/// Returns the lengths of those that touch a request, or whose queue does. Where one begins later,
+/// it does not end earlier.
 fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
     let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
     let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
@@ -109,6 +109,10 @@ impl Stalls {
 
     /// Adds requests that the generator sent at once, the first of them late by so much.
     pub(crate) fn add_bunch(&self, sent_ns: u64, late_ns: u64) {
+        if late_ns < MIN_STALL_NS {
+            return;
+        }
+        let late_ns = late_ns.min(MAX_QUEUE_NS);
         let mut record = self.record();
         let at = record.bunches.partition_point(|known| known.until_ns <= sent_ns);
         record.bunches.insert(at, Stall { from_ns: sent_ns, until_ns: sent_ns, lost_ns: late_ns });
@@ -190,16 +194,19 @@ mod tests {
 
     #[test]
     fn a_bunch_that_was_sent_late_excuses_the_queue_behind_it_and_nothing_else() {
-        let stalls = stalls(0, &[(9_000, 9_100)]);
-        stalls.add_bunch(1_400, 200);
-        stalls.add_bunch(1_300, 400);
-        let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + 100);
-        assert_eq!([excuse(1_199), excuse(1_200), excuse(1_250)], [0, 0, 100]);
-        assert_eq!([excuse(2_199), excuse(2_899), excuse(2_900)], [100, 100, 0]);
+        const MS: u64 = 1_000_000;
+        let stalls = stalls(0, &[(90 * MS, 91 * MS)]);
+        stalls.add_bunch(14 * MS, 2 * MS);
+        stalls.add_bunch(13 * MS, 4 * MS);
+        let excuse = |sent_ns| stalls.excuse_ns(sent_ns, sent_ns + MS);
+        assert_eq!([excuse(12 * MS), excuse(12 * MS + 1), excuse(22 * MS)], [0, MS, MS]);
+        assert_eq!([excuse(29 * MS - 1), excuse(29 * MS)], [MS, 0]);
         // The longer one of the two queues counts.
-        stalls.add_bunch(9_050, 480);
-        assert_eq!(excuse(9_100), 220);
+        stalls.add_bunch(90 * MS, 8 * MS);
+        assert_eq!(excuse(90 * MS), 3 * MS);
+        stalls.add_bunch(95 * MS, MIN_STALL_NS - 1);
         assert_eq!(stalls.sum(u64::MAX).count, 1, "the machine did not stand still");
+        assert_eq!(stalls.record().bunches.len(), 3);
     }
 
     #[test]

@@ -44,6 +44,8 @@ struct Thread {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
     since_ns: u64,
+    /// The time for which it ran until the next look.
+    ran_ns: u64,
 }
 
 /// The waits of the target's threads, told from look to look.
@@ -90,17 +92,16 @@ impl Waits {
 
     /// Returns the time between two instants for which the target did not run, at least.
     pub(crate) fn not_of_target_ns(&self, from_ns: u64, until_ns: u64) -> u64 {
-        let [before, after] = around(&self.looks, from_ns, until_ns);
-        (until_ns - from_ns).saturating_sub(after.target_ns - before.target_ns)
+        let before = last_look(&self.looks, from_ns);
+        let after = self.looks.partition_point(|look| look.at_ns < until_ns).min(self.looks.len() - 1);
+        let target_ns = self.looks[after].target_ns - before.target_ns;
+        (until_ns - from_ns.max(before.at_ns)).saturating_sub(target_ns)
     }
 }
 
-/// Returns the last look until the first instant, and the first one from the second instant on. The
-/// ends of what is remembered stand for those that are not.
-fn around(looks: &VecDeque<Look>, from_ns: u64, until_ns: u64) -> [Look; 2] {
-    let before = looks.partition_point(|look| look.at_ns <= from_ns).saturating_sub(1);
-    let after = looks.partition_point(|look| look.at_ns < until_ns).min(looks.len() - 1);
-    [looks[before], looks[after]]
+/// Returns the last look until an instant, or the first one that is remembered.
+fn last_look(looks: &VecDeque<Look>, until_ns: u64) -> Look {
+    looks[looks.partition_point(|look| look.at_ns <= until_ns).saturating_sub(1)]
 }
 
 impl Idle {
@@ -112,14 +113,15 @@ impl Idle {
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
         let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
+        let before = last_look(looks, from_ns);
+        let ran_ns = since.ran_ns + if before.at_ns == self.since_ns { self.ran_ns } else { 0 };
         if since.ran_ns > 0 {
-            self.since_ns = last.at_ns;
+            *self = Self { since_ns: last.at_ns, ran_ns: since.ran_ns };
         }
-        let [before, _] = around(looks, from_ns, now.at_ns);
-        let left_ns =
-            (cores * (now.at_ns - from_ns)).saturating_sub(now.own_ns.saturating_sub(before.own_ns));
-        let others_ns = (now.target_ns - before.target_ns).saturating_sub(since.ran_ns);
-        let lost_ns = since.waited_ns.saturating_sub(others_ns).min(left_ns).min(now.at_ns - from_ns);
+        let length_ns = now.at_ns - from_ns;
+        let left_ns = (cores * length_ns).saturating_sub(now.own_ns.saturating_sub(before.own_ns));
+        let others_ns = (now.target_ns - before.target_ns).saturating_sub(ran_ns);
+        let lost_ns = since.waited_ns.min(length_ns).saturating_sub(others_ns).min(left_ns);
         (lost_ns >= MIN_STALL_NS).then_some(Stall { from_ns, until_ns: now.at_ns, lost_ns })
     }
 }
@@ -177,7 +179,7 @@ mod tests {
             assert_eq!(idle.stall(&waits.looks, since(1, 0), 2), None);
         }
         waits.add(look(44, 7, 7));
-        let found = Stall { from_ns: 20 * MS, until_ns: 44 * MS, lost_ns: 15 * MS };
+        let found = Stall { from_ns: 20 * MS, until_ns: 44 * MS, lost_ns: 16 * MS };
         assert_eq!(idle.stall(&waits.looks, since(1, 16), 2), Some(found));
         assert_eq!(waits.not_of_target_ns(26 * MS, 43 * MS), 16 * MS);
     }
