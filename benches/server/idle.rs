@@ -10,7 +10,7 @@ use snowbank_testkit::{Ask, Daemon};
 
 use crate::{Effort, server};
 
-/// After a start or after the last request, until only the timers of an idle daemon are left.
+/// The time after a start or the last request until only an idle daemon's timers are left.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The daemon's own limit of connections.
 const CONNECTIONS: u64 = 10_000;
@@ -21,16 +21,14 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Idle\n");
     println!(
-        "Over {} s, in which the ceiling is raised once a second: the daemon was used lately. Targets: 10 wake-ups a second, \
+        "Over {} s soon after use, while the ceiling is still raised once a second. Targets: 10 wake-ups a second, \
          2 MiB that no file backs, 1 KiB for each connection.",
         stretch.as_secs_f64()
     );
     println!(
         "Each connection has had one ID. Memory that no file backs is the heap and the threads' stacks.\n"
     );
-    println!(
-        "| connections | wake-ups/s | CPU µs/s | resident KiB | no file behind KiB | bytes/connection |"
-    );
+    println!("| connections | wake-ups/s | CPU µs/s | resident KiB | anonymous KiB | bytes/connection |");
     println!("|---:|---:|---:|---:|---:|---:|");
 
     let state = tempfile::tempdir()?;
@@ -39,7 +37,7 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let before_kib = row(&daemon, stretch, 0, None)?;
 
     let files = getrlimit(Resource::Nofile);
-    // Where the limit cannot be raised, fewer connections have to do.
+    // Where the limit stays too low, fewer connections are opened.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES);
     let connections = CONNECTIONS.min(allowed);

@@ -237,7 +237,7 @@ func (d *fakeDaemon) owns(id int64) bool {
 }
 
 // newClient makes a client that is closed at the end of the test. A limit that is not set is one
-// that a busy machine keeps.
+// that even a busy machine meets.
 func newClient(t testing.TB, options Options) *Client {
 	t.Helper()
 	for _, limit := range []*time.Duration{&options.Timeout, &options.ConnectTimeout, &options.AnswerTimeout, &options.MaxAge} {

@@ -11,8 +11,9 @@
 //!
 //! A load test that a CPU quota held up blames no target for what came late.
 //!
-//! So nothing passes that the measured times do not show, and nothing is estimated. A refusal, a
-//! closed connection or a broken promise fails whatever the machine did.
+//! So nothing passes that the measured times do not show, and nothing is estimated. A refusal or a
+//! broken promise fails whatever the machine did. So does a closed connection, unless machine or
+//! generator stood still for over a second.
 //!
 //! - [`trial`]: a run, and a second one if the first has no verdict. [`words`]: verdicts in words.
 

@@ -1,5 +1,5 @@
-//! One case: daemons, the line that describes them, and the test's words until it closes standard
-//! input.
+//! One case: its daemons, the line that describes it, and the test's lines until standard input
+//! ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> 
     Ok(())
 }
 
-/// Adds the options of every case: limits that a busy machine keeps.
+/// Adds default options: limits that even a busy machine meets.
 fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
     let patient = [
         ("timeout_ms", 20_000),

@@ -48,7 +48,7 @@ async function startAll(...hosts) {
 }
 
 function connect(endpoints, options) {
-  // Limits that a busy machine keeps.
+  // Limits that even a busy machine meets.
   const patient = { timeoutMs: 20_000, connectTimeoutMs: 60_000, answerTimeoutMs: 60_000 };
   const client = new Client(endpoints, { ...patient, ...options });
   clients.push(client);

@@ -9,7 +9,7 @@ import { Client } from "../dist/index.js";
 import { withClock } from "./support/clock.js";
 import { FakeDaemon, refusal, run } from "./support/fake.js";
 
-/** Limits that a busy machine keeps. */
+/** Limits that even a busy machine meets. */
 const PATIENT = { timeoutMs: 60_000, connectTimeoutMs: 60_000, answerTimeoutMs: 60_000 };
 
 async function started(t, options) {

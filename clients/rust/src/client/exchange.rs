@@ -18,7 +18,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 /// One try of a call. The code that holds it must answer it.
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// IDs. The index of `source` on the daemon replaces that of the request in `ids`.
+    /// IDs. The daemon's index of `source` replaces the one in the request of `ids`.
     Ids { source: SourceChoice, ids: IdCollector, reply: Reply<Batch> },
     /// The daemon's INFO.
     Info(InfoCollector, Reply<Info>),

@@ -9,7 +9,7 @@ use super::error::Error;
 use super::{BadEndpoint, Endpoint};
 use crate::protocol::{DEFAULT_PORT, MAX_TOKEN_SIZE};
 
-/// The endpoints of a [`Client`](super::Client), and its limits on time and queues.
+/// The endpoints of a [`Client`](super::Client), and its other options.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub(super) endpoints: Vec<Endpoint>,
@@ -99,8 +99,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1
-    /// s). The wait counts once earlier requests of the connection are answered. A daemon that
+    /// Sets the time (1 s) for a connected daemon to answer, beyond the wait that the request
+    /// allows. That wait begins when the connection's earlier requests are answered. A daemon that
     /// takes longer counts as stalled, and the client tries the next one.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
@@ -124,8 +124,8 @@ impl ClientOptions {
     }
 
     /// Makes calls take turns over the endpoints, each with a connection of its own, as clients of
-    /// a pair of ticket servers do. A call whose endpoint fails goes to the next one, until it
-    /// serves again. IDs of successive calls no longer increase.
+    /// a pair of ticket servers do. While an endpoint fails, its calls go to the next one. IDs of
+    /// successive calls no longer increase.
     ///
     /// By default the client uses one endpoint while that serves.
     #[must_use]
@@ -134,7 +134,7 @@ impl ClientOptions {
         self
     }
 
-    /// Says that the endpoints are in order of preference for good, the nearest first: the client
+    /// Says that the endpoints are in a lasting order of preference, the nearest first: the client
     /// goes back to an earlier one that serves again.
     ///
     /// By default the client stays with the endpoint that serves it.
@@ -151,8 +151,8 @@ impl ClientOptions {
         options
     }
 
-    /// Returns whether the client goes back to its first endpoint once that serves again. Each
-    /// connection of a client that takes turns has another first.
+    /// Returns whether the client goes back to its first endpoint once that serves again. If the
+    /// client takes turns, each of its connections has a first one of its own.
     pub(super) fn returns_to_first(&self) -> bool {
         self.prefer_first || self.take_turns
     }

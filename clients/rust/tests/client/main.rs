@@ -22,7 +22,7 @@ pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Options with limits that a busy machine keeps.
+/// Options with limits that even a busy machine meets.
 pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ClientOptions {
     let limit = Duration::from_secs(40);
     let options = ClientOptions::new(addresses).expect("sound addresses").backoff(ms(1), ms(20));

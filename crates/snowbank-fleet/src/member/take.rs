@@ -13,13 +13,13 @@ pub(super) const TRIES_MAX: usize = 100;
 
 /// The bounds of a source that takes numbers, by what was found at their keys.
 struct Bounds {
-    /// The lowest at which it may start.
+    /// The lowest bound at which it may start.
     floor: u64,
-    /// The lowest that its first write may have.
+    /// The lowest bound that its first write may have.
     lowest: u64,
     /// True if it goes on in the term of its note.
     is_same_term: bool,
-    /// True if it did not hold one of the numbers.
+    /// True if it must pause before it serves.
     is_new: bool,
 }
 
@@ -63,13 +63,12 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the fleet's floor if one of the keys has a lower bound than the coordinator had
-    /// acknowledged to this state. An older copy of the state does not know of a stop since, so it
+    /// acknowledged to this state. An older copy of the state may not know of a later stop, so it
     /// raises nothing.
     ///
-    /// A start that ends before it serves, while it takes the numbers of another source, may have
-    /// lost writes that it does not notice. Those granted nothing that was handed out. What earlier
-    /// lives were granted counts as that of a daemon that is stopped, until the next start notices
-    /// it here.
+    /// A start may end early, while it takes another source's numbers, and lose writes that it does
+    /// not notice. Nothing was handed out under those. For the grants of earlier lives it is as if
+    /// the daemon were stopped: the next start notices the loss here.
     pub(super) fn notice(&mut self, want: Want<'_>, place: usize, found: &[Found]) -> Result<(), JoinError> {
         let note = self.known(want).filter(|_| want.proof == Proof::Held).cloned();
         let Some(note) = note else { return Ok(()) };
@@ -97,7 +96,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         while note.is_held && note.identity != self.known_marker()?.marker.identity {
             let noticed = self.raise_floor(None, Granted::noted(&note, want)).map_err(not_taken)?;
             if noticed == Noticed::WentBack {
-                // Without the note, the next start raises it again.
+                // If that fails, the next start raises it again.
                 let _ = self.notes.keep(Note { is_held: false, ..note });
                 break;
             }
@@ -130,10 +129,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let _ = holding.see(found.text.as_deref(), &found.key, &held.term);
         }
         let write = held.trying.take().unwrap_or_default();
-        // In an outage the coordinator may have been restored. Then a release of this state may not
-        // be the last write that its number had.
-        let may_be_newer = self.tried.has_waited && !is_same_term;
-        let is_new = is_new || may_be_newer || found.iter().any(|found| self.tried.wrote(found.readable()));
+        // In an outage the coordinator may have been restored. Then a release that was found may
+        // not be the last write of its key.
+        let is_release_stale = self.tried.has_waited && !is_same_term;
+        let is_new =
+            is_new || is_release_stale || found.iter().any(|found| self.tried.wrote(found.readable()));
         self.tried.add(&write);
         held.is_unsettled = is_new;
         let key = NumberKey { write, ..self.value(&held, covered, false) };
@@ -189,7 +189,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             bounds.floor = bounds.floor.max(noted_floor);
             let until = rules::instant_of(numbering, lowest);
             let is_ahead = !rules::may_be_abandoned(until, want.clocks.wall, want.max_ahead);
-            // False for a start that has not ended its pause, too.
+            // Also false if an earlier pause did not end.
             let is_held = own.note.as_ref().is_some_and(|note| note.is_held);
             if is_released || !is_ahead || !is_held {
                 bounds.floor = bounds.floor.max(fleets_floor);
@@ -220,8 +220,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(true)
     }
 
-    /// Returns a source's numbers before their first write. That write's identity is drawn, and
-    /// counts among those that may be the last.
+    /// Returns a source's numbers before their first write. Draws that write's identity, and adds
+    /// it to those that may be the last.
     pub(super) fn held(
         &mut self,
         want: Want<'_>,
@@ -281,14 +281,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if key.released {
             return JoinError::Held(format!(
                 "source {source:?}: worker ID {number} was released, and {holder}, which had it, may have handed out IDs \
-                 ahead of this clock; wait: the number is free from {free_at} on; or give this source another"
+                 ahead of this clock; wait until {free_at}, or give this source another number"
             ));
         }
         if key.state == self.state {
             return JoinError::Held(format!(
                 "source {source:?}: this state or a copy of it holds worker ID {number} in the fleet ({holder}), and \
-                 no mark in lock_dir since this boot shows that this one is the newest; wait: the number is free from \
-                 {free_at} on; or give this source another"
+                 no mark in lock_dir from this boot lets this one go on with it; wait until {free_at}, or give this \
+                 source another number"
             ));
         }
         JoinError::Held(format!(

@@ -40,7 +40,8 @@ pub struct Taken {
     /// The fleet's ceiling, as an ID bound. 0: none is known, and nothing may be handed out before
     /// a raise.
     pub covered: u64,
-    /// True if the source did not hold them before: see [`Member::settle`](super::Member::settle).
+    /// True if the source must pause before it serves: see
+    /// [`Member::settle`](super::Member::settle).
     pub is_new: bool,
     /// True if the source goes on in the term that it had.
     pub is_same_term: bool,

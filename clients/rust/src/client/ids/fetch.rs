@@ -19,15 +19,15 @@ use crate::protocol::{ErrorCode, Next, Wait};
 /// without IDs gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// The pause after the first batch without a usable ID. It doubles with each further one, up to
-/// [`MAX_PAUSE`].
+/// The pause after the first batch without a usable ID, and the shortest after EXHAUSTED. It
+/// doubles with each further one, up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest pause between two requests after batches without a usable ID.
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
 /// The time for which a fetch asks again if its IDs are lower, or half of its timeout if that is
-/// shorter. It exceeds any common burst window: within one, a shard that is behind catches up.
+/// shorter. It exceeds any common burst window: a shard that is behind catches up within one.
 const LOWER_FOR: Duration = Duration::from_secs(1);
 
 /// The most IDs of a request that follows a batch of lower IDs. All of them may be lower again, and

@@ -71,7 +71,7 @@ async fn a_name_is_looked_up_again() {
     let port = old.address.port();
     let _moved = Listener::start(&wire, 1, (MOVED, port)).await;
     ADDRESS.set(OLD);
-    // Limits that a busy machine keeps.
+    // Limits that even a busy machine meets.
     let limit = Duration::from_secs(40);
     let options = ClientOptions::new([format!("{NAME}:{port}")]).expect("an address").backoff(ms(1), ms(20));
     let options = options.timeout(limit).connect_timeout(limit).answer_timeout(limit);

@@ -21,7 +21,7 @@ import org.junit.jupiter.api.io.TempDir;
 class RealDaemonsTest {
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
 
-    /** A deadline that a busy machine keeps, and what it may add to a shorter one. */
+    /** A deadline that even a busy machine meets, and what it may add to a shorter one. */
     private static final Duration PATIENCE = Duration.ofSeconds(20);
 
     @TempDir
