@@ -21,7 +21,7 @@ const DAEMONS: usize = 2;
 /// The time for a daemon to listen or to end, on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// The time from the last fault to the end of standard input.
+/// The longest time from the last fault to the end of standard input.
 const CALM_LIMIT: Duration = Duration::from_secs(60);
 
 /// The time between two faults, in milliseconds.
@@ -152,7 +152,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Result<(), String> {
         .map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))
 }
 
-/// Disturbs one daemon after the other. The other one is well meanwhile.
+/// Disturbs a random daemon, again and again. The other one is left alone meanwhile.
 async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Result<(), String> {
     let end = Instant::now() + lasts;
     while Instant::now() < end {

@@ -12,8 +12,8 @@ const CASES: &str = include_str!("../cases.json");
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// The needs: abilities of a client. A test skips a case with a need that its language cannot
-    /// meet.
+    /// The abilities that the case needs in a client. A test skips a case with a need that its
+    /// language cannot meet.
     #[serde(default)]
     pub(crate) needs: Vec<String>,
     /// Options for the client.
@@ -51,7 +51,7 @@ pub(crate) enum Listen {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
-    /// The first ID of answers without a script. They count up.
+    /// The first ID of answers without a script. Their IDs count up from it.
     pub(crate) first: u64,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
@@ -93,8 +93,8 @@ pub(crate) enum Kind {
     Daemon,
     /// Nothing listens.
     Down,
-    /// A stopped process: connections stay open, and nobody answers. Those of the life before stop
-    /// too.
+    /// A stopped process: connections stay open, and nobody answers. This includes the connections
+    /// of the life before.
     Frozen,
     /// Accepts and closes.
     Closes,
@@ -102,11 +102,11 @@ pub(crate) enum Kind {
     TooBusy,
     /// A web server.
     Http,
-    /// A Redis, which answers a line's end.
+    /// A Redis, which answers after the end of a line.
     Redis,
     /// A server that speaks first, in text.
     Ssh,
-    /// A TLS listener, where the client speaks plainly.
+    /// A TLS listener that answers a client without TLS with an alert.
     TlsAlert,
 }
 
@@ -114,9 +114,10 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Answer {
-    /// The required members of the request. One that is missing is not looked at.
+    /// The required members of the request. A member that is missing here is not checked.
     pub(crate) expect: Expect,
-    /// The frames of the reply. Without any, an ordinary daemon's.
+    /// The frames of the reply. Without any, they are an ordinary daemon's, or none if `then` is
+    /// not [`Then::GoOn`] and `cut` is missing.
     pub(crate) frames: Vec<FrameSpec>,
     /// Waits for the test's `release`, after the event `held`.
     pub(crate) hold: bool,
@@ -127,7 +128,7 @@ pub(crate) struct Answer {
     pub(crate) then: Then,
     /// The number of requests that get this answer, 1 without it.
     pub(crate) times: Option<usize>,
-    /// True if it need not be asked for.
+    /// True if the client need not send the request that gets this answer.
     pub(crate) optional: bool,
 }
 
@@ -142,7 +143,7 @@ pub(crate) enum Then {
     Silence,
 }
 
-/// The required members of a NEXT request. One that is missing is not looked at.
+/// The required members of a NEXT request. A member that is missing here is not checked.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expect {
@@ -183,7 +184,7 @@ pub(crate) struct ErrorSpec {
     pub(crate) message: String,
 }
 
-/// An error's code: its name, or the number of a later version's.
+/// An error's code: its name, or a number, which may be that of a later version.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Code {

@@ -56,8 +56,9 @@ impl Certificates {
         self.directory.path()
     }
 
-    /// Writes the files that a client may need: the authority, the client's certificate and key,
-    /// and those of an authority that no daemon knows. Returns their paths by name.
+    /// Writes the files that a client may need: the authority, the client's certificate and key, an
+    /// authority that no daemon knows, and a client certificate of that one. Returns the files'
+    /// paths by name.
     pub(crate) fn write(&self) -> Result<Map<String, Value>, String> {
         let other = Authority::new("another authority").map_err(words)?;
         let client = KeyPair::generate().map_err(words)?;

@@ -26,8 +26,8 @@ use connection::{Connection, Stream};
 use endpoint::{Endpoint, Listener};
 use life::LifeState;
 
-/// The time for which a server of another protocol, or one that refuses, waits for the client's
-/// end.
+/// The time for which a server of another protocol, or one that refuses, waits for the client to
+/// close the connection.
 const LINGER: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// One scripted daemon.
@@ -87,8 +87,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Ends the current life. A daemon that freezes keeps its connections: their tasks are
-    /// returned.
+    /// Ends the current life. A daemon that freezes keeps its connections: the task that owns them
+    /// is returned.
     fn end_life(&mut self, next: Kind) -> Vec<AbortHandle> {
         let Some(Running { state, tasks }) = self.current.take() else { return Vec::new() };
         state.end();
@@ -102,7 +102,7 @@ impl Daemon {
         Vec::new()
     }
 
-    /// Lets the answer that is held go.
+    /// Releases the answer that is held.
     pub(crate) fn release(&self) {
         if let Some(running) = &self.current {
             running.state.release.notify_one();

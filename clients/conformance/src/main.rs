@@ -44,7 +44,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
         [name] if !name.starts_with('-') => runtime.block_on(play::play(case::find(name)?)),
         _ => Err(USAGE.to_owned()),
     };
-    // Reading standard input blocks a thread, which must not keep the program.
+    // Reading standard input blocks a thread, which must not keep the program from ending.
     runtime.shutdown_background();
     result
 }

@@ -23,7 +23,7 @@ impl Report {
     }
 }
 
-/// Prints one line on standard output. A test that does not read it any more has ended.
+/// Prints one line on standard output. It ignores a failure: the test that reads has then ended.
 pub(crate) fn print(line: &Value) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));

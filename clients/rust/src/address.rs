@@ -47,7 +47,7 @@ impl Address {
         let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let parsed = if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() };
         parsed.map_err(|AddressError { text, reason }| {
-            // The advice names the port of clients.
+            // The advice in `reason` names the clients' port, 7660.
             AddressError { reason: reason.replace(":7660", ":9660"), text }
         })
     }

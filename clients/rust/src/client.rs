@@ -54,8 +54,8 @@ use crate::protocol::collect::InfoCollector;
 /// for a place, within its deadline.
 const MAX_QUEUED: usize = 1_024;
 
-/// A handle to one daemon, or to several of which one is used at a time, unless it
-/// [takes turns](ClientOptions::take_turns). Clones share its connections.
+/// A handle to one daemon, or to several. It uses one of these at a time, unless its calls
+/// [take turns](ClientOptions::take_turns). Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     /// The connection, or one for each endpoint if calls take turns.
@@ -103,7 +103,7 @@ impl Client {
     /// turn.
     fn lane(&self) -> &Lane {
         match &*self.lanes {
-            // No count that all clones write.
+            // One connection needs no count, which all clones would write.
             [only] => only,
             lanes => &lanes[self.calls.fetch_add(1, Ordering::Relaxed) % lanes.len()],
         }
@@ -139,7 +139,7 @@ impl Client {
         Ids::new(self.clone(), options)
     }
 
-    /// Creates a buffer as [`ids`](Self::ids) does, which many tasks and threads share.
+    /// Creates a buffer like that of [`ids`](Self::ids), for many tasks and threads to share.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range.

@@ -19,8 +19,8 @@
 //! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it
 //!   freely: the clones share one connection and pipeline their calls on it. It needs a tokio
 //!   runtime with time and I/O enabled. [`blocking::Client`] needs none.
-//! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] has its IDs for
-//!   columns of type BIGINT.
+//! - [`Client::batch`] fetches a [`Batch`] in one round trip. [`Batch::iter_i64`] returns its IDs
+//!   as signed integers, for columns of type BIGINT.
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time, for one task or thread.
 //!   [`Client::shared_ids`] makes a [`SharedIds`], which a web server clones into each request.
 //! - [`Error`] says why a call failed, who is at fault, and whether another try may help. An
@@ -31,22 +31,22 @@
 //! - [`protocol`] is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries, failover
-//! All of Snowbank's clients follow the same rules, which the section "What a client does" of the
-//! protocol's page (docs/protocol.md) has: which errors are tried again and where, deadlines,
-//! back-off, daemons with the same worker IDs, the age of buffered IDs, forks, cloned machines, and
-//! order. In short:
+//! All of Snowbank's clients follow the same rules. The section "What a client does" of
+//! docs/protocol.md lists them: which errors are tried again and where, deadlines, back-off,
+//! daemons with the same worker IDs, the age of buffered IDs, forks, cloned machines, and order. In
+//! short:
 //!
 //! - Every call has one deadline ([`ClientOptions::timeout`]). Within it the client reconnects,
-//!   goes to the next endpoint, and repeats what another daemon or a moment may cure
+//!   goes to the next endpoint, and repeats a call that may succeed there or a moment later
 //!   ([`Error::is_retried`]).
 //! - A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the
-//!   future of a call cancels the call in the same way.
+//!   future of a call cancels the call, and its IDs are skipped too.
 //! - If two endpoints are daemons with the same worker IDs, every call returns
 //!   [`Error::SameWorkerIds`].
 //! - A server of another protocol is passed over while another endpoint serves.
 //!   [`Client::endpoint_errors`] names it.
 //! - In a forked child every call returns [`Error::Forked`]: create a runtime and a client in the
-//!   child. The client detects forks through the C library's `fork`, and not a bare `clone` system
+//!   child. The client detects a fork by the C library's `fork`, but not by a bare `clone` system
 //!   call.
 //!
 //! # Closing
@@ -54,7 +54,7 @@
 //! closes. IDs left in a buffer are skipped.
 //!
 //! # TLS
-//! An address `tls:host:port` is one of a TLS listener, and needs the cargo feature `tls`.
+//! An address `tls:host:port` names a TLS listener, and needs the cargo feature `tls`.
 //! `ClientOptions::tls` sets the authorities that the client trusts, and the client's own
 //! certificate if the daemon asks for one.
 

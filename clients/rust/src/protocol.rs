@@ -58,7 +58,7 @@ pub const MIN_LENGTH: u32 = 4;
 /// more than this of an unfinished frame.
 pub const MAX_REQUEST_LENGTH: u32 = 1_024;
 
-/// The largest value of a reply's length field. MORE splits larger replies.
+/// The largest value of a reply's length field. A larger reply is split into several frames.
 pub const MAX_REPLY_LENGTH: u32 = 65_536;
 
 /// The bytes of the longest request frame, with its length field.

@@ -18,7 +18,7 @@ pub use fault::explain;
 pub use files::{FileFault, PemFile};
 pub use rustls::ClientConnection;
 
-/// Returns the cryptography of both sides.
+/// Returns the cryptography provider that client and daemon use.
 #[doc(hidden)]
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())

@@ -28,7 +28,7 @@ pub(super) struct Connection {
     greeted: bool,
     authorized: bool,
     knows_sources: bool,
-    /// Requests that are answered once the life's number of them is gathered.
+    /// Requests that wait for an answer until the life's `gather` of them have come.
     gathered: Vec<(Next, u16)>,
     is_silent: bool,
 }

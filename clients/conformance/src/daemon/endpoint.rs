@@ -19,7 +19,7 @@ use crate::certificates::Certificates;
 /// stays free.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// The number of ports, or of tries with a port that is in use.
+/// The most ports that are tried, and the most tries to listen on a port that is in use.
 const TRIES: usize = 200;
 
 /// The pause between two tries to listen on the port of a life that has ended.
@@ -66,7 +66,7 @@ impl Endpoint {
         }
     }
 
-    /// Listens. The connections of an earlier life may still be closing.
+    /// Listens. It tries again while closing connections of an earlier life use the address.
     pub(super) async fn bind(&self) -> Result<Listener, String> {
         for _ in 0..TRIES {
             match self.try_bind().await {
@@ -88,7 +88,7 @@ impl Endpoint {
         }
     }
 
-    /// Shakes hands if the endpoint is one of TLS.
+    /// Makes the TLS handshake if the endpoint has TLS.
     pub(super) async fn secure(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         match &self.tls {
             None => Ok(stream),

@@ -97,7 +97,7 @@ impl LifeState {
         answer
     }
 
-    /// Takes the first of `count` IDs in a row.
+    /// Takes `count` IDs in a row, and returns the first.
     pub(super) fn take(&self, count: u32) -> u64 {
         let mut seen = self.seen();
         let first = seen.next_id;
@@ -135,7 +135,7 @@ fn mismatch(expect: &Expect, next: &Next) -> Option<String> {
     })
 }
 
-/// Returns the INFO of an ordinary daemon, with the life's own members and the later ones.
+/// Returns the INFO of an ordinary daemon, with the life's own members and its padding.
 fn info(daemon: usize, number: usize, life: &Life) -> Value {
     let mut info = json!({
         "protocol": 1,

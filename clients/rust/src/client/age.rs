@@ -7,7 +7,7 @@ use rustix::time::ClockId;
 use tokio::time::{Instant, sleep};
 
 /// The longest sleep of a timer that waits for an age. Timers do not count the machine's sleep, so
-/// after it one of them may be late by this much.
+/// a timer may be late by this much once the machine wakes.
 const STEP: Duration = Duration::from_millis(50);
 
 /// The clock of ages. The monotonic one stands still while the machine sleeps.
@@ -26,12 +26,12 @@ impl Birth {
         Self { instant: Instant::now(), boot_time: boot_time() }
     }
 
-    /// Returns the time since then, with the machine's sleep.
+    /// Returns the time since this instant, including the machine's sleep.
     pub(super) fn age(&self) -> Duration {
         self.instant.elapsed().max(boot_time().saturating_sub(self.boot_time))
     }
 
-    /// Waits until the age is reached, or `is_bad`. It looks every [`STEP`].
+    /// Waits until the age reaches `limit` or `is_bad` returns true. It checks every [`STEP`].
     pub(super) async fn reaches(&self, limit: Duration, is_bad: impl Fn() -> bool) {
         loop {
             let left = limit.saturating_sub(self.age());
@@ -43,7 +43,7 @@ impl Birth {
     }
 }
 
-/// Returns the time since the machine's start, with its sleep.
+/// Returns the time since the machine's start, including its sleep.
 #[cfg(all(target_os = "linux", not(test)))]
 fn boot_time() -> Duration {
     let now = rustix::time::clock_gettime(CLOCK);
@@ -61,14 +61,14 @@ thread_local! {
     static SLEPT: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
 }
 
-/// Lets this thread's machine sleep.
+/// Simulates a sleep of the machine, for this thread.
 #[cfg(test)]
 pub(super) fn sleep_machine(time: Duration) {
     SLEPT.set(SLEPT.get() + time);
 }
 
-/// Returns the time that this thread's machine has slept. A test's other time is its monotonic
-/// clock's.
+/// Returns the time that this thread's simulated machine has slept. Tests measure all other time
+/// with the monotonic clock.
 #[cfg(test)]
 fn boot_time() -> Duration {
     SLEPT.get()
@@ -76,7 +76,7 @@ fn boot_time() -> Duration {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    /// No test can let the machine sleep.
+    /// A test cannot make the machine sleep, so this one checks which clock is used.
     #[test]
     fn the_clock_of_ages_counts_the_machines_sleep() {
         assert_eq!(super::CLOCK as libc::clockid_t, libc::CLOCK_BOOTTIME);

@@ -45,8 +45,8 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this
-    /// call's deadline.
+    /// Sets how long the daemon may wait for IDs that are not available yet. The deadline of this
+    /// call caps it.
     ///
     /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon
     /// answers at once.
@@ -84,7 +84,7 @@ impl<'a> BatchCall<'a> {
 }
 
 impl Client {
-    /// Fetches IDs of that source. `next.source` counts for nothing.
+    /// Fetches IDs of that source. `next.source` is ignored.
     pub(super) async fn next(
         &self,
         deadline: &Deadline,

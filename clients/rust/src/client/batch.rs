@@ -37,7 +37,7 @@ impl Batch {
     }
 
     /// Returns the endpoint of the daemon that handed out the IDs. If its name has several
-    /// addresses, the daemon's follows, as in `ids:7660 (10.0.0.1)`.
+    /// addresses, the daemon's address follows, as in `ids:7660 (10.0.0.1)`.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -66,8 +66,8 @@ impl Batch {
         (0..).map_while(|index| self.run(index))
     }
 
-    /// Returns the batch with a chosen value in place of a random field: the table suffix of a
-    /// clearing house's IDs, for one. `layout` must be that of the IDs' source.
+    /// Returns the batch with a chosen value in place of a random field, such as the table suffix
+    /// of a clearing house's IDs. `layout` must be that of the IDs' source.
     ///
     /// ```no_run
     /// # use snowbank_client::{Client, layout::Layout};

@@ -92,7 +92,7 @@ impl Client {
 }
 
 /// A buffer that hands out IDs one at a time. Clones share it, and any thread may use them.
-/// [`SharedIds`] has its promises.
+/// Its promises are those of [`SharedIds`].
 #[derive(Debug, Clone)]
 pub struct Ids {
     ids: SharedIds,

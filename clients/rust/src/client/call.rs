@@ -17,7 +17,7 @@ use crate::protocol::ErrorCode;
 pub(super) struct Call {
     pub(super) exchange: Exchange,
     /// The caller's deadline, if another endpoint is left to ask. The client leaves a daemon whose
-    /// next IDs come only after it.
+    /// next IDs come only after this deadline.
     pub(super) moves_on_by: Option<Instant>,
 }
 
@@ -65,7 +65,7 @@ fn soonest(refusals: Vec<Arc<Refusal>>) -> Option<Error> {
 }
 
 impl Client {
-    /// Sends a call until it is answered, retrying where that may help, before the deadline.
+    /// Sends a call, and retries where that may help, until it is answered or the deadline passes.
     /// `exchange` makes one try. All tries take the same lane.
     pub(super) async fn call<T>(
         &self,
@@ -80,7 +80,7 @@ impl Client {
         loop {
             check_fork(&self.process)?;
             shared.check_collision()?;
-            // The timer rounds up, and an answer could come within its first millisecond.
+            // The timer rounds up to a whole millisecond, in which an answer could still come.
             if deadline.left().is_zero() {
                 return Err(deadline.passed(shared, last));
             }

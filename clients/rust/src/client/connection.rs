@@ -55,7 +55,7 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     /// The endpoint as text, with the IP address if its name has several.
     pub(super) endpoint: Arc<str>,
-    /// The number of its address among those of the name.
+    /// The number of the IP address that accepted, among those of the endpoint's name.
     pub(super) address_number: usize,
     streams: Streams,
     input: BytesMut,
@@ -105,7 +105,7 @@ impl Connection {
     }
 
     async fn exchange(&mut self, queue: &mut Queue) -> End {
-        // The greeting's last read may have brought more.
+        // The greeting's last read may have brought further frames.
         let mut done = self.take_replies();
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;

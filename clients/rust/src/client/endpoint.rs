@@ -188,7 +188,7 @@ async fn connect_any(
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Otherwise the kernel may delay a small request until an earlier one is
+                // Without this, the kernel may delay a small request until an earlier one is
                 // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());

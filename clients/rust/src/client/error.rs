@@ -189,9 +189,9 @@ impl Error {
     /// endpoint if it has one.
     ///
     /// It does if it cannot connect or loses the connection, and if the daemon is draining, too
-    /// busy, or has no usable clock or ceiling. It does not after other errors: every daemon
-    /// would repeat its other refusals. After `exhausted` this returns false too, but the client
-    /// asks each other endpoint once if the time to wait exceeds the deadline.
+    /// busy, or has no usable clock or ceiling. It does not after other errors: a refusal for
+    /// another reason would repeat on every daemon. The result is false for `exhausted` too, but
+    /// the client asks each other endpoint once if the time to wait exceeds the deadline.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {

@@ -39,10 +39,11 @@ pub use shared::SharedIds;
 ///   lower, [`next`](Self::next) returns [`Error::WentBack`] once, and later calls continue from
 ///   the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the
-///   client's runtime takes to run a timer. A blocked runtime runs none, such as a current-thread
-///   runtime whose only thread calls `next` in a loop that never yields. So the buffer also reads
-///   the clock every 256 IDs. On Linux, time that the machine sleeps counts: the buffer notices it
-///   within 50 ms. IDs that are too old are dropped, and the next call fetches again.
+///   client's runtime takes to run a timer. A blocked runtime runs none: for example, a
+///   current-thread runtime whose only thread calls `next` in a loop that never yields. So the
+///   buffer also reads the clock every 256 IDs. On Linux, time that the machine sleeps counts: the
+///   buffer notices it within 50 ms. IDs that are too old are dropped, and the next call fetches
+///   again.
 /// - **Cloned machines**: a virtual machine whose snapshot is resumed twice has the buffer twice,
 ///   and both copies hand out its IDs until they are too old. If your machines are copied while
 ///   they run, fetch batches, or drop the `Ids` before the snapshot.

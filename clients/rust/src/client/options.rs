@@ -236,8 +236,8 @@ impl fmt::Debug for Token {
 /// The source that a call takes IDs from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceChoice {
-    /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may count
-    /// differently.
+    /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may number
+    /// their sources differently.
     Index(u16),
     /// The source's name. The client looks up its index on each daemon that it connects to.
     Name(Arc<str>),

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 use super::call::Call;
 use super::error::Error;
 
-/// The receiving end of all handles' calls, oldest first. The channel's capacity bounds each part.
+/// The receiving end of all handles' calls, oldest first. The channel's capacity also bounds
+/// `waiting`.
 pub(super) struct Queue {
     /// Calls taken from the channel while there was no connection.
     waiting: VecDeque<Call>,

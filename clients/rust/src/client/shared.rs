@@ -75,8 +75,8 @@ impl Shared {
         progress.stage = stage;
     }
 
-    /// Notes that the endpoint of that index failed. One that has served begins again with its
-    /// first address if that is preferred.
+    /// Notes that the endpoint of that index failed. If the first address is preferred, an endpoint
+    /// that has served begins with it again.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
         let keeps_address = self.options.prefer_first && matches!(progress.stage, Stage::Serving(..));
@@ -94,7 +94,7 @@ impl Shared {
         progress.bump(index);
     }
 
-    /// Returns the number of the address of a name that is tried first. It goes round.
+    /// Returns the number of the address that is tried first. It counts modulo the addresses.
     pub(super) fn address_number(&self, index: usize) -> usize {
         self.progress().address_numbers[index]
     }

@@ -1,8 +1,8 @@
 //! The client over a simulated wire, on tokio's paused clock.
 //!
 //! Daemons stop, are replaced by others whose IDs lie lower, stand behind load balancers, lose
-//! replies, refuse, and are no daemons at all. A seed decides everything, so a failure repeats: it
-//! names its seed.
+//! replies, refuse, and are no daemons at all. A seed decides everything. A failure names its
+//! seed, which repeats it.
 
 mod app;
 mod daemon;
@@ -276,8 +276,8 @@ fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
     });
 }
 
-/// Only the first failure after an answer counts, or a daemon that restarts now and then would be
-/// left for seconds.
+/// An answer resets the count of failures. Otherwise the client would leave a daemon alone for
+/// seconds if it restarts now and then.
 #[test]
 fn an_answer_sets_the_back_off_back() {
     simulate(async {

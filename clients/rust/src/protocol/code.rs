@@ -75,8 +75,8 @@ impl ErrorCode {
 
     /// Returns whether the daemon closes the connection after this code. After `malformed` it does
     /// so only if the length was bad ([`Parsed::BadLength`](super::Parsed::BadLength)), so this
-    /// returns false for it. It also closes the connection after a thousand errors in a row, of any
-    /// code.
+    /// function returns false for `malformed`. The daemon also closes the connection after a
+    /// thousand errors in a row, of any code.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

@@ -1,4 +1,4 @@
-//! Frames: their ends and their faults.
+//! Frames: their boundaries and their faults.
 
 use super::{ErrorCode, HEADER_SIZE, MIN_LENGTH};
 

@@ -4,8 +4,8 @@ use super::collect::{Collected, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply};
 use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 
-/// The client's side of a stream: three choices (how its requests ask, the size of pieces, the
-/// count that each request asks for), then the stream itself.
+/// The client's side of a stream. `data` holds three choices (the flags of the requests, the size
+/// of the pieces, the count that each request asks for), then the stream itself.
 ///
 /// However the stream is cut, the same replies arrive. The IDs of a reply increase, are as many as
 /// requested (or fewer where that is allowed), are the same after they are encoded and read again,
@@ -124,8 +124,8 @@ fn encode<'a, T: 'a>(
     out
 }
 
-/// Any text as the JSON of an INFO reply. If it can be read, it is written, and reads as the same
-/// again.
+/// Reads any bytes as the JSON of an INFO reply. An [`Info`] that was read must be the same after
+/// it is written and read again.
 pub fn info_json(data: &[u8]) {
     match Info::from_json(data) {
         Ok(info) => {

@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::one_line;
 use crate::layout::{Layout, WorkerSet, concurrent_collision};
 
-/// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand
-/// worker IDs fit.
+/// The most bytes of JSON that a client accepts over all frames of a reply. Several hundred
+/// thousand worker IDs fit.
 pub const MAX_INFO_SIZE: usize = 4 << 20;
 
 /// A daemon's version, limits and sources.
@@ -20,7 +20,7 @@ pub struct Info {
     /// The daemon's own version.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The name of this start of the daemon: another one after each restart.
+    /// The name of this run of the daemon. Each restart has another name.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The most IDs that one request may ask for.
@@ -67,8 +67,8 @@ pub struct Source {
     /// The first number of a ticket source's sequence. `None` for a layout.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// The fleet whose coordinator has the counter of a ticket source: its daemons take disjoint
-    /// ranges of it. `None` for other sources.
+    /// The fleet whose coordinator has the counter of a ticket source. The fleet's daemons take
+    /// disjoint ranges of the counter. `None` for other sources.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
     /// The layout in full text form, never a preset's name. `None` for tickets.
@@ -139,9 +139,9 @@ impl Info {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Returns how this daemon and another one can hand out the same ID at the same time: two
-    /// sources that have the same worker ID of one ID space. Returns `None` if the two are one
-    /// daemon, or do not tell who they are.
+    /// Returns a worker ID of this daemon, and its source, if another daemon can hand out the same
+    /// IDs at the same time. Returns `None` if not, if the two are one daemon, or if one of them
+    /// does not name its instance.
     #[must_use]
     pub fn shared_worker_id(&self, other: &Self) -> Option<SharedWorkerId> {
         let instances = [self.instance.as_ref()?, other.instance.as_ref()?];

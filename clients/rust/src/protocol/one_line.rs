@@ -1,7 +1,7 @@
 //! Text of other programs.
 
-/// Returns text of another program as one line that cannot change what stands around it: with a
-/// blank for each character that ends a line, moves a terminal's cursor or turns the direction of
+/// Returns text of another program as one line that cannot change what stands around it. A blank
+/// replaces each character that ends a line, moves a terminal's cursor or turns the direction of
 /// reading.
 #[must_use]
 pub fn one_line(text: &str) -> String {

@@ -71,7 +71,7 @@ pub struct ErrorReply<'a> {
     /// The code's number; see [`ErrorCode::from_u16`].
     pub code: u16,
     /// The time after which to try again, or `None` if the daemon names none. For `exhausted`,
-    /// `None` means never within this wait.
+    /// `None` means that the request can never succeed within its wait.
     pub retry_after: Option<Duration>,
     /// A message for a person. It may not be UTF-8.
     pub message: &'a [u8],

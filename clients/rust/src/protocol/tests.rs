@@ -11,7 +11,7 @@ use super::request::{Next, Wait};
 use super::{ErrorCode, MAX_REPLY_SIZE, Parsed, fuzzing};
 use crate::layout::Run;
 
-/// Streams that mean something now and then: sound frames, frames with one byte changed, and noise.
+/// Streams of frames with random fields, some of them valid, and of noise.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![1u8..6, 0x81u8..0x87, Just(0xff), any::<u8>()];
     let body = prop_oneof![vec(any::<u8>(), 0..80), vec(any::<u8>(), 8), vec(any::<u8>(), 32)];

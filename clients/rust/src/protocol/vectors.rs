@@ -1,5 +1,5 @@
-//! The vectors of `tests/vectors`, held to both sides' code and to the page that shows them to
-//! users.
+//! The vectors of `tests/vectors`, compared with both sides' code and with the page that shows them
+//! to users.
 
 use super::code::ErrorCode;
 use super::reply::{self, Reply};

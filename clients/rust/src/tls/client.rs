@@ -35,8 +35,8 @@ impl ClientFiles {
         self
     }
 
-    /// Sets the client's own certificate, with those that lead to its authority's, and its private
-    /// key (both PEM).
+    /// Sets the files (both PEM) of the client's own certificate and of its private key.
+    /// Intermediate certificates follow the client's own in its file.
     #[must_use]
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.own = Some((certificate.into(), key.into()));
@@ -77,7 +77,7 @@ impl ClientFiles {
 }
 
 /// Returns the authorities that this system trusts. Without any, every handshake fails with a
-/// message about its certificate.
+/// message about the server's certificate.
 fn system_authorities() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

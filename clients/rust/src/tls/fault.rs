@@ -105,7 +105,7 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
     }
 }
 
-/// Describes an alert, in which the other side says what is wrong with this one.
+/// Describes an alert, in which the other side says what is wrong with this side.
 fn refused(alert: AlertDescription, side: Side) -> String {
     let (who, ours, options) = match side {
         Side::Client => ("it", "this client's certificate", " (--client-cert, --client-key)"),

@@ -15,7 +15,7 @@ pub(super) struct InFlight {
     /// As in [`Call`](crate::client::call::Call).
     pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
-    /// The time from which the request's wait counts at the latest. The daemon may read a request
+    /// The latest time at which the request's wait can have begun. The daemon may read a request
     /// only when it has answered the earlier ones.
     pub(super) read_by: Instant,
     /// The time that the daemon may hold the request once it has read it.
@@ -34,8 +34,8 @@ impl InFlight {
         self.exchange.add(frame)
     }
 
-    /// Returns the time at which the daemon counts as stalled. A reply of many frames moves it,
-    /// while its frames keep coming and the caller waits.
+    /// Returns the time at which the daemon counts as stalled. Each frame of the reply can move
+    /// this time while the caller waits.
     pub(super) fn stalls_at(&self, limit: Duration) -> Instant {
         self.progress_at.max(self.read_by + self.wait) + limit
     }

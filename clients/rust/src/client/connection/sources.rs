@@ -13,7 +13,7 @@ use crate::protocol::{Info, one_line};
 /// source's ticks are longer.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// The number of ticks that a daemon holds such a request for, if that is longer.
+/// The number of ticks for which a daemon holds such a request, if they exceed [`DEFAULT_WAIT`].
 const DEFAULT_WAIT_TICKS: u64 = 2;
 
 /// The sources of one daemon.

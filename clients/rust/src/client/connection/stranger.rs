@@ -5,12 +5,12 @@ use crate::protocol::{MAX_REPLY_LENGTH, MIN_LENGTH};
 /// The most bytes of another protocol's answer that an error shows.
 const SHOWN: usize = 60;
 
-/// Describes an answer that cannot be a frame: `length` is no length of a reply.
+/// Describes an answer that cannot be a frame, because `length` is out of range.
 pub(super) fn bad_length(length: u32, input: &[u8]) -> String {
     match input {
         // An alert: the listener took the request for a broken handshake.
         [0x15, 0x03, ..] => "it speaks TLS: write tls:host:port".to_owned(),
-        // A server that cannot read the request's first line answers with the page alone.
+        // A server that cannot read the request's first line may send a page without a status line.
         [b'H', b'T', b'T', b'P', ..] | [b'<', ..] => format!(
             "it answers in HTTP ({:?}): is this the port of a web server, or of the daemon's admin listener?",
             first_line(input)

@@ -59,7 +59,7 @@ impl Buffer {
             let now = Instant::now();
             if let Some(current) = &mut self.current {
                 if !current.is_expired(&self.options) {
-                    // Before the cut: all IDs that were cut earlier are handed out by now.
+                    // Before the cut: at this point, every ID that was cut has been handed out.
                     self.fetch_if_low(now);
                     if self.current.as_mut().is_some_and(|current| current.cut(now, slice)) {
                         return Ok(true);
@@ -128,7 +128,7 @@ impl Buffer {
             }
             Err(error) => {
                 self.fetch = None;
-                // The caller learns of it, so the next fetch takes lower IDs.
+                // The caller learns that the IDs went back, so the next fetch takes lower ones.
                 if matches!(error, Error::WentBack { .. }) {
                     self.highest = None;
                 }
@@ -138,7 +138,7 @@ impl Buffer {
         Ok(true)
     }
 
-    /// Halves the fetches if a daemon's `max_count` is below them. Returns whether that may help.
+    /// Halves the count of fetches if the daemon refused it as too large. True if so.
     fn asks_for_fewer(&mut self, error: &Error) -> bool {
         let is_too_large = error.code() == Some(ErrorCode::BadCount) && self.fetch_count > 1;
         if is_too_large {

@@ -15,10 +15,11 @@ use crate::client::age::Birth;
 /// a blocked runtime keep IDs for longer.
 pub(super) const SLICE: usize = 256;
 
-/// The most by which one fetch may exceed the one before it.
+/// The largest factor by which one fetch may exceed the one before it.
 const GROWTH: u32 = 4;
 
-/// The part of the maximum age that a batch should last, so that few of its IDs get too old.
+/// The divisor of the maximum age that gives the time for which a batch should last. With it, few
+/// IDs of the batch get too old.
 const LASTING_PART: u32 = 4;
 
 /// One batch in the buffer.
@@ -42,7 +43,7 @@ pub(super) struct BufferedBatch {
 }
 
 impl BufferedBatch {
-    /// Skips the IDs that are not above `above`. A reconnect can come to a shard that is behind.
+    /// Skips the IDs up to `above`. They can come after a reconnect, from a shard that is behind.
     pub(super) fn new(delivery: Delivery, task_guard: TaskGuard, above: Option<u64>) -> Self {
         let Delivery { batch, born, expired } = delivery;
         let mut run = 0;
@@ -107,8 +108,8 @@ impl BufferedBatch {
         self.count - self.left
     }
 
-    /// Returns how many IDs to fetch next. At the pace of this batch they last for [`LASTING_PART`]
-    /// of the maximum age.
+    /// Returns how many IDs to fetch next. At the pace of this batch they last for the maximum
+    /// age divided by [`LASTING_PART`].
     pub(super) fn next_count(&self, now: Instant, last_count: u32, options: &IdsOptions) -> u32 {
         let Some(opened_at) = self.opened_at else { return last_count };
         let pace_ns = now.saturating_duration_since(opened_at).as_nanos().max(1);

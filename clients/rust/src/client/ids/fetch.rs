@@ -19,8 +19,8 @@ use crate::protocol::{ErrorCode, Next, Wait};
 /// without IDs gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// The pause after the first batch without a usable ID, and the shortest after EXHAUSTED. It
-/// doubles with each further one, up to [`MAX_PAUSE`].
+/// The pause after the first batch without a usable ID, and the shortest pause after `exhausted`.
+/// The pause doubles with each further such batch, up to [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The longest pause between two requests after batches without a usable ID.
@@ -112,7 +112,7 @@ impl FetchRequest {
         let expired = Arc::new(AtomicBool::new(false));
         let delivery = Delivery { batch, born, expired: Arc::clone(&expired) };
         if arrival.send(Ok(delivery)).is_ok() {
-            // Another daemon may hand out the same IDs.
+            // A collision ends the batch early: another daemon may hand out the same IDs.
             born.reaches(self.max_age, || self.client.shared().check_collision().is_err()).await;
             expired.store(true, Ordering::Relaxed);
         }
@@ -123,8 +123,8 @@ impl FetchRequest {
         let deadline = Deadline::after(self.timeout);
         let wait = Wait::at_most(GATHERING);
         let mut next = Next { count: self.count, source: 0, wait, explicit: false, partial: true };
-        // Since when the IDs are lower, and how long to wait before the next request for higher
-        // ones.
+        // The time of the first batch of lower IDs, and the pause before the next request for
+        // higher ones.
         let mut lower_since = None;
         let mut lower_pause = PAUSE;
         loop {

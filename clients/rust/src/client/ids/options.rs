@@ -42,7 +42,7 @@ impl IdsOptions {
         self
     }
 
-    /// Sets how long an ID may stay in the buffer (1 s). [`Ids`](super::Ids) has the guarantee.
+    /// Sets how long an ID may stay in the buffer (1 s). [`Ids`](super::Ids) states the guarantee.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;

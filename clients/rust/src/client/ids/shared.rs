@@ -15,7 +15,7 @@ use crate::client::error::{Error, signed};
 ///
 /// Clones get different IDs. Each clone's IDs increase as those of [`Ids`] do. An ID costs a lock
 /// that nobody holds for longer than a few hundred nanoseconds. A part of the buffer for each
-/// thread would need none, but a task that moves to another thread would then get lower IDs.
+/// thread would need no lock, but a task that moves to another thread could then get lower IDs.
 #[derive(Debug, Clone)]
 pub struct SharedIds {
     inner: Arc<Inner>,
@@ -27,7 +27,8 @@ struct Inner {
     /// Held by the one caller that waits for a fetch. The others wait for it.
     refill: tokio::sync::Mutex<()>,
     timeout: Duration,
-    /// Read before the lock: in a forked child, a thread that is not there may hold it.
+    /// Checked before `ids` is locked: in a forked child, a thread that no longer exists may hold
+    /// the lock.
     process: forkguard::Guard,
 }
 

@@ -43,8 +43,8 @@ pub(super) struct World {
     pub(super) rng: fastrand::Rng,
     began: Instant,
     pub(super) daemons: Vec<Daemon>,
-    /// True if an address is a name, which lists an IP address of each daemon there. Otherwise it
-    /// is that of a load balancer.
+    /// True if an address is a name that lists the IP addresses of all daemons there. False if an
+    /// address is that of a load balancer.
     pub(super) has_ips: bool,
     /// The address of each daemon that ever ran, by worker ID.
     pub(super) address_of: HashMap<u64, usize>,
@@ -63,7 +63,7 @@ pub(super) struct Daemon {
     /// Differs from one daemon to the next.
     pub(super) instance: u64,
     pub(super) clock_ms: i64,
-    /// The first position that is not handed out.
+    /// The first position (tick * [`PER_MS`] + sequence) that is not handed out.
     cursor: u64,
     /// Changes when its connections are cut.
     pub(super) life: watch::Sender<u32>,
@@ -91,7 +91,7 @@ impl Wire {
         wire
     }
 
-    /// Creates that many daemons at each address, which no client of this thread finds by itself.
+    /// Creates a wire with that many daemons at each address. This thread's clients do not dial it.
     pub(super) fn new(seed: u64, daemons: &[usize]) -> Self {
         fastrand::seed(seed);
         let mut world = World {
