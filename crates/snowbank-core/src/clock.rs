@@ -56,7 +56,7 @@ impl Reading {
         self.wall.0.saturating_sub(self.boot.0)
     }
 
-    /// Returns whether the clocks have jumped against each other since wall − boot was this.
+    /// Returns whether the clocks have jumped against each other since wall − boot was `offset_us`.
     #[inline]
     pub fn has_jumped_from(self, offset_us: i64) -> bool {
         has_jumped(self.offset_us(), offset_us)
@@ -179,8 +179,8 @@ impl Wall {
     /// [`note_seen`](Wall::note_seen).
     #[inline]
     pub fn has_jumped(&self, reading: Reading) -> bool {
-        // Acquire: a thread that sees the keeper's new offset also sees the grants that it revoked
-        // before.
+        // Acquire: a thread that sees the keeper's new offset also sees that the grants were
+        // revoked before.
         reading.has_jumped_from(self.seen_us.load(Ordering::Acquire))
     }
 
@@ -206,7 +206,8 @@ pub enum Observed {
     Behind(Duration),
     /// It stepped forward by this much, and is not believed yet.
     Held(Duration),
-    /// It stepped forward by this much, which has lasted `step_hold` and is believed from now on.
+    /// It stepped forward by this much. The step has lasted `step_hold` and is believed from now
+    /// on.
     Believed(Duration),
 }
 
@@ -243,8 +244,8 @@ impl StepWatch {
         }
         self.held_since = None;
         if reading.wall <= self.highest {
-            // Nothing new is believed of a clock that went back, or stands: it is believed at once
-            // when it comes back.
+            // The belief does not change while the clock is behind or stands. So the clock is
+            // believed at once when it comes back.
             let behind_us = match self.highest.0.saturating_sub(reading.wall.0) {
                 0 => carried_us.saturating_sub(reading.offset_us()).max(0),
                 behind_us => behind_us,

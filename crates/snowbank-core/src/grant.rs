@@ -48,9 +48,9 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Counts how often the grant was lost. A thread that keeps positions reads it before the
-    /// [ceiling](Grant::ceiling) that they were claimed below, never after: a thread that sees a
-    /// loss here also sees that the ceiling is gone.
+    /// Counts how often the grant was lost. A thread that claims positions to keep reads this count
+    /// before the [ceiling](Grant::ceiling), never after: once it has read a new count, it reads no
+    /// old ceiling.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -63,8 +63,8 @@ impl Grant {
     }
 
     /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this
-    /// generation. Ceilings that were durable before that no longer count. Once the grant is lost
-    /// for good, no ceiling counts. Returns whether it was raised.
+    /// generation. Ceilings that were durable before the loss no longer count. Once the grant is
+    /// lost for good, no ceiling counts. Returns whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -104,7 +104,7 @@ impl Grant {
         self.wanted.load(Ordering::Relaxed) == 1
     }
 
-    /// Forgets that a claim met the ceiling, because more is there for the next one that does.
+    /// Forgets that a claim met the ceiling. The next claim that meets it asks for more again.
     pub fn forget_want(&self) {
         self.wanted.store(0, Ordering::Relaxed);
     }
@@ -134,11 +134,11 @@ impl CeilingRule {
     /// horizon. So a crash loop raises ceilings more slowly than the wall clock runs. Where ticks
     /// are long, each crash raises them by a tick.
     ///
-    /// That leaves no reserve while the ID clock is `max_ahead` ahead, or stands still because it
-    /// was further ahead: each request would meet the ceiling and wait for a sync. So a ceiling
-    /// also reaches above ID time by a quarter of the uptime, at most half the horizon. At half
-    /// speed the ID clock needs a whole horizon to use that up. This part is rounded down to a
-    /// tick, so that repeated starts do not add to it.
+    /// This formula leaves no reserve while the ID clock is `max_ahead` ahead, or stands still
+    /// because it was further ahead: each request would meet the ceiling and wait for a sync. So a
+    /// ceiling also reaches above ID time by a quarter of the uptime, at most half the horizon. At
+    /// half speed the ID clock needs a whole horizon to use up half a horizon. The reserve is
+    /// rounded down to a tick, so that repeated starts do not add to it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -195,8 +195,8 @@ mod tests {
         tick: Duration::from_millis(1),
     };
 
-    /// At `max_ahead` and above, a source that runs has a reserve of what is left of the tick and
-    /// up to half the horizon, and a start has none.
+    /// At `max_ahead` and above, a running source has a reserve: the rest of the tick and up to
+    /// half the horizon. A start has none.
     #[test]
     fn a_ceiling_is_as_far_ahead_as_horizon_lead_and_uptime_allow() {
         let seconds = CeilingRule { tick: Duration::from_secs(5), ..RULE };

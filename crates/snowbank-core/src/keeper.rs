@@ -16,9 +16,9 @@
 //! Two rules keep a late outcome from granting too much:
 //! - An outcome counts only if the write in flight has its number. A write that was abandoned may
 //!   still be answered.
-//! - A ceiling counts only while the source's grant has the generation from before its write was
-//!   handed out. A thread that takes a grant away starts another generation, so that grants come
-//!   back only from writes handed out later.
+//! - A ceiling counts only while the source's grant is still of the generation that was read before
+//!   the write of that ceiling was handed out. A thread that takes a grant away starts another
+//!   generation, so that grants come back only from writes handed out later.
 
 pub mod far;
 mod looked;
@@ -220,8 +220,8 @@ impl Keeper {
         Some(ceilings)
     }
 
-    /// Returns the ceilings that a writer raises now. All sources are raised together, when that is
-    /// due or when one needs it.
+    /// Returns the ceilings that a writer raises now. All sources are raised together, when a raise
+    /// is due or a source needs one.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
         if let Reach::Fleet(horizon) = self.writers[index].reach {
             return self.next_fleet_ceilings(index, now, horizon);
@@ -303,7 +303,7 @@ impl Keeper {
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
         let source = self.sources[index].source();
         if source.kind().takes_ranges() {
-            // Its ranges raise its grant: between them are other daemons' numbers.
+            // Its ranges raise its grant. Other daemons may have the numbers between two ranges.
             return;
         }
         let durable = self.writers.iter().map(|writer| writer.durable[index]);

@@ -73,8 +73,8 @@ impl Shard {
     /// Returns the lane of a source, with the random generator that its methods take.
     ///
     /// # Panics
-    /// Panics if there is no such source. Code that reads an index from a client must check it
-    /// there.
+    /// Panics if there is no such source. Code that gets an index from a client must check it
+    /// first.
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
         let lane = &mut self.lanes[source];

@@ -88,8 +88,8 @@ impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is
     /// durable already.
     ///
-    /// No ID lies below the tick of `now`: this state may be an older copy of one that has handed
-    /// out IDs of earlier ticks. The burst reserve grows from there.
+    /// No ID lies below the tick of `now`: this state may be an older copy, and a newer state may
+    /// have handed out IDs of earlier ticks. The burst reserve grows from there.
     ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up
     /// begins there. So the first ID is available at once.
@@ -152,7 +152,7 @@ impl Source {
 
     /// Takes the grant away, because the machine was restored from a snapshot: other copies of it
     /// may continue from the same cursor. The next raise restores the grant, because the clock has
-    /// moved on. A shared counter goes on with the next range, which only one copy gets. Another
+    /// moved on. A shared counter goes on with the next range, which only one copy gets. Any other
     /// ticket counter loses its grant for good.
     pub fn note_restored(&self) {
         if self.kind.counts_by_itself() { self.grant.lose() } else { self.grant.revoke() }
@@ -215,8 +215,8 @@ impl Source {
         (cursor != SEALED).then_some(Position(cursor))
     }
 
-    /// Claims exactly `count` positions, at once or not at all. Also returns `None` while requests
-    /// wait that this one may not pass.
+    /// Claims exactly `count` positions, at once or not at all. Also returns `None` if this claim
+    /// may not pass the requests that wait.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
         let bypass = self.wait_queue.bypass(count);

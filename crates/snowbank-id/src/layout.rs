@@ -130,8 +130,8 @@ impl Layout {
         self.start_of(Tick(self.ticks - 1))
     }
 
-    /// Returns the end of the layout's life: the first instant for which no ID can be made. A last
-    /// tick that is cut off makes none.
+    /// Returns the end of the layout's life: the first instant for which no ID can be made. No ID
+    /// is made in a last tick that is cut off.
     pub fn end(&self) -> UnixMicros {
         self.start_of(Tick(self.whole_ticks))
     }

@@ -2,8 +2,8 @@
 //!
 //! A *snowflake* source numbers positions by a layout and worker IDs, tick by tick. A *ticket*
 //! source numbers them by a counter: offset + increment × position. A counter has no time. All its
-//! positions lie in one tick that never ends, so the rules of the clock never hold a claim on it
-//! back; its ceiling alone does.
+//! positions lie in one tick that never ends. So the rules of the clock never delay a claim, and
+//! only the ceiling limits it.
 
 mod ticket_counter;
 
@@ -169,8 +169,9 @@ impl Numbering {
         }
     }
 
-    /// Returns the lowest ID that may be handed out from `position` on. All IDs of positions below
-    /// it are lower, whatever their random fields. At the end it is the number after the last ID.
+    /// Returns the lowest ID that may be handed out from `position` on. All IDs of lower positions
+    /// are lower, whatever their random fields. At the end, the bound is the number after the last
+    /// ID.
     pub fn id_bound(&self, position: Position) -> u64 {
         match self {
             _ if position < self.end() => self.run_at(position, 1).first,
@@ -217,8 +218,8 @@ impl Numbering {
     }
 
     /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count
-    /// as different. A counter never shares IDs with a layout, because rows of one table are
-    /// numbered by a counter or by time.
+    /// as different. A counter never shares IDs with a layout: the rows of one table are numbered
+    /// by a counter or by time, not by both.
     pub fn shares_ids_with(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
@@ -231,8 +232,8 @@ impl Numbering {
     }
 
     /// Returns true if a bound of the other numbering bounds all IDs of this one: the ID space is
-    /// the same, and the other has all its worker IDs. For ticket counters of one name this is
-    /// always true, because one bound holds for every increment and offset.
+    /// the same, and the other has all worker IDs of this one. For ticket counters of one name this
+    /// is always true, because one bound holds for every increment and offset.
     pub fn is_part_of(&self, other: &Numbering) -> bool {
         match (self, other) {
             (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {

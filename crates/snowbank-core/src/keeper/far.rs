@@ -8,14 +8,14 @@ use snowbank_id::numbering::Numbering;
 
 use crate::clock::{self, Now};
 
-/// Returns the instant from which the horizon of a ceiling counts: the ID clock, where that is
-/// ahead of the wall clock.
+/// Returns the instant from which the horizon of a ceiling counts: the later of the ID clock and
+/// the wall clock, at most `max_ahead` after the wall clock.
 ///
-/// Invariant: nobody is granted IDs of later than its wall clock + `max_ahead` + its horizon, at
-/// the moment when it asks. The floor after a restore relies on that, because it is above all
-/// grants that the coordinator has forgotten (`rules::floor_after_loss`). A source that starts at a
-/// floor or a bound that is further ahead hands out nothing before its clock is within `max_ahead`
-/// of it. Its key has that bound, which grants nothing, until a raise by this instant passes it.
+/// Invariant: a daemon that asks is granted no IDs later than its wall clock + `max_ahead` + its
+/// horizon. The floor after a restore (`rules::floor_after_loss`) relies on this: it must be above
+/// all grants that the coordinator has forgotten. A source may start at a floor or a bound that is
+/// further ahead. It hands out nothing before its clock is within `max_ahead` of that start. Its
+/// key has that bound, which grants nothing, until a raise by this instant passes the bound.
 pub fn counts_from(now: Now, id_time: UnixMicros, max_ahead: Duration) -> UnixMicros {
     now.wall.max(id_time).min(now.after(max_ahead).wall)
 }

@@ -25,7 +25,7 @@ pub struct Looked {
     pub taken_over: Option<TakenOver>,
     /// True if grants that were taken away are back.
     pub is_renewed: bool,
-    /// True if requests wait that may have their turn now.
+    /// True if some requests wait. They may have their turn now.
     pub some_wait: bool,
     /// True if a source was used so recently that its ceiling is still raised.
     pub is_in_use: bool,

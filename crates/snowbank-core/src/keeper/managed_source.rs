@@ -174,7 +174,7 @@ impl ManagedSource {
         self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
 
-    /// Notes the first ceiling, which is durable here, and grants it: the fleet's, if that is
+    /// Notes the first ceiling, which is durable here. Grants it, or the fleet's ceiling if that is
     /// lower.
     pub fn grant(&mut self, durable: Position) {
         self.first.ceiling = durable;

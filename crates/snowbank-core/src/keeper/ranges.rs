@@ -1,8 +1,8 @@
 //! The demand of a shared counter for ranges at the coordinator.
 //!
-//! The next range is asked for when five eighths of one are left, so that requests do not wait for
-//! the coordinator. At most one is asked for at a time. A range that was asked for before the grant
-//! was lost is not used: another copy of the machine may have it too.
+//! The next range is asked for when five eighths of a range are left, so that requests do not wait
+//! for the coordinator. At most one is asked for at a time. A range that was asked for before the
+//! grant was lost is not used: another copy of the machine may have it too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,13 +49,12 @@ impl Ranges {
         Ranges { reservation: Reservation::new(cursor, now).lasting(lasts), is_asked: false, due: None }
     }
 
-    /// Follows the demand of the source, whose cursor was seen here.
+    /// Follows the demand of the source, by the cursor that was seen.
     pub(super) fn look(&mut self, source: &Source, cursor: Position, now: Now) {
         self.reservation.look(Position(cursor.0.saturating_sub(source.skipped())), now);
     }
 
-    /// Returns how long the numbers that are there last. A counter that has ended needs no
-    /// coordinator.
+    /// Returns how long the present numbers last. A counter that has ended needs no coordinator.
     fn last(&self, source: &Source) -> Duration {
         if has_ended(source) {
             return self.reservation.lasts();

@@ -88,16 +88,16 @@ impl Reservation {
         (self.from, self.since) = (cursor, now.boot);
     }
 
-    /// Returns the numbers with which the next reservation begins: half of this one, and an eighth
-    /// to use while the keeper sleeps. Without that eighth it would look in ever shorter pauses
-    /// until the last number above the half is used.
+    /// Returns how many numbers are left when the next reservation begins: half of this one, and an
+    /// eighth to use while the keeper sleeps. Without that eighth the keeper would look in ever
+    /// shorter pauses until the last number above the half is used.
     pub(super) fn begins_with(&self) -> u64 {
         self.size / 2 + self.size / 8
     }
 
     /// Returns the next ceiling, for a counter at `cursor` below a `ceiling` with requests for
-    /// `waiting` numbers. It is the present one until little more than half of it is left, unless a
-    /// request waits or has met it.
+    /// `waiting` numbers. The ceiling stays until little more than half of the reservation is left,
+    /// unless a request waits or has met it.
     ///
     /// Requests that wait get their numbers even if others use up the present reservation before
     /// the next is durable. A request that met the ceiling and went away also raises it, so that
@@ -126,7 +126,7 @@ impl Reservation {
     }
 }
 
-/// Returns the numbers that are used in a time, if these are used in another.
+/// Returns how many numbers are used in `time`, if `used` numbers are used in `elapsed`.
 fn used_in(time: Duration, used: u64, elapsed: Duration) -> u64 {
     u64::try_from(u128::from(used) * time.as_micros() / elapsed.as_micros()).unwrap_or(u64::MAX)
 }

@@ -32,8 +32,8 @@ pub struct Outcome {
     pub writer: usize,
     /// The number of the write.
     pub number: u64,
-    /// Ok if all of its ceilings are durable. After an error, whose reason this is, they may be
-    /// durable too.
+    /// Ok if all of its ceilings are durable, else the reason of the failure. After a failure they
+    /// may be durable too.
     pub result: Result<(), String>,
 }
 

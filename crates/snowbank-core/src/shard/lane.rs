@@ -125,7 +125,7 @@ impl Lane {
     }
 
     /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if
-    /// the grant was lost.
+    /// the grant was lost or no IDs may be handed out.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -362,9 +362,9 @@ impl Lane {
     /// since. A refusal gives the reason if IDs are missing.
     ///
     /// # Errors
-    /// The grant was lost after any of them was claimed, and the request is not refused. The loss
-    /// empties `runs`, refused or not. IDs claimed again after the loss are skipped too, because a
-    /// reply contains all its IDs or is a refusal.
+    /// Returns an error if the grant was lost after any of these IDs was claimed, unless the
+    /// request is refused. After a loss `runs` is empty, refused or not. IDs claimed again after
+    /// the loss are skipped too, because a reply contains all its IDs or is a refusal.
     pub fn end_wait(
         &mut self,
         taken: Taken,
@@ -395,7 +395,7 @@ impl Lane {
         for &span in spans {
             self.hand_out_span(span, span.count, runs);
         }
-        // Another connection of this shard got higher IDs meanwhile, so continue above them.
+        // If another connection of this shard got higher IDs meanwhile, continue above them.
         if current.position() >= self.current.end {
             (self.current, self.rest) = (current, rest);
         }
@@ -407,8 +407,8 @@ impl Lane {
     /// Ends a wake-up. In strict order it drops all blocks. In relaxed order it claims ahead what
     /// recent demand suggests.
     ///
-    /// It claims nothing for a lone request, at most this shard's share of a fraction of the burst
-    /// window, and nothing while requests wait or the limit is near.
+    /// It claims at most this shard's share of a fraction of the burst window. It claims nothing
+    /// for a lone request, while requests wait, or while the limit is near.
     pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         self.is_awake = false;
         let Some(window) = self.window else {

@@ -19,7 +19,7 @@ use snowbank_id::numbering::Numbering;
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
-/// A source of four IDs in a tick of 1 ms, of which `ticks` are available.
+/// A source of four IDs in a tick of 1 ms. `ticks` is the number of available ticks.
 fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {
     let layout = Layout::resolve("time:41,worker:5,sequence:2").expect("a layout");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");

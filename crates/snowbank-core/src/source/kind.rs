@@ -1,4 +1,4 @@
-//! The kinds of source. Here alone the core tells them apart: others ask what they need to know.
+//! The kinds of source, and the properties by which the core tells them apart.
 
 use snowbank_id::numbering::Numbering;
 
@@ -27,7 +27,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a source with this numbering. In a fleet the coordinator has a counter.
+    /// Returns the kind of a source with this numbering. In a fleet, a counter is at the
+    /// coordinator.
     pub fn of(numbering: &Numbering, in_fleet: bool) -> Kind {
         match (numbering.ticket(), in_fleet) {
             (None, _) => Kind::Snowflake,

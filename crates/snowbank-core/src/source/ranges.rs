@@ -3,8 +3,8 @@
 //!
 //! The cursor is in one range, whose end is the grant's ceiling. The next range waits here until a
 //! request does not fit into the rest of this one. Other daemons may have the numbers between the
-//! two. So the cursor moves to the next range before the ceiling does: at no moment is a number
-//! between the cursor and the ceiling that another daemon may have.
+//! two. So the cursor moves to the next range before the ceiling does. Then another daemon never
+//! has a number between the cursor and the ceiling.
 
 use super::{Kind, Source};
 use crate::clock::Now;
@@ -73,7 +73,7 @@ impl Source {
     }
 
     /// Returns the numbers that are left in the present range. Only a caller that holds the lock of
-    /// the next range knows that it stays the present one.
+    /// the next range knows that this range stays the present one.
     fn left_in_range(&self) -> u64 {
         // A sealed source has none.
         let cursor = self.cursor().map_or(u64::MAX, |cursor| cursor.0);
@@ -91,8 +91,8 @@ impl Source {
         InRanges { rest: self.left_in_range(), next: self.count_of(*next) }
     }
 
-    /// Returns the numbers of the next range, which counts only under the grant that it was asked
-    /// for.
+    /// Returns how many numbers the next range has. The range counts only in the grant's generation
+    /// in which it was asked for.
     fn count_of(&self, next: Option<Range>) -> u64 {
         let generation = self.grant.generation();
         next.filter(|next| next.generation == generation).map_or(0, |next| next.count())
@@ -122,8 +122,8 @@ impl Source {
         self.shared_counter.as_ref().is_some_and(|shared| shared.has_ended.load(Ordering::Acquire))
     }
 
-    /// Returns the positions that are left of a ticket counter. Of a shared one, other daemons take
-    /// their part.
+    /// Returns the positions that are left of a ticket counter. Other daemons take their part of a
+    /// shared one.
     pub fn left_of_counter(&self) -> u64 {
         if self.has_last_range() {
             return self.in_ranges().total();
@@ -140,7 +140,7 @@ impl Source {
 
     /// Adds a range that the coordinator gave to this daemon. If it follows the present one, both
     /// are one range from then on. It is used at once if nothing is left of the present one. It
-    /// replaces a next range that is there already, whose numbers are skipped.
+    /// replaces a next range that is there already, and the numbers of the old one are skipped.
     pub fn add_range(&self, range: Range) {
         let Some(shared) = &self.shared_counter else { return };
         let mut next = lock(&shared.next);
@@ -180,7 +180,7 @@ impl Source {
 
 impl Source {
     /// Returns the shared counter of a copy of this machine, as after a restored snapshot of its
-    /// memory. For simulations. `None` for a counter that has ended.
+    /// memory. For simulations. `None` for a sealed source.
     pub fn as_restored(&self, now: Now) -> Option<Source> {
         let start = self.cursor()?;
         let grant = Grant::new(Position(0));

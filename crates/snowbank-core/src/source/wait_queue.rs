@@ -8,13 +8,13 @@
 //!
 //! Any shard may advance the queue, and then claims for every request in it, so no shard waits for
 //! another's thread. The lock is taken only by requests that must wait and by the wake-up of a
-//! tick. A request that is served at once only reads atomics here.
+//! tick. A request that is served at once uses only atomics here.
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that arrive before the next tick,
-//! unless the burst window is too short for it. Such a request passes those that wait if it wants
-//! no more than a share of a tick, and no promise needs the positions. So a client that asks for
-//! single IDs mostly does not wait. What no request takes is shared out with the next tick, so
-//! nothing is lost.
+//! unless the burst window is too short to claim the rest later. Such a request passes those that
+//! wait if it wants no more than a share of a tick, and no promise needs the positions. So a client
+//! that asks for single IDs mostly does not wait. What no request takes is shared out with the next
+//! tick, so nothing is lost.
 
 mod admission;
 mod queue;
@@ -92,7 +92,7 @@ pub struct WaitQueue {
     ids_per_tick: u64,
     /// The IDs of a tick that waiting requests leave to others.
     left_for_passing: u64,
-    /// The number of future ticks of which one can be promised.
+    /// One in this many future ticks can be promised.
     ticks_per_promise: u64,
 }
 
@@ -103,7 +103,7 @@ impl WaitQueue {
     }
 
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
-        // The rest of a tick is claimed with the next wake-up, if that is not too late for it.
+        // The rest of a tick is claimed with the next wake-up, if that wake-up is not too late.
         let rolls_over = burst_window >= LATE_WAKE_UP;
         // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only
         // those are promised.
@@ -267,10 +267,10 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. After a step forward it computes all limits again:
-    /// by the old ones, requests that have time would seem to be due, and nothing would be left to
-    /// others. After a step back it keeps the old ones: by new ones, requests whose promise can no
-    /// longer be kept would take all that others could have.
+    /// Computes limits that are not known yet. After a step forward it computes all limits again.
+    /// By the old limits, requests that have time would seem to be due and would take everything.
+    /// After a step back it keeps the old limits. By new limits, requests whose promise can no
+    /// longer be kept would take everything.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;

@@ -9,8 +9,8 @@ use crate::sync::Ordering;
 use snowbank_id::layout::{Position, Tick, UnixMicros};
 
 /// Clock readings of two shards count as equally old if they differ by less than this: each shard
-/// reads the clock by itself. A reading that is older by less can raise the catch-up by half of
-/// this at most.
+/// reads the clock by itself. A reading that is older by less than this can raise the catch-up by
+/// half of this at most.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// The reason for a window's limit.

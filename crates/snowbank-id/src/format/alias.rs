@@ -40,8 +40,8 @@ impl AliasKeys {
     /// Empty lines and lines that start with `#` do not count.
     ///
     /// # Errors
-    /// Returns an error with the number of the line, and never with its key, if a line is not of
-    /// that form, a version is there twice, or no line has a key.
+    /// Returns an error if a line is not of that form, a version is there twice, or no line has a
+    /// key. It gives the number of a wrong line, and never shows a key.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys: Vec<Key> = Vec::new();
         for (line, text) in (1..).zip(text.lines().map(str::trim)) {

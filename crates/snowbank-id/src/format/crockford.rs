@@ -21,7 +21,7 @@ impl Crockford {
         Crockford { digits: Base::crockford(name), check }
     }
 
-    /// Appends the symbols of an ID, always 13 of them, and the check symbol.
+    /// Appends the 13 symbols of an ID, and the check symbol if the format has one.
     pub(super) fn write(&self, id: u64, text: &mut String) {
         self.digits.write(id, text);
         if self.check {

@@ -1,9 +1,9 @@
 //! A keyed permutation of the numbers of 63 bits: FF1 of NIST SP 800-38G with AES-256, without a
 //! tweak.
 //!
-//! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so its big
-//! integers are left out. Radix 2 and 63 digits hold exactly the numbers that can be IDs, so that
-//! every ID has an alias, and every alias an ID.
+//! The crate `fpe` has the rounds. The halves of a number fit a machine word here, so the crate's
+//! big integers are not used. Radix 2 and 63 digits hold exactly the numbers that can be IDs, so
+//! that every ID has an alias, and every alias an ID.
 
 use aes::Aes256;
 use fpe::ff1::{FF1, NumeralString, Operations};
@@ -12,7 +12,7 @@ use fpe::ff1::{FF1, NumeralString, Operations};
 pub(super) const KEY_BYTES: usize = 32;
 
 const RADIX: u32 = 2;
-/// The digits of the high half and the low half of 63.
+/// The numbers of digits in the high half and in the low half, 63 together.
 const HIGH: usize = 31;
 const LOW: usize = 32;
 

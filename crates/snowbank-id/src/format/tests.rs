@@ -81,7 +81,7 @@ fn texts_that_others_can_compute() {
         ("decimal", "1541815603606036480"),
         ("hex", "1565a11f6217a000"),
         ("dictionary:01", "001010101100101101000010001111101100010000101111010000000000000"),
-        // As Python computes them: int(str, base), and Crockford's page.
+        // As Python's int(str, base) and Crockford's page give them.
         ("base62", "1ptWyK4WgZU"),
         ("base32-crockford", "1ASD13XH1F800"),
         ("base32-crockford-check", "1ASD13XH1F800B"),

@@ -196,8 +196,9 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     } else if digits.len() == specs.len() {
         (format!("{} digits", sum(&digits)), "19")
     } else {
-        // The number of fields has no limit, so their product may exceed any integer. The result is
-        // rounded up, and at least a step above the room, because a float cannot hold 2^63 + 1.
+        // The number of fields has no limit, so the product of their sizes may exceed any integer
+        // type. The result is rounded up, and at least a step above the room, because a float
+        // cannot hold 2^63 + 1.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }

@@ -20,8 +20,8 @@ pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 /// Microseconds since the Unix epoch, UTC.
 ///
 /// Parses from RFC 3339 (`2026-01-31T12:00:00Z`), from a date (`2026-01-31`, its first instant in
-/// UTC), or from Unix milliseconds (`1769860800000`), from the year 0000 to 9999-12-30T22:00:00Z.
-/// `Display` writes RFC 3339 in UTC with as many decimals as needed.
+/// UTC), or from Unix milliseconds (`1769860800000`). The range is the year 0000 to
+/// 9999-12-30T22:00:00Z. `Display` writes RFC 3339 in UTC with as many decimals as needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnixMicros(pub i64);
 
@@ -39,8 +39,8 @@ impl UnixMicros {
     /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The
     /// rest is cut off.
     ///
-    /// An instant before 0000-01-01, which RFC 3339 cannot write, or a second or more after
-    /// 9999-12-30T22:00:00Z, which jiff cannot, is written in microseconds.
+    /// Instants that have no such form are written in microseconds. RFC 3339 cannot write those
+    /// before 0000-01-01, and jiff cannot write those a second or more after 9999-12-30T22:00:00Z.
     pub fn rfc3339(self, decimals: u8) -> String {
         match self.timestamp() {
             Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Twitter's layout has groups of one column. A layout with the machine at the bottom has one group
-//! of several columns. A layout with the sequence between node fields has both. With one worker, or
-//! with neighbours whose IDs continue each other, a whole tick is one arithmetic progression. That
-//! is the common case and the fast path.
+//! of several columns. A layout with the sequence between node fields has several groups of several
+//! columns. With one worker, or with neighbours whose IDs continue each other, a whole tick is one
+//! arithmetic progression. That is the common case and the fast path.
 
 use std::sync::Arc;
 
@@ -312,8 +312,8 @@ fn nodes(layout: &Layout) -> impl DoubleEndedIterator<Item = &Field> {
     layout.fields().iter().filter(|field| field.role() == Role::Node)
 }
 
-/// Returns the part of an ID that a worker ID makes. Its least significant digit belongs to the
-/// lowest node field.
+/// Returns the part of an ID that a worker ID makes. The worker ID's least significant digit
+/// belongs to the lowest node field.
 fn part_of_worker(layout: &Layout, worker: u64) -> u64 {
     let mut rest = worker;
     let mut part = 0;

@@ -138,7 +138,7 @@ fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
 }
 
 impl Space {
-    /// Returns how many [numbers](Layout::number_in_space) there are: from 0 on, each below this.
+    /// Returns how many [numbers](Layout::number_in_space) there are. They start at 0.
     pub fn numbers(&self) -> u64 {
         let nodes = self.parts.iter().filter(|part| part.kind == Kind::Node);
         nodes.map(|part| part.values).product()
@@ -196,8 +196,8 @@ impl Space {
     }
 
     /// Finds a possible collision if the cuts do not divide each other. It assumes that each worker
-    /// makes every step of the finest ranging field, from the lowest part to the highest. That is
-    /// more than it makes, never less.
+    /// makes every part from its lowest to its highest, in steps of the finest ranging field. A
+    /// worker may make fewer parts, but no others.
     fn may_meet(
         &self,
         numbers: &[u64],
@@ -226,8 +226,8 @@ impl Space {
         })
     }
 
-    /// Returns whether both come to an ID that they share at about the same time: they keep pace,
-    /// and their epochs are less than a year apart.
+    /// Returns whether both reach a common ID at about the same time: they keep pace, and their
+    /// epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
     }

@@ -57,7 +57,7 @@ fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
     assert_eq!(lower, None, "an older copy of the state would be taken for the newest");
 }
 
-/// One that is away is asked once in each period, and not with each look.
+/// A coordinator that is away is asked once in each period, and not with each look.
 #[test]
 fn a_write_that_the_coordinator_refused_is_tried_again_after_a_period() {
     let (managed, covered) = covered();

@@ -18,7 +18,7 @@ pub(super) struct Supply {
     next: u64,
     /// The position after all that can be promised by the request's deadline.
     pub(super) limit: u64,
-    /// The positions of these that are not available yet.
+    /// The number of promisable positions that are not available yet.
     to_come: u64,
 }
 
@@ -73,13 +73,13 @@ impl Source {
             return u64::MAX;
         }
         let lasting = wait.saturating_add(self.rules.burst_window);
-        // The number of ticks that it touches, wherever in a tick it begins.
+        // The number of ticks that this time touches, wherever in a tick it begins.
         let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 2;
         ticks.saturating_mul(self.numbering.ids_per_tick())
     }
 
-    /// Lowers the number of IDs that may pass, as far as the promises need it, including the new
-    /// one.
+    /// Lowers the number of IDs that may pass, as far as the promises need it. The new promise is
+    /// among them.
     fn close_bypass_to_its_promise(&self, window: &Window, queue: &mut Queue) {
         let waiting = queue.waiting.len();
         let left = match waiting {
@@ -90,8 +90,9 @@ impl Source {
         self.let_pass(waiting, left.min(spare));
     }
 
-    /// Returns the position that the ID clock will have reached by the deadline of a request that
-    /// can be promised its positions; `None` while the clock is unknown, and for a ticket source.
+    /// Checks that a request can be promised its positions. Returns the position that the ID clock
+    /// will have reached by the request's deadline; `None` while the clock is unknown, and for a
+    /// ticket source.
     fn promise(
         &self,
         window: &Window,
@@ -99,8 +100,8 @@ impl Source {
         queue: &mut Queue,
     ) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
-            // The ID clock is unknown until the keeper has looked. It looks as soon as a request
-            // waits.
+            // The ID clock is unknown until the keeper has looked. The keeper looks as soon as a
+            // request waits.
             return Ok(None);
         }
         if !self.kind.follows_the_clock() {
@@ -116,8 +117,8 @@ impl Source {
         if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        // A request with the same wait gets them once its deadline lies in the tick of the last
-        // position.
+        // A request with the same wait gets the positions once its deadline lies in the tick of the
+        // last one.
         let at_hand = supply.limit - supply.to_come;
         let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
         let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
@@ -177,8 +178,8 @@ mod tests {
     const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
 
     proptest! {
-        /// `retry_after` is the time that is left: a request that waits as long is admitted then,
-        /// and not a moment before.
+        /// `retry_after` is the time that is left: a request with the same wait is admitted after
+        /// that time, and not a moment before.
         #[test]
         fn a_refused_request_is_admitted_after_the_time_that_is_left(
             layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),

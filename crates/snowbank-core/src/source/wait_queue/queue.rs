@@ -6,8 +6,8 @@ use super::summary::{Summary, Want};
 use crate::clock::Now;
 use crate::source::Span;
 
-/// The smallest step of the wall clock, in microseconds: a tick of most layouts. Less changes a
-/// limit by one tick at most.
+/// The smallest step of the wall clock, in microseconds: a tick of most layouts. A smaller change
+/// moves a limit by one tick at most.
 const STEP_US: i64 = 1_000;
 /// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most:
 /// chrony slews by a twelfth.

@@ -41,8 +41,8 @@ pub enum Refusal {
     Exhausted(Option<Duration>),
     /// The wall clock is too far behind. IDs are available again after this long.
     ClockBehind(Duration),
-    /// The source has no stored state, and the wall clock has not reached its first tick. It
-    /// reaches it after this long.
+    /// The source has no stored state, and the wall clock has not reached its first tick. The clock
+    /// reaches that tick after this long.
     YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,

@@ -21,7 +21,8 @@ pub(super) struct Share {
 /// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets
 /// more than it wants.
 ///
-/// `next_turn` is the turn after all others; those that get a leftover position go behind it.
+/// `next_turn` is above all turns. It becomes the turn of a request that gets a leftover position,
+/// and then rises.
 pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_turn: &mut u64) {
     let mut due = due.min(positions);
     let mut left = positions;
@@ -39,8 +40,8 @@ pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_tur
     give_odd_ones(shares, left, next_turn);
 }
 
-/// Returns the largest number of positions that every request can get, or as many as it wants if
-/// these are fewer.
+/// Returns the largest number of positions that every request can get. A request that wants fewer
+/// gets as many as it wants.
 fn level(shares: &[Share], positions: u64) -> u64 {
     let mut level = 0;
     loop {

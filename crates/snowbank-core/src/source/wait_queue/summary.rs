@@ -42,8 +42,8 @@ struct Group {
     most_wanted: u64,
     /// The least of their limits.
     first_limit: u64,
-    /// The least difference between the limit of a request that is promised something and the
-    /// positions that the group promises up to there.
+    /// The least `limit − promised` of its requests that are promised something, with `promised` as
+    /// the positions that the group promises up to the request.
     laxity: i128,
     /// The largest `promised − limit × (1 − 1 / LEFT_OUT)` of its requests, with `promised` as the
     /// positions promised up to the request. Multiplied by [`LEFT_OUT`], so that it is an integer.

@@ -9,7 +9,7 @@ fn request(count: u64, now: Now, wait_ms: u64, partial: bool) -> WaitRequest {
     WaitRequest { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial, shard: 0 }
 }
 
-/// Refused requests must not close the bypass to requests that wait.
+/// Refused requests must not keep others from passing those that wait.
 #[test]
 fn requests_that_are_refused_keep_nobody_from_passing() {
     let source = source(TWITTER, RULES);

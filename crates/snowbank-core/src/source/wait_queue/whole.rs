@@ -1,17 +1,17 @@
 //! The waiting requests of a ticket counter. A higher ceiling makes numbers available, time does
 //! not.
 //!
-//! Each request gets its numbers by one claim, so they are consecutive. A later request passes one
-//! that waits only if it fits below the ceiling and the waiting one does not: while storage fails,
-//! reserved numbers are still handed out.
+//! Each request gets its numbers by one claim, so they are consecutive. A later request passes a
+//! waiting one only if the later one fits below the ceiling and the waiting one does not. So
+//! reserved numbers are still handed out while storage fails.
 
 use super::{Entry, Queue, Refusal, Source, WaitRequest, Window};
 use crate::source::Bound;
 
 impl Source {
     /// Claims for the waiting requests that fit below the ceiling, in the order of their deadlines.
-    /// If none of those that are left fits, a shared counter goes on with its next range. After its
-    /// last range, what fits nowhere is refused. Returns the last window.
+    /// A shared counter then goes on with its next range, if a remaining request fits into it.
+    /// After its last range, it refuses a request that fits nowhere. Returns the last window.
     ///
     /// All claims of one call are of one generation, because a range of another is never used.
     pub(super) fn feed_whole(&self, window: Window, queue: &mut Queue, rng: &mut fastrand::Rng) -> Window {
@@ -65,8 +65,7 @@ impl Source {
         }));
     }
 
-    /// Claims the rest of the reservation for a partial request of a ticket counter whose wait is
-    /// over.
+    /// Claims the rest of a ticket counter's reservation for a partial request whose wait is over.
     pub(super) fn take_the_rest(&self, window: &Window, entry: &mut Entry, rng: &mut fastrand::Rng) {
         if !self.kind.follows_the_clock()
             && entry.request.partial

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Decodes `id` and holds the result against an instant and `name=value` fields, the time left out.
+/// Decodes `id` and compares the result with an instant and `name=value` fields, without the time.
 #[track_caller]
 fn decodes(name_or_spec: &str, id: u64, time: &str, fields: &str) {
     let layout = layout(name_or_spec);
@@ -30,7 +30,8 @@ fn published_ids_are_taken_apart_as_their_makers_do() {
         // The vector of Snowbank's protocol.
         ("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0"),
         ("clearing", 1613024787541981316, "2016-11-07T02:13:07.541Z", "sequence=9 machine=81 table=316"),
-        // As its code makes it: Unix ms / 10 + 136040000000, machine above sequence.
+        // As the clearing house's code makes it: Unix ms / 10 + 136040000000, machine above
+        // sequence.
         ("clearing-code", 283888478754819316, "2016-11-07T02:13:07.540Z", "machine=81 sequence=9 table=316"),
         ("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81"),
         ("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &node),
@@ -146,7 +147,7 @@ fn ranges_know_constants_and_the_cut_tick() {
     // 9223372036854775807: regions up to 7 exist in the last tick, so the part of region 4 is
     // whole.
     assert_eq!(cut.range(last, last), Ok((9223372036854400000, 9223372036854499999)));
-    // Of region 8 nothing is left there.
+    // Nothing of region 8 is left in the last tick.
     let earlier = layout(&spec.replace("(4)", "(8)"));
     assert_eq!(earlier.last().unix_ms(), 9223372036853);
     assert_eq!(earlier.end().unix_ms(), 9223372036854);

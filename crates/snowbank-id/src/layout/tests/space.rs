@@ -96,7 +96,7 @@ fn the_same_ids_are_recognised_in_other_words() {
     assert_eq!(meet((constant, "5"), (node, "261")), Some((5, 261)));
     assert_eq!(meet((constant, "0-5"), (node, "261-300")), Some((5, 261)));
     assert_eq!(meet((constant, "5"), (node, "5")), None);
-    // Cut in other places.
+    // The same bits, divided into fields at another place.
     assert_eq!(meet((node, "5"), ("time:41,worker:11,sequence:11", "9-11")), Some((5, 10)));
     // Ten ticks of one are one tick of the other.
     let short = "time:13d,worker:2d,sequence:3d";
@@ -144,7 +144,7 @@ fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
     ids
 }
 
-/// Two orders of the sizes of a tick's fields, and how many times larger the second's tick is.
+/// Two orders of the sizes of a tick's fields, and how many times longer the second's tick is.
 fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
     let factor = || prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
     (vec(factor(), 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
