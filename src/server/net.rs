@@ -4,7 +4,7 @@
 //! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`:
 //!   accepts on the admin listener.
 //! - `handshake`: the start of a TLS connection.
-//! - `limit`: the places of connections that have not authorized themselves.
+//! - `pending`: the places of connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
 //!   `counted_socket`: the socket beneath it, which counts its records.
 //! - `rejections`: rate-limited log lines about connections that were closed and requests that were

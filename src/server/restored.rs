@@ -132,7 +132,7 @@ mod tests {
         writer.send(RECORD).unwrap();
         let (is_new, log) = waiting.join().unwrap();
         assert!(is_new);
-        // At once, whatever records follow. The machine may have been restored twice.
+        // It returns at the record, whatever follows. The machine may have been restored twice.
         for record in [OTHER_RECORD, RECORD, RECORD, OTHER_RECORD] {
             writer.send(record).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Types that several modules of the server use. Of these files, only `common` imports any of those
-//! modules.
+//! Types that several modules of the server use. Of these files, only `common` imports other
+//! modules of the server.
 //!
 //! - `common`: what all threads share.
 //! - `live_config`: everything that a reload can change.

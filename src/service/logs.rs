@@ -56,8 +56,8 @@ impl Logs {
         Ok(Logs { chosen: settings.level, level: handle })
     }
 
-    /// Changes the level. A level that logs more holds from now on, one that logs less after the
-    /// change was logged ([`settle_level`](Self::settle_level)).
+    /// Changes the level. A level that logs more holds from now on. One that logs less holds once
+    /// the change was logged ([`settle_level`](Self::settle_level)).
     pub fn set_level(&mut self, level: LevelFilter) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));

@@ -30,14 +30,14 @@ pub fn reload_begins() {
     report(BEGUN);
 }
 
-/// Reports the end of a reload: changes made, or the reasons for a refusal.
+/// Reports the end of a reload: success, or the reasons for a refusal.
 pub fn reload_ended(result: Result<(), &str>) {
     let mut text = result.err().unwrap_or(RELOADED).to_owned();
     text.truncate((0..=BYTES_MAX).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0));
     report(&text);
 }
 
-/// Usually no process waits for it.
+/// Sends a message to the waiting process. Usually there is none.
 fn report(text: &str) {
     if let Some(directory) = runtime_directory() {
         let _ = send_now(directory.join(NAME).as_os_str(), text);

@@ -15,8 +15,8 @@ use crate::fleet::{
 use crate::keeper::{Outcome, WantedRange};
 use snowbank_client::tls::files;
 
-/// The longest that a clean stop waits for the coordinator, once before the release and once for
-/// it, as part of its wait for storage.
+/// The longest that a clean stop waits for the coordinator: once for its confirmation, and once for
+/// the release. Both are part of the stop's wait for storage.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time between two counts of the numbers that are left.
@@ -64,7 +64,7 @@ pub(super) enum Done {
     Lost(TakenOver),
 }
 
-/// The facts that a look notices besides, for the operator.
+/// Further facts that a look notices, for the operator.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
     /// The time from one look to the next.
@@ -97,8 +97,8 @@ struct Work {
 }
 
 impl Work {
-    /// Reads the certificate's end, because an operator may have renewed it. Begins to count the
-    /// numbers that are left if it is time, otherwise counts on, with at most one call.
+    /// Reads the certificate's end, because an operator may have renewed it. Begins a count of the
+    /// free numbers if it is time. Continues the count with at most one call.
     fn notice(&mut self, clocks: Clocks) {
         self.noticed.certificate_ends_unix_s = self.in_fleet.certificate.as_deref().and_then(ends_unix_s);
         if self.noticed_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) && self.counting.is_none() {
@@ -108,7 +108,7 @@ impl Work {
         let InFleet { member, pools, .. } = &mut self.in_fleet;
         let Some((at, mut count)) = self.counting.take() else { return };
         let Some(pool) = pools.get(at) else { return };
-        // Without an answer, the next look counts on.
+        // Without an answer, the next look continues the count.
         let counted = member.count_on(pool, &mut count, clocks).ok().flatten();
         self.counting = Some((at + usize::from(counted.is_some()), count));
         if let Some(counted) = counted {
@@ -138,8 +138,9 @@ pub(super) fn start(mut in_fleet: InFleet) -> io::Result<Fleet> {
 }
 
 impl Fleet {
-    /// Does a job of a stop, and waits for its end: [`Job::Confirm`], and only after its success
-    /// [`Job::Release`]. The results of earlier jobs count for nothing any more.
+    /// Does one of the two jobs of a stop, and waits for its end: first [`Job::Confirm`], then,
+    /// only if that succeeded, [`Job::Release`]. The results of earlier jobs count for nothing any
+    /// more.
     ///
     /// # Errors
     /// Confirm: the state must be left as a kill would leave it. Release: other daemons may have

@@ -116,8 +116,8 @@ impl Joined {
         (InFleet { member, horizon: answers.horizon, pools, certificate }, notes)
     }
 
-    /// Takes a first range for each shared counter. Without an answer, the source starts without
-    /// one, and waits.
+    /// Takes a first range for each shared counter. If the coordinator does not answer, the source
+    /// starts without a range, and waits.
     ///
     /// # Errors
     /// Nobody has prepared a counter, or the coordinator has an older value than the state.
@@ -147,8 +147,9 @@ impl Joined {
         Ok(())
     }
 
-    /// Returns the keys of the records of worker IDs that this state was assigned before, and whose
-    /// bounds the coordinator holds. `None`: it did not answer, and the next start asks again.
+    /// Returns the keys of earlier records: those of worker IDs that were assigned to this state
+    /// and whose bounds the coordinator holds. `None`: it did not answer, and the next start asks
+    /// again.
     fn held_records(&mut self, settings: &Settings, found: &Found) -> Option<Vec<String>> {
         if self.is_silent {
             return None;
@@ -252,7 +253,7 @@ impl Joined {
     }
 }
 
-/// The most numbers of a pool that is counted. A larger one is never near its end.
+/// The most numbers of a pool that is counted. A larger pool is never near its end.
 const POOL_MAX: u64 = 65_536;
 
 /// Returns the worker IDs that the coordinator may assign to each source.
@@ -274,8 +275,8 @@ fn pools(settings: &Settings) -> Vec<Pool> {
     pools
 }
 
-/// Returns the daemon's name for people: its machine, its address and its process. Containers have
-/// neither names that tell them apart nor process numbers that do.
+/// Returns the daemon's name for people: its machine, its address and its process. Containers need
+/// the address: neither their names nor their process numbers tell them apart.
 fn holder(machine: &Machine, listen: &[Address]) -> String {
     let address = match listen.first() {
         Some(Address::Tcp { host, port } | Address::Tls { host, port }) => {
@@ -303,8 +304,8 @@ fn want(settings: &Settings, index: usize, clocks: Clocks) -> Want<'_> {
     }
 }
 
-/// Returns the proof that the state may continue with these worker IDs. Assigned ones may be in use
-/// here.
+/// Returns the proof that the state may continue with these worker IDs. There is none if they are
+/// assigned and another daemon of this machine uses them.
 fn proof(
     settings: &Settings,
     source: &SourceSettings,

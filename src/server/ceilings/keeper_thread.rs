@@ -25,7 +25,7 @@ use crate::server::shared::start_error::StartError;
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
-/// The fleet's writer. The storage thread is the one before.
+/// The index of the fleet thread among the keeper's writers. The storage thread has index 0.
 const FLEET: usize = 1;
 
 /// The ceilings of a daemon: the keeper that decides on them, the threads that write them, and the
@@ -68,8 +68,8 @@ impl Ceilings {
         let Durable { mut sources, locks, first_ceilings, store, ranges } = durable;
         let mut unmarked = RateLimited::default();
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
-            // The state's durable ceiling, even if the coordinator allows less: an older copy of
-            // the state has a lower one.
+            // Marks the state's durable ceiling, even if the coordinator allows less: an older copy
+            // of the state is recognized by its lower ceiling.
             note_granted(&locks[index], managed.source().numbering().id_bound(durable), &mut unmarked);
             managed.grant(durable);
         }
@@ -98,8 +98,8 @@ impl Ceilings {
     }
 
     /// Returns the ceilings with the result of the next step of a start. If that step failed, they
-    /// are trimmed, because no ID was handed out. Only if the trim fails as well, the next start
-    /// begins above them.
+    /// are trimmed, because no ID was handed out. The next start begins above them only if the trim
+    /// fails as well.
     pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
         match step {
             Ok(done) => Ok((done, self)),
@@ -197,7 +197,7 @@ impl Ceilings {
             let waited = self.fleet_looked_at.map_or(Duration::MAX, |at| reading.boot.since(at));
             let look_in = self.fleet_period.saturating_sub(waited);
             if look_in.is_zero() {
-                // Its end wakes this thread.
+                // The end of the look wakes this thread.
                 self.fleet_looked_at = Some(reading.boot);
                 self.fleet_is_looking = true;
                 fleet.send(fleet_thread::Job::Look(clocks(&self.keeper, reading)));
@@ -315,8 +315,8 @@ impl Ceilings {
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
         self.is_trimmed.store(true, Ordering::Release);
-        // The fleet is lowered after the state, because the state must never be above the fleet's
-        // bound.
+        // The fleet's bounds are lowered after the state's, because the state must never be above
+        // them.
         if let Some(mut fleet) = returning
             && let Err(reason) = fleet.finish(fleet_thread::Job::Release(bounds, at_seal))
         {

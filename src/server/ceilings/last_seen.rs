@@ -10,7 +10,7 @@ use crate::keeper::{Looked, PERIOD, Reach, Written};
 /// The least change of wall − boot between two looks that counts as a step. A slewed clock changes
 /// it by far less.
 const STEP_US: i64 = 100_000;
-/// The time for which lengths of raises are kept, and in which parts of it.
+/// The time for which lengths of raises are kept, divided into parts of [`SLOT`].
 const MINUTE: Duration = Duration::from_secs(60);
 const SLOT: Duration = Duration::from_secs(5);
 
@@ -39,15 +39,15 @@ pub(crate) struct LastSeen {
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
-    /// The sign of the last step, 0 without one. A clock that stands seems to step back with each
-    /// look, which counts as one step.
+    /// The sign of the step at the last comparison, 0 without one. A clock that stands seems to
+    /// step back at each look; all these count as one step.
     stepped: i64,
 }
 
 /// The lengths of the raises of the last minute.
 ///
-/// Raises that take longer than half of the horizon make the head-room a saw-tooth, which single
-/// looks miss.
+/// Raises that take longer than half of the horizon make the head-room a saw-tooth, whose low
+/// points single looks miss.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
     /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot

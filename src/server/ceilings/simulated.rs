@@ -90,7 +90,7 @@ impl Ceilings {
     /// Stops cleanly.
     ///
     /// # Errors
-    /// The ceilings may not be trimmed.
+    /// The ceilings are perhaps not trimmed.
     pub fn stop(mut self) -> Result<(), StateError> {
         let trims = self.keeper.seal();
         for left in &trims {

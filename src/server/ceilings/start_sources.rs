@@ -95,7 +95,7 @@ struct Starts {
     positions: Vec<FirstPosition>,
     /// The records that belong to no source.
     retired: Vec<Record>,
-    /// Those of them that may go.
+    /// Further such records, which the state may drop, because the coordinator holds their bounds.
     let_go: Vec<Record>,
     notes: Vec<Note>,
 }
@@ -157,7 +157,7 @@ impl Found {
     }
 
     /// Returns true if the run before this one did not end its record. `None`: the state knows of
-    /// none.
+    /// no earlier run.
     pub(crate) fn follows_a_crash(&self) -> Option<bool> {
         let mut of_last_run = self.records.iter().filter(|record| !record.retired).peekable();
         of_last_run.peek()?;
@@ -233,8 +233,8 @@ impl Found {
         until.map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
-    /// Makes the first ceiling of every source durable. Also returns lines for the operator, once
-    /// the daemon has started.
+    /// Makes the first ceiling of every source durable. Also returns lines for the operator, to be
+    /// logged once the daemon has started.
     pub(crate) fn grant(
         self,
         sources: Vec<Locked<'_>>,
@@ -244,8 +244,8 @@ impl Found {
     ) -> Result<(Durable, Vec<Note>), StartError> {
         let Starts { positions, retired, let_go, mut notes } = self.plan(&sources, in_fleet, now)?;
         let at = self.moment(now);
-        // These keep only the order of IDs. The sources' own records hold the bound of what was
-        // granted.
+        // These records keep only the order of IDs. The sources' own records hold the bound of what
+        // was granted.
         let kept_for_order = let_go.iter().map(|record| record.at(record.order_ceiling(at))).collect();
         let managed = self.managed(&sources, &positions, in_fleet, now);
         notes.extend(managed.iter().filter_map(|managed| not_reached(managed, now)));

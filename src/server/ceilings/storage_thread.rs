@@ -62,10 +62,10 @@ pub(super) fn start(store: DiskStore) -> io::Result<Storage> {
     JobThread::start("storage", JOBS_MAX, store, run)
 }
 
-/// Lowers the ceilings, or does nothing more, and waits until the thread has ended.
+/// Lowers the ceilings if `trim` is given, and waits until the thread has ended.
 ///
 /// # Errors
-/// The ceilings may not be lowered.
+/// The ceilings are perhaps not lowered.
 pub(super) fn end(mut storage: Storage, trim: Option<Trim>) -> Result<(), StateError> {
     let is_wanted = trim.is_some();
     if let Some(trim) = trim {
@@ -111,7 +111,7 @@ fn run_while(store: &mut DiskStore, job: Job, meanwhile: impl FnOnce()) -> Done 
 /// Makes the ceilings of a write durable.
 ///
 /// # Errors
-/// They may not be durable.
+/// They are perhaps not durable.
 pub(super) fn write_ceilings(store: &mut DiskStore, write: &Write) -> Result<(), StateError> {
     store.note_unknown(&write.restored);
     store.note_id_time(write.id_minus_boot_us);

@@ -49,7 +49,7 @@ impl Health {
         self.common.lost.wait().await;
     }
 
-    /// Returns why they are lost, if they are.
+    /// Returns why the worker IDs, a shared counter or the state are lost, if they are.
     pub fn lost(&self) -> Option<&str> {
         self.common.lost.get().map(String::as_str)
     }
@@ -64,7 +64,7 @@ impl Health {
         self.common.live_config.borrow().text.clone()
     }
 
-    /// Returns the last hour, as JSON.
+    /// Returns the history of the last hour, as JSON.
     pub(crate) fn history_json(&self) -> String {
         // Plain structs do not fail to serialize.
         serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()

@@ -21,7 +21,7 @@ use crate::server::shared::wake_ups::WakeUps;
 pub(crate) struct Heartbeat {
     /// The number of the last round. Threads answer with it.
     round: watch::Sender<u64>,
-    /// The last round that each shard has answered, and behind them the keeper.
+    /// The last round that each shard has answered. The last entry is the keeper's.
     answered: watch::Sender<Vec<u64>>,
     shards: usize,
 }

@@ -34,7 +34,7 @@ pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
-    /// One counter for each code of an error, which counts from 1.
+    /// One counter for each error code. Codes count from 1.
     pub(crate) errors: [Counter; ErrorCode::ALL.len()],
     /// Requests and connections refused because of a wrong token or none, and TLS handshakes that
     /// failed.
@@ -117,7 +117,7 @@ fn bucket_of(took_us: u64) -> usize {
 }
 
 /// A busy shard times one turn of this many, by a second reading of the clock. The sample stands
-/// for the turns up to the next one. A reading costs a hundredth of a turn, so a sixty-fourth of
+/// for the turns up to the next sample. A reading costs a hundredth of a turn, so a sixty-fourth of
 /// that is negligible.
 const TIMED_TURNS: u32 = 64;
 /// After this long without a sample, a shard times its next turn. So an idle shard times nearly all
@@ -232,7 +232,8 @@ pub(crate) struct Metrics {
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
     pub(crate) started: Reading,
-    /// True if the run before this one did not end its record. `None`: the state knows of none.
+    /// True if the run before this one did not end its record. `None`: the state knows of no
+    /// earlier run.
     pub(crate) previous_run_unclean: Option<bool>,
 }
 
@@ -278,7 +279,7 @@ impl Metrics {
         self.last_reload.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the last hour.
+    /// Returns the history of the last hour.
     pub(crate) fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }

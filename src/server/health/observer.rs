@@ -21,8 +21,8 @@ const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a finding must be better before that is logged. A finding that flaps then
 /// causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The time after the start in which nothing is logged while the sources begin within
-/// [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
+/// For this time after the start, nothing is logged while a source has yet to begin and all begin
+/// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
 const BEGINS_WITHIN_S: f64 = 1.0;
 /// The number of sources that a line names.
@@ -74,7 +74,7 @@ impl Line {
 #[derive(Debug, Default)]
 struct Logged {
     level: Level,
-    /// Since when it is better than that.
+    /// Since when the finding is better than the logged level.
     better_since: Option<Instant>,
     /// The last level that was logged because it was worse, and when.
     worsened: Option<(Level, Instant)>,

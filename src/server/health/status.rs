@@ -94,7 +94,7 @@ impl Common {
             received_bytes: metrics.sum(|shard| shard.received_bytes.get()),
             sent_bytes: metrics.sum(|shard| shard.sent_bytes.get()),
             latency,
-            // The last minute is filled in, and the rest judged.
+            // The callers fill in the last minute and judge the rest.
             ..Status::default()
         }
     }
@@ -125,8 +125,8 @@ impl Common {
         self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
     }
 
-    /// Returns the time from a source's newest ID to the fleet's ceiling, or for which a shared
-    /// counter has numbers.
+    /// Returns the time from a source's newest ID to the fleet's ceiling. For a shared counter: the
+    /// time for which it has numbers.
     fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
         if source.kind().takes_ranges() {
             let seen = self.metrics.keeper();

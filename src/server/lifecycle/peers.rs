@@ -15,7 +15,7 @@ use snowbank_client::protocol::Info;
 const START_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks all peers, before anything is handed out. A peer that does not answer stops no start.
-/// Returns the line about those.
+/// Returns a line about the silent ones, if any.
 ///
 /// # Errors
 /// A peer has a worker ID of this daemon.

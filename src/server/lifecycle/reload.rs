@@ -32,8 +32,8 @@ pub struct Reloaded {
     pub tokens: bool,
     /// True if the certificate of TLS listeners or the clients that they accept have changed.
     pub certificates: bool,
-    /// The settings of files for the fleet's coordinator that have other contents. Its next
-    /// connection uses them.
+    /// The settings of those files for the fleet's coordinator that have other contents. The next
+    /// connection to the coordinator uses them.
     pub fleet_files: Vec<&'static str>,
 }
 

@@ -62,7 +62,7 @@ impl Server {
 }
 
 /// Registers all listeners with the reactor that is entered. It does so before anything serves, so
-/// that a daemon that logs its listeners has them.
+/// that the daemon has the listeners that it then logs.
 fn register(clients: Vec<(Protocol, Listener)>, admin: Vec<Listener>) -> Result<Listening, StartError> {
     let clients = clients.into_iter().map(|(protocol, listener)| Ok((protocol, Registered::new(listener)?)));
     let clients = clients.collect::<Result<_, StartError>>()?;
@@ -108,7 +108,7 @@ async fn accept_until(
     }
     stop.await;
     let _ = stop_acceptors.send(true);
-    // The listeners close with the acceptors. After this connections are refused, or wait for the
+    // The listeners close with the acceptors. After this, connections are refused, or wait for the
     // next daemon if a service manager holds the sockets.
     let all_ended = async { while acceptors.join_next().await.is_some() {} };
     // An acceptor may wait for a shard that does not take its connection.

@@ -42,7 +42,7 @@ pub struct Server {
     pub(super) admin: Vec<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
-    /// `None`: it waits for worker IDs, and has none to keep.
+    /// `None`: the daemon waits for worker IDs, and has no ceilings.
     pub(super) ceilings: Option<Ceilings>,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
@@ -60,8 +60,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Locks the state directory, and takes the worker IDs of a fleet, after the earlier tries of
-    /// this process.
+    /// Locks the state directory, and takes the worker IDs of a fleet. Goes on where the earlier
+    /// tries of this process ended.
     pub(super) fn new(
         settings: &Settings,
         fleet: Option<Access>,
@@ -69,8 +69,8 @@ impl Prepared {
         adopt: bool,
         tried: &mut Tried,
     ) -> Result<Prepared, StartError> {
-        // Opened first, because a ceiling that became durable before the machine was restored no
-        // longer counts.
+        // The log is opened first, because a ceiling that became durable before the machine was
+        // restored no longer counts.
         let kernel_log = KernelLog::open(fleet.is_some());
         let found = Found::open(directory, adopt)?;
         let first = clock::os::read();
@@ -89,7 +89,7 @@ impl Prepared {
     }
 
     /// Locks the worker IDs, makes the first ceilings durable, and checks that the worker IDs of a
-    /// fleet are still its own.
+    /// fleet are still this daemon's.
     pub(super) fn grant(
         self,
         secrets: &Secrets,

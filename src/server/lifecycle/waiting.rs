@@ -45,7 +45,7 @@ pub struct Waiting {
     server: Server,
     /// Other handles of its sockets, for the start.
     sockets: Inherited,
-    /// Ends with the tries, and these for the next wait.
+    /// The thread of the tries. Its end brings their result, and the tries for the next wait.
     tries: Work<(Result<Prepared, StartError>, Tries)>,
     /// The tries end when this is dropped.
     trying: SyncSender<()>,
@@ -60,11 +60,12 @@ pub struct TakenNumbers {
     tries: Tries,
 }
 
-/// The end of a start: it may hand out IDs, or it must end, or wait with these sockets and tries.
+/// The end of a start: the daemon may hand out IDs, must end, or must wait with these sockets and
+/// tries.
 pub struct StartEnd {
     /// The start, or the reason why it cannot go on.
     pub ready: Result<Ready, StartError>,
-    /// The sockets that were inherited, or are those of the wait.
+    /// The inherited sockets, or those of the wait.
     pub sockets: Inherited,
     /// The tries so far.
     pub tries: Tries,
@@ -96,7 +97,8 @@ impl<T: Send + 'static> Work<T> {
         Ok(Work { ended, over, give_back })
     }
 
-    /// Lets the thread give back what it has got, or gets. Waits for that, but not for long.
+    /// Gives back what the thread has got; if it is not done, lets it do so at its end. Waits for
+    /// that, but not for long.
     fn abandon(mut self) {
         self.ended.close();
         if let Ok(unwanted) = self.ended.try_recv() {
@@ -158,7 +160,7 @@ impl Waiting {
         &self.server
     }
 
-    /// Serves until the daemon has its numbers, or `stop` is complete. Returns nothing then.
+    /// Serves until the daemon has its numbers, or `stop` is complete. Returns `None` after a stop.
     ///
     /// # Errors
     /// The daemon cannot start, whatever becomes of the numbers, or a thread failed.
@@ -182,8 +184,8 @@ impl Waiting {
 }
 
 impl TakenNumbers {
-    /// Goes on with the start, until its end or until `stop` is complete. Returns nothing then.
-    /// Peers, storage and the coordinator may take their time.
+    /// Goes on with the start, until its end or until `stop` is complete. Returns `None` after a
+    /// stop. Peers, storage and the coordinator may take their time.
     ///
     /// # Errors
     /// The system has no thread or reactor left.
@@ -246,7 +248,7 @@ impl Tries {
         StartEnd { ready, sockets, tries: self }
     }
 
-    /// Tries to take numbers until it has them, or cannot get them by waiting. Returns nothing if
+    /// Tries to take numbers until it has them, or cannot get them by waiting. Returns `None` if
     /// nobody waits any more.
     fn run(
         &mut self,
@@ -275,7 +277,7 @@ fn note(metrics: &Metrics, reason: &StartError) {
     seen.fleet_silence = matches!(reason, StartError::CoordinatorSilent(_)).then(|| reason.to_string());
 }
 
-/// Returns other handles of the sockets. Those own the files of Unix sockets.
+/// Returns other handles of the sockets. The new handles own the files of Unix sockets.
 fn duplicate(server: &mut Server) -> Result<Inherited, StartError> {
     let clients =
         server.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));

@@ -27,8 +27,8 @@ pub(crate) const INBOX_SOCKETS: usize = 256;
 /// long enough not to spin, and short enough that a client's connect does not time out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
-/// The connections that may be open beyond `max_connections` while they are being closed. The
-/// daemon's limit of open files has as many to spare.
+/// The most connections beyond `max_connections` that may be open while evicted ones are closed.
+/// The daemon's limit of open files has as many to spare.
 const LEAVING_MAX: usize = 16;
 
 /// The acceptor's end of one shard.
@@ -45,7 +45,7 @@ pub(crate) struct ListenerInfo {
     pub(crate) protocol: Protocol,
     /// The certificate to shake hands with; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
-    /// Only this machine can reach it, without TLS.
+    /// True if it has no TLS and only this machine can reach it.
     pub(crate) is_loopback: bool,
 }
 
@@ -217,7 +217,7 @@ async fn has_room(inboxes: &[Inbox], pending: &PendingLimits, max_connections: u
     }
 }
 
-/// Gives a connection its place among the pending connections that it must pass, if any.
+/// Gives a connection a place among the pending connections if it needs a handshake or a token.
 async fn enter_pending(common: &Common, has_tls: bool, max_connections: usize) -> Option<Pending> {
     let places = pending::places_of(max_connections);
     if has_tls {
@@ -227,7 +227,7 @@ async fn enter_pending(common: &Common, has_tls: bool, max_connections: usize) -
     if needs_token { Some(common.pending.tokens.enter(places).await) } else { None }
 }
 
-/// Hands a connection to the shard with the fewest.
+/// Hands a connection to the shard with the fewest open ones.
 async fn hand_over(
     socket: Socket,
     info: &ListenerInfo,

@@ -20,8 +20,8 @@ use crate::tls;
 /// pages. All of them are pending: the next one evicts the one that has been silent for longest.
 pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its
-/// connections with it.
+/// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped. Its
+/// connections end then, too.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Site) {
     let address = &listener.address;
     // Over TLS the browser compares the certificate's name, so no other site's name can lead here.

@@ -100,7 +100,7 @@ pub(super) struct RecordCount {
 }
 
 impl RecordCount {
-    /// Returns what was read since the last take.
+    /// Returns what was read since the last [`take`](Self::take).
     pub(super) fn so_far(&self) -> TlsRead {
         self.read
     }

@@ -22,7 +22,7 @@ const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The listeners that the service manager opened, or that a daemon that waited leaves to its start.
+/// The listeners that the service manager opened, or those of the wait before this start.
 #[derive(Debug, Default)]
 pub struct Inherited {
     pub(crate) sockets: Vec<(Purpose, Listener)>,
@@ -35,7 +35,7 @@ impl Inherited {
     /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be
     /// served.
     pub fn take() -> Result<Inherited, StartError> {
-        // Those of another process, whose environment this one inherited, are not ours.
+        // Sockets of another process, whose environment this one inherited, are not ours.
         if std::env::var("LISTEN_PID").unwrap_or_default().parse() != Ok(std::process::id()) {
             return Ok(Inherited::default());
         }
@@ -69,8 +69,8 @@ impl Inherited {
     }
 }
 
-/// Refuses a number of sockets that no unit has: the daemon would serve somewhere else than it
-/// says.
+/// Refuses a number of sockets that no unit has. Otherwise the daemon might serve elsewhere than
+/// its unit says.
 fn check_count(sockets: &str) -> Result<(), StartError> {
     match sockets.parse() {
         Ok(0..=SOCKETS_MAX) => Ok(()),

@@ -4,7 +4,7 @@
 //! Their number is limited. At the limit a newcomer evicts the one whose peer has been silent for
 //! longest. A connection whose bytes wait for the daemon is not silent, and one that has just come
 //! may be about to send: newcomers wait for these. The silence of a connection that owes a token
-//! counts from its first beginning.
+//! counts from its first silent moment, whatever it sends later.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,17 +19,17 @@ use tokio::time::{Instant, timeout_at};
 pub(crate) const AUTHORIZED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time that a silent connection has before it is evicted. Clients send their first bytes right
-/// after they have connected, unless their machine is busy. With the fewest places, newcomers come
-/// in at 3,200 a second.
+/// after they have connected, unless their machine is busy. Even with the fewest places (64), 3,200
+/// newcomers a second can come in.
 const SILENT_FOR: Duration = Duration::from_millis(20);
 
-/// The part of all connections, as a divisor, that may be pending by one limit.
+/// One connection in this many may be pending under one limit.
 const PLACES_SHARE: usize = 8;
-/// The fewest connections that may be pending, if the daemon has as many. Each is a client that may
-/// take a round trip to authorize itself while others come.
+/// The least number of places of a limit, unless `max_connections` is lower. Each place is for a
+/// client that may take a round trip to authorize itself while others come.
 const PLACES_MIN: usize = 64;
 
-/// Returns how many connections may be pending by one limit, of so many in all.
+/// Returns how many of `max_connections` may be pending under one limit.
 pub(crate) fn places_of(max_connections: usize) -> usize {
     (max_connections / PLACES_SHARE).max(PLACES_MIN).min(max_connections)
 }
@@ -40,15 +40,15 @@ pub(crate) struct PendingLimit {
     connections: Mutex<Connections>,
     /// Signalled when a pending connection falls silent or leaves.
     changed: Arc<Notify>,
-    /// True if they owe a token. Then the silence of each counts from its first beginning, whatever
-    /// it sends in between, so that it holds its place no longer than a silent one. In a handshake,
-    /// silence begins again after each message.
+    /// True if these connections owe a token. Then the silence of each counts from its first silent
+    /// moment, whatever it sends later. So a connection that sends holds its place no longer than a
+    /// silent one. In a handshake, silence begins again after each message.
     is_for_tokens: bool,
 }
 
 #[derive(Debug, Default)]
 struct Connections {
-    /// The pending connections whose peers are silent, in the order of the silences that count.
+    /// The pending connections whose peers are silent, in the order in which their silences began.
     silent: BTreeMap<u64, Silent>,
     /// The next number in that order.
     next: u64,
@@ -63,19 +63,19 @@ struct Silent {
     end: Arc<Notify>,
 }
 
-/// The room for a newcomer, if there is any. The soonest is the least.
+/// The room for a newcomer, if there is any. The soonest room is the least value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Room {
     /// There is a place.
     Made,
-    /// The pending connection that has been silent for longest is evicted then.
+    /// The pending connection that has been silent for longest may be evicted from then on.
     At(Instant),
     /// No pending connection is silent.
     Full,
 }
 
 impl Connections {
-    /// Evicts the connection that has been silent for longest.
+    /// Evicts the connection that has been silent for longest, once that is [`SILENT_FOR`].
     fn evict(&mut self, now: Instant) -> Room {
         let Some(first) = self.silent.first_entry() else { return Room::Full };
         let at = first.get().since + SILENT_FOR;
@@ -147,7 +147,7 @@ impl PendingLimit {
     }
 }
 
-/// The pending of the clients' listeners.
+/// The limits of pending connections of the clients' listeners.
 #[derive(Debug)]
 pub(crate) struct PendingLimits {
     /// Connections that shake hands over TLS.
@@ -166,7 +166,8 @@ impl Default for PendingLimits {
 }
 
 impl PendingLimits {
-    /// Completes when a pending connection of either has fallen silent or left since this call.
+    /// Completes when a pending connection of either limit has fallen silent or left since this
+    /// call.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.tokens.changed.notified()
     }
@@ -177,7 +178,7 @@ impl PendingLimits {
         if room == Room::Made { room } else { room.min(self.handshakes.lock().evict(now)) }
     }
 
-    /// Returns the numbers of both together.
+    /// Returns the numbers of both limits together.
     pub(crate) fn occupancy(&self) -> Occupancy {
         let one = self.tokens.occupancy();
         let other = self.handshakes.occupancy();
@@ -207,7 +208,7 @@ pub(crate) struct Pending {
     /// Signalled when it must be evicted.
     end: Arc<Notify>,
     stage: Stage,
-    /// Its silence that counts: its number in the order of silence, and its start.
+    /// The silence that counts for it: the number in the order of silence, and the start.
     silence: Option<(u64, Instant)>,
 }
 

@@ -156,7 +156,7 @@ impl SocketStream {
         let discard = async {
             while let Ok(size @ 1..) = self.discard(&mut discarded).await {
                 bytes += size;
-                // A peer that sends on keeps no other connection waiting.
+                // A peer that keeps sending must not keep other connections waiting.
                 if bytes < LINGER_BYTES { yield_now().await } else { sleep(LINGER_PAUSE).await }
             }
         };

@@ -53,7 +53,7 @@ impl TlsStream {
     }
 
     /// Works as `SocketStream::poll_send`, but sends earlier encrypted bytes first, and returns 0
-    /// for them. That is progress too: a slow reader may take them for a long time.
+    /// for them. That is progress too: a slow reader may need a long time to take them.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         while self.has_unsent() {
             let (socket, session) = self.inner.get_mut();

@@ -119,7 +119,7 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
     }
 }
 
-/// Decides what records mean that were overwritten before they were read: one may have been the
+/// Decides what it means if records were overwritten before they were read: one may have been the
 /// announcement. A kernel that finds no VM generation ID announces nothing, however many messages
 /// it logs.
 fn missed(buses: &Path) -> Heard {

@@ -72,8 +72,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Adds IDs for up to `most` requests of one ID each, of those that are
-    /// [`at_hand`](Self::at_hand), to `state.runs`, and counts them. Returns their number.
+    /// Adds up to `most` of the IDs that are [`at_hand`](Self::at_hand) to `state.runs`, each for a
+    /// request of its own, and counts them. Returns their number.
     #[inline]
     pub(super) fn allocate_at_hand(&mut self, source: usize, most: usize) -> usize {
         let (lane, _) = self.state.shard.lane(source);
@@ -157,8 +157,8 @@ impl Turn<'_> {
         };
         let (sender, finished) = oneshot::channel();
         self.state.waiters.insert((ask.source, id), sender);
-        // A request that needs a tick waits for it. For any other the ticker is woken now: it
-        // serves it, or asks for a higher ceiling.
+        // A request that needs a tick waits for it. For any other, the ticker is woken now: it
+        // serves the request, or asks for a higher ceiling.
         let waits_for_tick = window.bound == Bound::Clock && window.limit == limit_of_turn;
         let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
         if !waits_for_tick || self.state.ticker_wakes_at.is_none_or(|at| event < at) {
@@ -250,8 +250,8 @@ impl<F: Copy> Parked<F> {
         }
     }
 
-    /// Moves the IDs of the request to `state.runs`. It may wait again: after its client's rate for
-    /// its source, and if its IDs were lost with the grant.
+    /// Moves the IDs of the request to `state.runs`. It may wait again: for its source after it has
+    /// waited for its client's rate, or because its IDs were lost with the grant.
     pub(super) fn resume(self, turn: &mut Turn<'_>) -> Result<(), NotYet<F>> {
         match self {
             Parked::Queued(mut queued) => queued.resume(turn),
@@ -311,7 +311,8 @@ impl<F> Drop for Queued<F> {
     }
 }
 
-/// A request that waits until its client's rate allows its IDs. Dropped before, it gives them back.
+/// A request that waits until its client's rate allows its IDs. Dropped before that, it gives the
+/// IDs back to the rate.
 pub(super) struct Paced<F> {
     request: Request<F>,
     at: BootMicros,

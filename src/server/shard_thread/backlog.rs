@@ -130,8 +130,7 @@ mod tests {
         let layout = Layout::resolve("clearing-batch").expect("a preset");
         let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
         let numbering = Numbering::new(layout, workers).expect("they exist");
-        // Worker 50, then worker 0, then not worker 25 but 50 again: from each to the next it is
-        // 50.
+        // Worker 50, then worker 0, then not worker 25 but 50 again: each ID is 50 above the last.
         let mut runs = vec![numbering.run_at(Position(2), 2)];
         append_run(&mut runs, numbering.run_at(Position(5), 1));
         assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);

@@ -105,8 +105,8 @@ impl<F: FrontEnd> Connection<F> {
         }
     }
 
-    /// Serves the connection after a turn with this outcome. Returns after the turn in which it is
-    /// no longer pending, or at its end.
+    /// Serves the connection after a turn with this outcome. Returns after the turn that ends its
+    /// time as a pending connection, or at its end.
     async fn run(&mut self, mut turn: TurnEnd<F>) -> io::Result<TurnEnd<F>> {
         loop {
             // Replies that fit the socket's buffer are sent before anything is awaited.

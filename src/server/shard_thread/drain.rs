@@ -11,7 +11,8 @@ const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 /// Answers requests that have arrived, on this shard and on the others, until `drained_by`.
 pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
     // Completes after the thread has polled its sockets: it then knows of all bytes that arrived
-    // before the stop. A connection that seemed silent would have its requests refused.
+    // before the stop. Otherwise a connection that only seems silent would have its requests
+    // refused.
     tokio::task::yield_now().await;
     thread.draining.set(true);
     thread.turn.borrow().wakers.wake_all();
@@ -57,7 +58,7 @@ async fn all_drained(thread: &ThreadState) {
 fn refuse_waits(thread: &ThreadState) {
     let turn = &mut *thread.turn.borrow_mut();
     thread.refuses_all.set(true);
-    // Those that wait for their clients' rates.
+    // Wakes those that wait for their clients' rates.
     turn.wakers.wake_all();
     let live_config = thread.live_config.borrow();
     for ((source, id), waiter) in turn.waiters.drain() {

@@ -35,8 +35,8 @@ impl Member {
         self.undrained
     }
 
-    /// Returns true if what arrives now is refused. Requests that arrived before the stop are
-    /// answered; those read after it was noticed are not.
+    /// Returns true if what arrives now is refused. During a stop, a connection's requests are
+    /// answered until it is drained, and refused later.
     pub(super) fn is_refused(&self) -> bool {
         self.thread.refuses_all.get() || self.thread.draining.get() && !self.undrained
     }

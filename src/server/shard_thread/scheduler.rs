@@ -3,17 +3,17 @@
 //!
 //! A connection whose latest turns took more than a few requests is *busy*, and turns of others are
 //! short. A busy connection needs a permit for each turn, and so does each step of a handshake.
-//! Until the thread has polled its sockets again, permits cost no more than two full turns. So a
-//! request of another connection waits for a few long turns at most, however many connections are
-//! busy.
+//! Between two polls of the thread's sockets, the turns with permits share a budget of two full
+//! turns. So a request of another connection waits for a few long turns at most, however many
+//! connections are busy.
 //!
 //! There is one queue for permits, in the order of cost: a connection's place is the cost of all
 //! permits so far, plus its own recent cost. So a cheap turn goes before an expensive one that came
 //! a little earlier. None waits for ever, because the cost of all permits only rises.
 //!
 //! Nobody knows the cost of a turn before it is over. So a permit reserves the cost of a full turn,
-//! and at the turn's end its own cost counts instead. A turn that cost more than was left is paid
-//! for out of the permits after the next polls.
+//! and at the turn's end its own cost counts instead. If a turn costs more than is left, the
+//! budgets after the next polls pay for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -39,18 +39,18 @@ const REPLY_BYTES_OF_COST: usize = 4;
 /// The cost of a turn that takes as many bytes of small requests as it can: about 0.1 ms.
 const FULL_TURN_COST: usize = TURN_COST + REQUEST_BYTE_COST * READ_BYTES_MAX;
 
-/// The cost of turns with a permit between two polls of the sockets: two full turns. Short turns
-/// may leave budget for a third, so a newcomer waits for 0.3 ms at most. A turn of 16 requests
-/// costs a twenty-sixth of this.
+/// The budget for turns with a permit between two polls of the sockets: two full turns. Cheaper
+/// turns may leave budget for a third, so a newcomer waits for 0.3 ms at most. A turn of 16
+/// requests costs a twenty-sixth of this.
 const BUSY_COST: usize = 2 * FULL_TURN_COST;
 
 /// The cost of a step of a handshake: all that permits may cost between two polls of the sockets.
 /// The signature of an RSA key of 2,048 bits takes about a millisecond.
 const HANDSHAKE_COST: usize = BUSY_COST;
 
-/// The cost of a turn from which a connection is busy: some 16 requests, or a reply of three KiB.
-/// Fewer cost less than the turn's system calls. Over TLS, with a record for each request, fewer
-/// suffice.
+/// The least cost of a turn that makes a connection busy: some 16 requests, or a reply of three
+/// KiB. Fewer cost less than the turn's system calls. Over TLS, with a record for each request,
+/// fewer suffice.
 const BUSY_TURN_COST: usize = turn_cost(16 * 16, 16 * 36);
 
 /// Returns the cost of a turn that took requests of so many bytes, and encoded replies of so many.
@@ -101,7 +101,7 @@ type Key = (u64, u64);
 pub(super) struct Scheduler {
     /// The rest of the budget until the next poll. Below 0 after turns that cost more.
     left: Cell<isize>,
-    /// The poll that it was last filled up for.
+    /// The poll after which `left` was last filled up.
     filled_at: Cell<u64>,
     /// The cost of all turns that had a permit.
     spent: Cell<u64>,
@@ -225,7 +225,8 @@ impl Scheduler {
         loop {
             self.wanted.notified().await;
             while !self.queue.borrow().is_empty() {
-                // Completes after the sockets were polled, and after the tasks that this woke.
+                // Completes after the sockets were polled and the tasks that the poll woke have
+                // run.
                 tokio::task::yield_now().await;
                 self.fill_up();
                 self.permit();

@@ -42,7 +42,7 @@ impl Supply {
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
-    /// Hides its numbers: the daemon waits for others.
+    /// Hides its numbers, because the daemon still waits for the ones it will have.
     pub(crate) fn without_numbers(self) -> Self {
         Supply { numbers_in_space: Arc::default(), ..self }
     }

@@ -34,8 +34,8 @@ pub(super) fn guard(numbering: &Numbering, records: &[Record], wall: UnixMicros)
 pub(super) struct FirstPosition {
     /// Nothing below it is claimed.
     pub(super) position: Position,
-    /// The bound of earlier IDs that led to the position. A clean stop leaves it if nothing was
-    /// claimed until then.
+    /// The bound of earlier IDs that led to the position. A clean stop stores it again if nothing
+    /// was claimed until then.
     pub(super) id_bound: u64,
     /// True if a clean stop left this position: IDs were handed out up to it. After a crash, IDs
     /// were handed out up to an unknown position below it.
@@ -75,9 +75,9 @@ impl FirstPosition {
 
     /// Returns how far the ID clock may run ahead of the wall clock.
     ///
-    /// With `on_step_back = "wait"` it is the distance that a crash leaves a ceiling ahead of a
-    /// clock that never stepped: the horizon, and two ticks for a second crash. It is zero after a
-    /// clean stop, because a clock that is then behind its IDs has gone back.
+    /// With `on_step_back = "wait"` it is how far a crash can leave a ceiling ahead of a clock that
+    /// never stepped: the horizon, and two ticks for a second crash. It is zero after a clean stop,
+    /// because a clock that is then behind its IDs has gone back.
     pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
         match on_step_back {
             OnStepBack::Ride => rule.max_ahead,

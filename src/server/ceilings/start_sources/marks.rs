@@ -1,5 +1,5 @@
-//! The comparison of a start with the machine's marks, which show how far any state was granted the
-//! worker IDs.
+//! The comparison of a start with the machine's marks, which show how far the worker IDs were
+//! granted to any state.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,12 +17,13 @@ impl Found {
     /// Raises a start above the marks of its worker IDs. Returns it with a note, if the operator
     /// should know of it.
     ///
-    /// The state may have dropped its record of worker IDs that a fleet assigns, so a mark of its
-    /// own does not make it an older copy. The mark bounds all that this machine granted; the
-    /// coordinator's key bounds the rest.
+    /// The state may have dropped its record of worker IDs that a fleet assigns. For such IDs, a
+    /// mark above the state does not show an older copy. The mark bounds all that this machine
+    /// granted; the coordinator's key bounds the rest.
     ///
     /// # Errors
-    /// The state is an older copy of the one that was granted them.
+    /// The state is an older copy of the one that was granted the worker IDs, a mark lies too far
+    /// ahead, or a worker ID was moved away.
     pub(super) fn start_above_marks(
         &self,
         source: &Locked<'_>,
@@ -46,8 +47,8 @@ impl Found {
         }
     }
 
-    /// Allows a start from a state that is an older copy of the one that was granted IDs until
-    /// `end`, if the operator adopts it and the clock is past them.
+    /// Allows a start from an older copy of the state that was granted IDs until `end`, if the
+    /// operator adopts the copy and the clock is past `end`.
     fn adopt_older(&self, claimant: &Claimant<'_>, end: Position, now: Now) -> Result<Note, StartError> {
         let Claimant { name, numbering, .. } = *claimant;
         if !self.adopt {

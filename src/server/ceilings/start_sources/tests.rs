@@ -33,8 +33,8 @@ fn a_first_start_lies_above_the_current_tick() {
     assert_eq!(guard(&numbering, &[], NOW.wall), numbering.first_of(Tick(tick.0 + 1)));
 }
 
-/// Another machine may have used them in this tick, and what is stored of other worker IDs says
-/// nothing about that.
+/// Another machine may have used unknown worker IDs in this tick. The records of other worker IDs
+/// do not show whether it has.
 #[test]
 fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
     let (_, known) = source("worker_ids = 2");

@@ -333,7 +333,7 @@ proptest! {
     }
 }
 
-/// The numbers that it has stay.
+/// The daemon keeps the numbers that it has.
 #[test]
 fn a_daemon_that_finds_no_number_left_keeps_its_own_and_never_asks_again() {
     let store = Store::at(LAST_ID - 2_000);

@@ -186,7 +186,7 @@ fn a_request_whose_ids_are_lost_with_the_grant_begins_again() {
     assert!(thread.turn.borrow().waiters.is_empty());
 }
 
-/// Returns the code of the refusal of a request with this wait. It has lost its IDs when
+/// Returns the code of the refusal of a request with this wait. The request has lost its IDs when
 /// `meanwhile` is called.
 fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) -> (ErrorCode, bool) {
     let ((thread, source), mut session) = (thread(), session());
@@ -204,7 +204,7 @@ fn refused_after(wait: Duration, meanwhile: impl FnOnce(&ThreadState, &Source)) 
     (words.code, words.retry_after.is_some())
 }
 
-/// Completes once this holds.
+/// Completes once `holds` returns true.
 async fn until(mut holds: impl FnMut() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -30,7 +30,8 @@ pub(super) struct Exchange<F: FrontEnd> {
     pub(super) read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog<F::Form>>>,
-    /// Requests in a row, up to the last, that asked for no IDs and were answered with an error.
+    /// The number of latest requests in a row that asked for no IDs and were answered with an
+    /// error.
     errors_in_row: u16,
     /// Its share of the budget for kept bytes, as of its last turn.
     pub(super) share: Share,
@@ -197,7 +198,7 @@ impl<F: FrontEnd> Exchange<F> {
     }
 
     /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
-    // Not a call of its own: that would cost each request a tenth.
+    // Always inlined: a call would add a tenth to each request's cost.
     #[inline(always)]
     fn encode_ids(&mut self, turn: &mut Turn<'_>, request: Request<F::Form>) {
         let numbering = turn.config.source(request.ask.source).numbering();
@@ -280,7 +281,7 @@ impl<F: FrontEnd> Exchange<F> {
     }
 
     /// Ends a connection whose client a reload no longer accepts. Returns the end of the last turn,
-    /// or `None` for any other.
+    /// or `None` for any other connection.
     #[cold]
     fn close_revoked(&mut self, turn: &mut Turn<'_>, peer: &SocketStream) -> Option<TurnEnd<F>> {
         let denial = turn.conditions.session.revoked()?;

@@ -40,7 +40,8 @@ impl<F: FrontEnd> Connection<F> {
         Ok(TurnEnd::End)
     }
 
-    /// Is no longer pending if the client has sent its token. Delays a client whose token is wrong.
+    /// Gives up the place among the pending connections and returns true if the client has sent its
+    /// token. Delays a client whose token is wrong.
     pub(super) async fn leaves_pending(&mut self, turn: &mut TurnEnd<F>) -> bool {
         if self.session.is_authorized() {
             self.pending = None;

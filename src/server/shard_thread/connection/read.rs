@@ -59,7 +59,7 @@ impl<F: FrontEnd> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
-        // One without bytes waits for them, and not for a permit.
+        // A busy connection without bytes waits for bytes, and not for a permit.
         if self.account.is_busy() && (self.account.is_queued() || self.stream.is_readable(cx)) {
             ready!(self.poll_permit(cx));
         }

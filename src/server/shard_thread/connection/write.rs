@@ -22,8 +22,8 @@ impl<F: FrontEnd> Connection<F> {
         }
         match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
             Poll::Ready(Ok(written)) => written,
-            // A write that failed fails again in `flush`. A request that waits cannot be dropped
-            // before: it needs the state that is borrowed here.
+            // A write that failed fails again in `flush`. A waiting request must not be dropped
+            // here: its drop needs the state that is borrowed here.
             Poll::Ready(Err(_)) | Poll::Pending => 0,
         }
     }
