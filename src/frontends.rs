@@ -92,7 +92,7 @@ impl Ask {
 }
 
 /// Returns the number of IDs in these runs.
-// Not inlined: few requests ask, and each of the others would save and restore more registers.
+// Not inlined: few requests call it, and inlined it would make all others save more registers.
 #[inline(never)]
 fn ids_in(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
@@ -102,8 +102,8 @@ fn ids_in(runs: &[Run]) -> u64 {
 pub struct Conditions<'f> {
     /// The facts about the daemon.
     pub facts: &'f Facts,
-    /// The client's identity. It takes the token that is shown. No request draws IDs before it is
-    /// authorized.
+    /// The client's session. It takes the token that the client shows. No request draws IDs before
+    /// the session is authorized.
     pub session: &'f mut Session,
     /// The daemon stops, and the message arrived after that was noticed.
     pub draining: bool,
@@ -113,8 +113,8 @@ pub struct Conditions<'f> {
     pub incr_connections: &'f IncrConnections,
     /// Counts connections and requests. Only statistics ask for it.
     pub counts: &'f dyn CountsOf,
-    /// The reason for the log why a message closes its connection, if it is an error of the
-    /// peer. Here and not in [`Step`], which then stays in registers.
+    /// The reason, for the log, why a message closes its connection, if the peer is at fault. It is
+    /// not in [`Step`], so that a step stays in registers.
     pub rejection: Option<String>,
 }
 
@@ -203,8 +203,8 @@ pub trait FrontEnd: Default {
     /// The most bytes of a message with a token. A pending connection keeps no more.
     const TOKEN_MESSAGE_BYTES_MAX: usize = MAX_REQUEST_SIZE;
 
-    /// The bytes of requests that cost as much as one byte of small requests of Snowbank's own
-    /// protocol.
+    /// The number of request bytes that cost as much as one byte of small requests of Snowbank's
+    /// own protocol.
     const BYTES_OF_COST: usize = 1;
 
     /// The details of a request that the front end needs to encode its reply.
@@ -234,8 +234,8 @@ pub trait FrontEnd: Default {
         false
     }
 
-    /// Returns the cost of all requests of the connection beside that of their bytes, in bytes of
-    /// small requests of Snowbank's own protocol. It never falls.
+    /// Returns the cost of all requests of the connection, without that of their bytes. Its unit is
+    /// a byte of small requests of Snowbank's own protocol. It never falls.
     fn extra_cost_bytes(&self) -> usize {
         0
     }
@@ -243,10 +243,9 @@ pub trait FrontEnd: Default {
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// Returns how many messages in `bytes` follow the first, which has this size, and are equal to
-    /// it. The first asks for one ID in this form. They are answered like it, by one ID each,
-    /// perhaps encoded as one reply. It looks for at most `most()` of them. A protocol need not
-    /// look for any.
+    /// Counts the messages in `bytes` behind the first that are equal to it, at most `most()`. The
+    /// first has this size, and asks for one ID in this form. Each of the others is answered by one
+    /// ID too, perhaps encoded together with the first reply. A protocol need not look for any.
     #[inline]
     fn alike(&self, _bytes: &[u8], _size: usize, _form: Self::Form, _most: impl FnOnce() -> usize) -> usize {
         0
@@ -293,7 +292,7 @@ pub struct FrameLimit {
 /// IDs of one run that fit into one frame of any front end, even a small one.
 pub const FEW_IDS: u32 = 8;
 
-/// The part of a full frame, as a divisor, that a small one holds.
+/// The number of small frames in a full one.
 const SMALL_FRAME_PART: usize = 16;
 
 impl FrameLimit {

@@ -31,7 +31,7 @@ pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 /// round trips, so five seconds outlast a few lost packets.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
-/// The time before its end from which a certificate causes a warning.
+/// The remaining life at which a certificate causes a warning.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 /// The files of a server: its certificate and key, and the authorities that it trusts.

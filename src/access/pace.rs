@@ -2,11 +2,11 @@
 //! clock.
 //!
 //! The line is at `rate × time`. Each draw moves the cursor, to at most one burst above the line at
-//! that moment. So after an idle moment, at most `rate × time + burst` IDs are drawn in any time. A
-//! request that waits takes its IDs when its wait ends. So after a busy moment the bound holds for
-//! the time plus the longest wait. This is the generic cell rate algorithm (GCRA), counted in IDs
-//! as sources count in positions: no rounding adds up, but for a part of an ID when the rate
-//! changes.
+//! that moment. So a client that was idle draws at most `rate × span + burst` IDs in the span that
+//! follows. A request that waits takes its IDs when its wait ends. So behind waiting requests, a
+//! span may have `rate × (span + longest wait) + burst` IDs. This is the generic cell rate
+//! algorithm (GCRA), counted in whole IDs. Rounding errors do not add up: only a change of the rate
+//! costs a part of an ID.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -126,8 +126,8 @@ impl Permit {
         Permit { pace: None, per_second: 0, count, at, end: 0 }
     }
 
-    /// Gives back all but the first `drawn` of the IDs, as far as their time has not passed. At a
-    /// rate that has changed since, they count as drawn.
+    /// Gives back all IDs but the first `drawn`, except those whose time has passed. If the rate
+    /// has changed since the reservation, all IDs count as drawn.
     pub fn settle(&mut self, drawn: u64, now: BootMicros) {
         let Some(pace) = &self.pace else { return };
         let mut state = pace.lock();

@@ -106,8 +106,7 @@ impl Rules {
         rules
     }
 
-    /// Puts these rates in force for all connections, also those on shards that still use the rules
-    /// from before.
+    /// Puts these rates in force for all connections, also on shards that still use earlier rules.
     pub fn apply_rates(&self, now: BootMicros) {
         for identity in self.identities.values() {
             if let Some((pace, rate)) = identity.pace.as_ref().zip(identity.rate) {
@@ -126,7 +125,7 @@ impl Rules {
                 == other.authorities.as_ref().map(Authorities::digest)
     }
 
-    /// Returns the identity's name of each certificate name, in the order of the latter.
+    /// Returns the name of the identity of each certificate name, in the order of these names.
     fn names_of_certificates(&self) -> impl Iterator<Item = &str> {
         self.by_certificate.values().map(|identity| identity.name.as_str())
     }
@@ -136,15 +135,15 @@ impl Rules {
         self.identities.get(ANONYMOUS)
     }
 
-    /// Returns the identity of a chain's own certificate: that of the first of its names that has
-    /// one.
+    /// Returns the identity of the client's own certificate, the first of the chain. The first of
+    /// its names that has an identity decides.
     pub(super) fn of_chain(&self, chain: &[CertificateDer<'_>]) -> Option<&Arc<Identity>> {
-        // Most daemons give no certificate a name, so they do not read certificates.
+        // Most configurations name no certificates. Then none is read.
         let own = chain.first().filter(|_| !self.by_certificate.is_empty())?;
         names::names(own).iter().find_map(|name| self.by_certificate.get(name))
     }
 
-    /// Returns the identity of a token; `None` if it is not one of the tokens.
+    /// Returns the identity of a token, if it has one. The outer `None`: it is none of the tokens.
     pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
         let name = self.tokens.as_ref()?.identity_of(hash)?;
         // A name without an identity is refused when the file is read.

@@ -57,14 +57,14 @@ pub struct Shown<'c> {
 /// The token and certificate that a connection has shown, and the identity that follows from them.
 #[derive(Debug)]
 pub struct Session {
-    /// The version of the configuration that decided it.
+    /// The version of the configuration that it follows.
     version: u64,
     identity: Option<Arc<Identity>>,
     /// True if the certificate alone gives it an identity.
     has_named_certificate: bool,
     token: Option<Box<TokenHash>>,
     is_authorized: bool,
-    /// The reason why a reload no longer accepts its client. It draws nothing more.
+    /// The reason why a reload no longer accepts its client. The client then draws nothing.
     revoked: Option<Denial>,
     /// True if its protocol has no place for a token.
     needs_no_token: bool,
@@ -126,8 +126,7 @@ impl Session {
         }
     }
 
-    /// Returns whether it may draw from every source at any rate, so that nothing else needs a
-    /// look.
+    /// Returns whether it may draw from every source at any rate. Then no other check is needed.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited
@@ -216,7 +215,7 @@ impl Session {
         self.revoked
     }
 
-    /// Returns whether the configuration of this version decided it.
+    /// Returns whether it follows the configuration of this version.
     #[inline]
     pub fn is_of(&self, version: u64) -> bool {
         self.version == version

@@ -25,7 +25,7 @@ pub(crate) struct Finding {
 pub(crate) enum Effect {
     /// IDs could repeat, so none are handed out.
     CouldRepeat,
-    /// Requests are refused, which is not the fault of their number.
+    /// Requests are refused, and not because there are too many.
     Refuses,
     /// Clients ask for more than there is, and some are refused. The daemon stays ready: out of
     /// service it would hand out nothing, and its load would saturate the next daemon.

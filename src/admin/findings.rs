@@ -8,8 +8,8 @@ use super::status::{ClockState, Connections, LastReload, SourceStatus, Status};
 use super::words::counted;
 use crate::config::Grouped;
 
-/// The share of a source's requests that are refused. A client that tries twice fails at one
-/// request in 10,000 at the first, which goes unnoticed, and at one in a hundred at the second.
+/// The shares of a source's requests that are refused. A client that tries twice then fails for one
+/// request in 10,000, which goes unnoticed, or (at the second share) for one in a hundred.
 const REFUSED_SHARE: f64 = 0.01;
 const REFUSED_SHARE_PAGE: f64 = 0.1;
 /// The share of requests that take longer than half of the default wait: the 99th percentile.
@@ -29,12 +29,11 @@ const WAIT_QUEUE_SHARE: f64 = 0.75;
 const QUEUES_SHARE: f64 = 0.75;
 /// The remaining life of a layout.
 const LAYOUT_YEARS: f64 = 1.0;
-/// The share of a ticket counter's numbers that are left: a counter this high was set to a value
-/// that no table counts up to.
+/// The share of a ticket counter's numbers that are left, up to its maximum.
 const NUMBERS_SHARE: f64 = 0.01;
 /// The time for which IDs last without the coordinator.
 const FLEET_LEFT_S: f64 = 60.0;
-/// The time before its end from which the certificate for the coordinator must be renewed.
+/// The remaining life at which the certificate for the coordinator must be renewed.
 const FLEET_CERTIFICATE_S: f64 = 14.0 * 86_400.0;
 
 /// The effect of what was found, and the observation with the advice.

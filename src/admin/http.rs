@@ -59,7 +59,7 @@ pub(crate) struct Site(pub(crate) Health);
 
 impl Site {
     /// Serves one connection to its end. If it is to a loopback address, the Host header must name
-    /// this machine. `answers` is true while a request of it waits for its answer.
+    /// this machine. `answers` is true while one of its requests waits for an answer.
     pub(crate) async fn serve<S>(&self, stream: S, is_loopback: bool, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -182,9 +182,9 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// Returns whether the metrics are called OpenMetrics: for clients that name it or accept anything.
-/// The same text is plain text for clients that name plain text or HTML, because browsers download
-/// other types.
+/// Returns whether the metrics have the type OpenMetrics: for clients that name it, or that name
+/// neither plain text nor HTML. For all others the same text has the type plain text, because
+/// browsers download other types.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let mut names_text = false;

@@ -1,5 +1,5 @@
-//! The part of a source's status that depends on its kind: of a layout that follows the clock, or
-//! of a ticket counter.
+//! The part of a source's status that depends on its kind: a layout that follows the clock, or a
+//! ticket counter.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! The metrics: a row each, with its name, its meaning and where its value stands in the status.
 //! The text that Prometheus reads and the table of docs/monitoring.md have the same rows.
 //!
-//! A name that ends with `_total` is a counter, `_seconds` and `_bytes` before that are its unit,
-//! and all others are gauges.
+//! Metrics with `_total` at the end of their names are counters. The others are gauges, except the
+//! histogram of latencies. `_seconds` or `_bytes`, at the end or before `_total`, is the unit.
 
 use std::fmt;
 
@@ -146,7 +146,7 @@ fn off_by(status: &Status, state: ClockState) -> Option<Value> {
     measure(if status.clock.state == state { status.clock.by_s } else { 0.0 })
 }
 
-/// A series for everything that may be found, so that a scrape shows when it ended.
+/// Returns a sample for each possible finding, so that scrapes also show the end of a finding.
 fn findings(status: &Status) -> Vec<Sample> {
     let of_daemon = OF_DAEMON.map(|(name, _)| (name, None));
     let of_sources = status.sources.iter().flat_map(|of| OF_SOURCE.map(|(name, _)| (name, Some(&of.name))));

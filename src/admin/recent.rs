@@ -1,7 +1,7 @@
 //! The last minute as clients experienced it: refused requests, slow requests, connections. It
-//! comes from samples of the counters, which cost a request nothing. A share counts only as far as
-//! both the last minute and the last ten seconds have it: the minute keeps a hiccup from raising an
-//! alarm, the ten seconds end the alarm soon after its cause.
+//! comes from samples of the counters, which cost a request nothing. A share is the lower of the
+//! last minute's and the last ten seconds': the minute keeps a hiccup from raising an alarm, the
+//! ten seconds end the alarm soon after its cause.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -11,7 +11,7 @@ pub(crate) struct SiteHeaders<'h> {
     /// The number of Host headers.
     hosts: usize,
     origin: Option<&'h [u8]>,
-    /// The header by which a browser names the relation to the page that sent a request.
+    /// The `Sec-Fetch-Site` header: how the site of the sending page relates to this one.
     fetch_site: Option<&'h [u8]>,
 }
 
@@ -44,9 +44,9 @@ impl<'h> SiteHeaders<'h> {
     /// Returns the header by which a browser says that a page of another site sent the request, if
     /// one does.
     ///
-    /// `Sec-Fetch-Site` decides where a browser sends it: a proxy may have replaced the host that
-    /// `Origin` is compared with. `same-site` is another site too, since all ports of localhost are
-    /// one site.
+    /// If a browser sends `Sec-Fetch-Site`, that header decides: a proxy may have replaced the host
+    /// that `Origin` is compared with. `same-site` counts as another site too, since all ports of
+    /// localhost are one site.
     pub(crate) fn foreign_site(&self) -> Option<(&'static str, &'h [u8])> {
         if let Some(site) = self.fetch_site {
             return (site != b"same-origin" && site != b"none").then_some(("sec-fetch-site", site));

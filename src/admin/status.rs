@@ -25,7 +25,7 @@ pub(crate) struct Status {
     pub(crate) version: String,
     pub(crate) instance: String,
     pub(crate) started_unix_s: f64,
-    /// True if the run before this one did not end its record. `None`: the state knows of none.
+    /// True if the previous run did not mark its record as clean. `None`: the state has no record.
     pub(crate) previous_run_unclean: Option<bool>,
     pub(crate) uptime_s: f64,
     /// True if requests are served: no finding makes it unready.

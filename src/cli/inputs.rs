@@ -100,8 +100,8 @@ const SERVICE_STATE_DIR: &str = "/var/lib/snowbank";
 /// The variable by which systemd names a service's state directory.
 const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
-/// Returns a variable of the packaged service that has this configuration; of this process, if none
-/// has.
+/// Returns a variable of this process. If `STATE_DIRECTORY` is not set, it is that of the packaged
+/// service with this configuration, if there is one.
 pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if name != STATE_DIRECTORY || own.is_some() || config.parent() != Some(Path::new(SERVICE_CONFIG_DIR)) {
@@ -113,8 +113,8 @@ pub(super) fn environment_of_service(config: &Path, name: &str) -> Option<OsStri
     }
 }
 
-/// Returns a variable of this process. For root, where the packaged service has its state, that is
-/// the default too.
+/// Returns a variable of this process. For root, `STATE_DIRECTORY` is by default that of the
+/// packaged service, if it exists.
 pub(super) fn environment_of_operator(name: &str) -> Option<OsString> {
     let own = std::env::var_os(name);
     if own.is_some() || name != STATE_DIRECTORY || !rustix::process::getuid().is_root() {

@@ -15,7 +15,7 @@ pub(super) async fn standard_input_ended() {
     // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait
     // for these. The thread is never joined, because its read cannot be interrupted.
     let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        // Retries where a signal interrupts it.
+        // `copy` retries a read that a signal interrupts.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         // The receiver is gone if a signal came first.
         let _ = ended.send(());

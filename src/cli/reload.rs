@@ -61,8 +61,8 @@ pub(super) fn start(
     Ok(sender)
 }
 
-/// Requests a reload at each SIGHUP, which reads everything after that moment. If one is waiting to
-/// begin, that one is enough. Never completes.
+/// Requests a reload at each SIGHUP. If a reload is waiting to begin, that one is enough: it reads
+/// everything after the signal. Never completes.
 pub(super) async fn at_hangups(mut hangups: Signal, requests: &SyncSender<()>) {
     while hangups.recv().await.is_some() {
         if let Err(TrySendError::Disconnected(())) = requests.try_send(()) {
@@ -89,8 +89,8 @@ fn reload(
     let mut warnings = settings.warnings(now);
     warnings.append(&mut secrets.warnings);
     warnings.extend(inputs::allow_open_files(&mut settings));
-    // At a start, a file that options or variables override is what was asked for. Who reloads
-    // expects the file's values.
+    // At a start, options and variables override the file on purpose. Someone who reloads expects
+    // the file's values.
     warnings.extend_from_slice(&settings.origins.overridden);
     let reloaded = reloader.reload(settings, secrets)?;
     logs.set_level(level);

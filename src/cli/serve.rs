@@ -147,8 +147,8 @@ struct Process<'a, W> {
     out: Option<&'a mut W>,
     /// `None`: they are logged.
     choices: Option<Choices<'a>>,
-    /// The signals that a wait has caught. It keeps those that come between its end and the start
-    /// that follows.
+    /// The signals that stop the daemon, caught since its first wait. So none is lost between the
+    /// end of a wait and the start that follows.
     stops: Option<Stops>,
 }
 

@@ -140,7 +140,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let output = arguments.output.as_deref().map(create).transpose()?;
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
-    // The state itself is released, durably; but an older copy of it would be accepted.
+    // The state itself is released durably. Without a mark, an older copy of it would be accepted.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;
@@ -209,7 +209,7 @@ pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
 /// Refuses records whose ceilings are below the marks of this machine: they are an older copy.
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
-        // A start is above the marks of another layout in any case.
+        // Marks of other layouts do not count: a start is above them in any case.
         let marks = locks.marks_of_source().map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(

@@ -33,8 +33,8 @@ impl Stops {
         tracing::info!("stopping: has no worker ID, and nothing to answer");
     }
 
-    /// Completes when a daemon is stopped that has its worker IDs after a wait, and does not serve
-    /// yet.
+    /// Completes when a daemon is stopped that has taken its worker IDs after a wait, before it
+    /// serves.
     pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
         self.asked(ends_with_stdin).await;
         notifier.stopping(TRY_TIMEOUT);

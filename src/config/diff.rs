@@ -41,7 +41,7 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
         for row in IdentitySettings::ROWS {
             let from = before.map_or_else(|| "none".to_owned(), |index| (row.show)(running, index));
             let to = after.map_or_else(|| "none".to_owned(), |index| (row.show)(wanted, index));
-            // Of an identity that is added or removed, only that is reported.
+            // If an identity is added or removed, only its name is reported.
             if from != to && (has_both || row.key == "name") {
                 changed.push(Changed { key: format!("identity {name:?}: {}", row.key), from, to });
             }
@@ -86,13 +86,13 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
     Mistakes::new(refused).map_or(Ok(changed), Err)
 }
 
-/// Returns a refusal for each source that only one of both has at its place.
+/// Returns a refusal for each index at which only one of the two has a source.
 fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
     let before = running.sources.len();
     let after = wanted.sources.len();
     let mut refused = Vec::new();
     for index in before.min(after)..before.max(after) {
-        // A source that was taken out has no place of its own: the last one that is left has one.
+        // A source that was taken out has no place of its own: that of the last one left is used.
         let entry = index.min(after.saturating_sub(1));
         let text = match wanted.sources.get(index) {
             Some(source) => format!(

@@ -227,9 +227,9 @@ fn check_shared_counters(settings: &Settings, findings: &mut Findings) {
     }
 }
 
-/// The horizon in units of `max_ahead`, at least. A holder counts its bound as passed 2 ×
-/// `max_ahead` before it (`rules::may_be_abandoned`), and raises it when half of the horizon is
-/// left. So a raise has as long as `max_ahead`.
+/// The least horizon, in units of `max_ahead`. A holder raises its bound when half of the horizon
+/// is left, here 3 × `max_ahead`. When 2 × `max_ahead` are left, it counts the bound as passed
+/// (`rules::may_be_abandoned`). So a raise may take one `max_ahead`.
 const MAX_AHEADS_IN_HORIZON: u32 = 6;
 
 /// Checks that the horizon is long enough for a running daemon to keep its worker IDs.

@@ -174,8 +174,8 @@ impl Place<'_> {
     }
 }
 
-/// Checks that no two sources can hand out the same ID, whatever their fields are called and
-/// whenever it would be.
+/// Checks that no two sources can hand out the same ID at about the same time, whatever their
+/// fields are called.
 pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {

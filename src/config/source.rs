@@ -222,8 +222,8 @@ impl SourceSettings {
     /// Returns how far ahead of the wall clock the durable ceiling is kept: 3 s, at least two
     /// ticks, and at most two ticks less than `max_ahead`.
     ///
-    /// A crash leaves a ceiling that ends with the tick after the horizon, and a second crash in
-    /// that tick takes one more. With two ticks to spare, the ID clock reaches the next run's start
+    /// A crash leaves a ceiling at the end of the tick after the horizon. A second crash in that
+    /// tick adds one tick. With these two ticks to spare, the ID clock reaches the next run's start
     /// at once.
     pub fn horizon(&self) -> Duration {
         let two_ticks = self.ticks(2);

@@ -2,8 +2,7 @@
 
 use snowbank_client::layout::{Layout, PRESETS};
 
-/// The likeness of an unknown key and a known one (1: equal) from which a message suggests the
-/// known one.
+/// The least likeness (1: equal) at which a message suggests a known key for an unknown one.
 const LIKENESS_MIN: f64 = 0.6;
 
 /// Returns the layout that a preset's name or a text form describes.

@@ -117,9 +117,9 @@ impl Tokens {
         Hash::hash(token)
     }
 
-    /// Returns the identity's name of the token with this hash; `None` if it is not one of these
-    /// tokens. The time that it takes depends only on the number of tokens, not on the one that
-    /// matches.
+    /// Returns the name of the identity of the token with this hash, if it has one. The outer
+    /// `None`: no token has this hash. The time that it takes depends only on the number of tokens,
+    /// not on the one that matches.
     pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
         // The last place that matches, plus one: all tokens are compared.
         let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {

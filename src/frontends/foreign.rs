@@ -19,8 +19,8 @@ impl Foreign {
         match bytes {
             // A handshake record of any version.
             [0x16, 0x03, 0x00..=0x04, ..] => Foreign::Tls,
-            // The native protocol decides by four bytes. Redis and memcached accept two empty
-            // lines.
+            // PROXY's version 2 begins with two empty lines. Redis and memcached accept those, so
+            // the fifth byte decides. The native protocol decides by four bytes.
             [b'P', b'R', b'O', b'X', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => Foreign::Proxy,
             [b'\r', b'\n', b'\r', b'\n', ..] if listener == Protocol::Native => Foreign::Proxy,
             [b'P', b'R', b'I', b' ', ..] => Foreign::Http2,
@@ -36,8 +36,8 @@ impl Foreign {
     }
 }
 
-/// Returns true if these bytes, which are no request of the listener's protocol, are of another one
-/// that is known.
+/// Returns true if these bytes are of another known protocol. They are no request of the
+/// listener's.
 pub(super) fn is_known(bytes: &[u8], listener: Protocol) -> bool {
     Foreign::from_bytes(bytes, listener) != Foreign::Unknown
 }

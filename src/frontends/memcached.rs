@@ -74,9 +74,9 @@ impl Memcached {
     }
 }
 
-/// Returns the source that a key draws from: of its name, or of the name before a colon, else
-/// `any_key` or the first. A client that returns a dictionary needs different keys for the IDs of
-/// one source, and no source's name has a colon.
+/// Returns the source that a key names, up to a colon if it has one; else `any_key`, else the
+/// first. The colon is for clients that return a dictionary: they need different keys for the IDs
+/// of one source. No source's name has a colon.
 fn source_of(key: &[u8], facts: &Facts) -> usize {
     let name = key.split(|&byte| byte == b':').next().unwrap_or_default();
     facts.source_of_key(name).unwrap_or_default()

@@ -102,7 +102,7 @@ impl Conditions<'_> {
     }
 }
 
-// Not inlined: few replies are lists, and each of the others would save and restore more registers.
+// Not inlined: few replies are lists, and inlined it would make all others save more registers.
 #[inline(never)]
 fn encode_list(
     out: &mut Vec<u8>,

@@ -24,7 +24,7 @@ pub(super) const ABOUT: About = About {
     refuse_connection: |_, _| {},
 };
 
-/// The reason for the log of a request for nothing.
+/// The reason, for the log, why a request for no IDs is refused.
 const NO_COUNT: &str =
     "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file";
 

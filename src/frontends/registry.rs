@@ -9,7 +9,7 @@ pub(crate) struct About {
     pub(crate) client: &'static str,
     /// Its listener, in the log: `a listener for clients of Redis`.
     pub(crate) listener: &'static str,
-    /// The address that a client needs that came to another listener.
+    /// The address to use, for a client that came to another listener.
     pub(crate) address: &'static str,
     /// The help of the option with its addresses. `None` for Snowbank's own, which is `--listen`.
     pub(crate) option_help: Option<&'static str>,
@@ -18,8 +18,8 @@ pub(crate) struct About {
     pub(crate) token_exemption: Option<TokenExemption>,
     /// Returns true for the first bytes of its clients, at the listener of another protocol.
     pub(crate) recognises: fn(&[u8], Protocol) -> bool,
-    /// Encodes the refusal of a connection: the daemon has all that it may have. Nothing if the
-    /// protocol has no words for it.
+    /// Encodes the refusal of a connection, because the daemon has all that it may have. Encodes
+    /// nothing if the protocol has no words for it.
     pub(crate) refuse_connection: fn(&mut Vec<u8>, &str),
 }
 

@@ -44,9 +44,8 @@ const ID_BYTES_MAX: usize = 26;
 /// protocol, which bounds the queue of a slow reader.
 const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
 
-/// The number of pipelined requests that are compared: to estimate their demand, and to draw for
-/// equal ones together. See the native protocol's. All their replies together fit the smallest
-/// frame.
+/// The number of pipelined requests that are compared: to estimate their demand, as in `native.rs`,
+/// and to draw for equal ones together. All their replies together fit the smallest frame.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The form of IDs in a reply.

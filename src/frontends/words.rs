@@ -55,8 +55,8 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
 /// Puts a refusal into words, with the names of the client's identity and of the source.
-/// `longer_wait` is the longest wait that the daemon allows, if the request's was shorter and its
-/// IDs could come within this one.
+/// `longer_wait` is the longest wait that the daemon allows. It is `None` if the request's wait was
+/// as long, or if its IDs could not come within the longest either.
 pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
     let wait_longer =
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));

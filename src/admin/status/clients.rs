@@ -31,7 +31,7 @@ pub(crate) struct LimitedMinute {
     pub(crate) requests: u64,
     /// The number of them that were slowed or denied.
     pub(crate) limited: u64,
-    /// The share of them, as in a source's minute.
+    /// The limited requests as a share, formed like that of a source's minute.
     pub(crate) limited_share: f64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Connections {
     /// arrived in part.
     pub(crate) queued_bytes: u64,
     pub(crate) queued_bytes_max: u64,
-    /// Those open now that owe a token or shake hands over TLS.
+    /// The open ones that owe a token or are in a TLS handshake.
     pub(crate) unauthorized: u64,
     /// Those that were evicted by a newcomer before they had authorized themselves.
     pub(crate) evicted: u64,

@@ -46,8 +46,8 @@ impl Latency {
     /// Returns the time within which this share of requests was answered, in microseconds. `None`
     /// without requests.
     ///
-    /// It is linear between the bounds, as in Prometheus, and the highest bound for requests above
-    /// all bounds.
+    /// Interpolates linearly between the bounds, as Prometheus does. For requests above all bounds,
+    /// returns the highest.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
         let wanted = self.count() as f64 * share;
         let mut below = 0.0;

@@ -18,7 +18,7 @@ fn snowflake() -> SnowflakeStatus {
 }
 
 impl Status {
-    /// Returns the first source's part of a status that has a clock, to change it.
+    /// Returns the clock's part of the first source's status, to change it.
     pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
         match &mut self.sources[0].kind {
             KindStatus::Snowflake(snowflake) => snowflake,

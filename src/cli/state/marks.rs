@@ -49,8 +49,8 @@ enum NextStart {
     NotKnown,
 }
 
-/// Returns the rule of a source's ceilings by the defaults. The state does not store what its
-/// source's configuration says.
+/// Returns the rule of a source's ceilings with the default settings. The state does not store the
+/// configured ones.
 fn default_rule(numbering: &Numbering) -> CeilingRule {
     let mut settings = SourceSettings::default();
     let tick = Duration::from_millis(numbering.tick_ms());
@@ -61,12 +61,13 @@ fn default_rule(numbering: &Numbering) -> CeilingRule {
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 
-/// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all of its
-/// state.
+/// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all
+/// records of the state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
     let latest = latest_grant(&default_rule(numbering), now);
-    // The error names the file, so that each worker ID whose mark cannot be read has its own line.
+    // Each worker ID whose mark cannot be read has its own line: no two errors are equal, because
+    // they name the file.
     let mut stretches = Vec::new();
     for seen in seen.chunk_by(|left, right| left.holder == right.holder && left.mark == right.mark) {
         let next_start = match &seen[0].mark {

@@ -90,7 +90,7 @@ fn comment(out: &mut String, prose: &str) {
     }
 }
 
-/// The reference with its settings, which are commented out, made to count.
+/// Returns the reference without the `#` in front of its settings.
 fn uncommented_reference() -> String {
     reference().lines().fold(String::new(), |mut out, line| {
         let _ = match line.strip_prefix('#') {

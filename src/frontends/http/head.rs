@@ -62,7 +62,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed<'_> {
         head.read(header);
     }
     head.read_target(target);
-    // Empty lines behind a request belong to it: half a request would hold up a stop.
+    // Empty lines behind a request belong to it: as half a request they would hold up a stop.
     let size = size + bytes[size..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     head.has_next = bytes.len() > size;
     Parsed::Head(head, size)
@@ -76,7 +76,7 @@ impl<'a> Head<'a> {
             self.token = bearer_of(header.value);
             self.authorizations += 1;
         } else if header.name.eq_ignore_ascii_case("content-length") {
-            // A length that is no number is that of an unknown body.
+            // A length that is no number means a body of unknown size.
             self.has_body |= header.value.is_empty() || header.value.iter().any(|&byte| byte != b'0');
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             self.has_body = true;
@@ -95,8 +95,8 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Checks that there is at most one Authorization header. A proxy may read another one of
-    /// several than the daemon.
+    /// Checks that there is at most one Authorization header. If there are several, a proxy may
+    /// read another one than the daemon does.
     ///
     /// # Errors
     /// There are several: the request must be refused with 400.

@@ -59,7 +59,7 @@ impl Listing {
             out.extend_from_slice(itoa::Buffer::new().format(id).as_bytes());
             return out.extend_from_slice(quote);
         };
-        // IDs of a source have a text in each format that its codec was made for.
+        // The codec was made for the source, so it has a text for each of its IDs.
         let text = codec.text(id).unwrap_or_else(|_| id.to_string());
         if self.is_json {
             // A dictionary may have characters that JSON escapes.

@@ -70,8 +70,8 @@ fn methods(head: &Head<'_>, allowed: &[&str], listed: &'static str) -> Result<()
     Err(Reply { allow: Some(listed), ..refusal })
 }
 
-/// Returns the source of a name, or the first source without a name. An unknown name is a mistake,
-/// even with `any_key`.
+/// Returns the source of a name, or the first source if no name is given. An unknown name is a
+/// mistake, even with `any_key`.
 pub(super) fn source_of(name: Option<&str>, facts: &Facts) -> Result<usize, Reply> {
     let Some(name) = name else { return Ok(0) };
     known(facts.sources.iter().position(|source| source == name), name, facts)

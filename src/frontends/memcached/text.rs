@@ -11,7 +11,7 @@ use snowbank_client::protocol::ErrorCode;
 /// behind the last.
 pub(super) const VALUE_BYTES_MAX: usize = 48;
 
-/// The number of pipelined lines that an estimate of their demand reads. See the native protocol's.
+/// The number of pipelined lines that an estimate of their demand reads, as in `native.rs`.
 const LOOK_AHEAD_LINES: usize = 64;
 
 const LINE_TOO_LONG: &str = "the line has no end within 65536 bytes";

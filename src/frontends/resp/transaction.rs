@@ -107,7 +107,8 @@ impl Resp {
     ) -> Reply {
         if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
             let reply = self.answer_any(arguments, conditions, out);
-            // EXEC with a wrong number of arguments, as in Redis. A nested MULTI fails alone.
+            // EXEC with a wrong number of arguments fails the transaction, as in Redis. A nested
+            // MULTI fails alone.
             if let (Reply::Encoded(Some(_)), Some(transaction)) = (&reply, &mut self.transaction)
                 && arguments.count() > 1
             {
