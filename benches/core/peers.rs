@@ -13,7 +13,7 @@ ferroid::define_snowflake_id!(
     sequence: 41
 );
 
-/// A clock that stands: the sequence never runs out.
+/// A clock that stands still: the wide sequence never runs out.
 struct Standing;
 
 impl TimeSource<u64> for Standing {
@@ -43,7 +43,8 @@ fn ferroid_atomic(bencher: Bencher<'_, '_>) {
 }
 
 /// `snowflaked` reads the clock itself and has 4,096 IDs a millisecond. So an iteration takes a
-/// thousand IDs at the start of a millisecond: here microseconds are nanoseconds per ID.
+/// thousand IDs at the start of a millisecond: here a median in microseconds reads as nanoseconds
+/// per ID.
 #[divan::bench(sample_size = 1, sample_count = 200)]
 fn snowflaked_unsynchronised(bencher: Bencher<'_, '_>) {
     let mut generator = snowflaked::Generator::new(0);

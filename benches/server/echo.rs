@@ -1,8 +1,8 @@
 //! The floor: a bare single-thread epoll server that answers each NEXT of one ID with 24 bytes, or
 //! each INCR with a number of 19 digits.
 //!
-//! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: what a
-//! server adds to that is its own.
+//! One turn is one `recv`, one `send` and a share of one `epoll_wait`, and nothing else: any
+//! further cost of a server is its own.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -30,8 +30,8 @@ const REQUESTS_MAX: usize = INPUT_SIZE / 16 + 1;
 const LISTENER: u64 = u64::MAX;
 const PARENT: u64 = u64::MAX - 1;
 
-/// Serves until standard input ends, as it does when the process that started this one ends.
-/// `of_incr`: clients speak Redis' protocol.
+/// Serves until standard input ends, which happens when the parent process ends. `of_incr`: clients
+/// speak Redis' protocol.
 pub(crate) fn serve(of_incr: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;

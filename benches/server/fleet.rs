@@ -10,8 +10,8 @@ use snowbank_testkit::coordinators::{Coordinator, Etcd};
 
 use crate::{Effort, disk, server, start};
 
-/// Several times as long as a start takes at a slow coordinator, and short enough for raises while
-/// single IDs are measured.
+/// Several times the length of a start at a slow coordinator, and short enough that raises occur
+/// while single IDs are measured.
 const HORIZON: &str = "40s";
 /// The delay of each answer of a slow coordinator.
 const DELAY: Duration = Duration::from_secs(2);

@@ -23,11 +23,13 @@ pub(crate) enum Violation {
     Count { asked: u32, found: u64 },
     /// An ID that is not of the source's layout.
     Layout { id: u64, previous: Option<u64> },
-    /// A counter left out numbers in a reply: in the run that begins with this one, or before it.
+    /// A counter left out numbers in a reply: in the run that begins with this ID, or before that
+    /// run.
     Gap { id: u64 },
     /// An ID of a worker ID that the source does not hold.
     Worker { id: u64, worker: u64 },
-    /// An ID dated this far after the window that is promised, or before it: then it is below 0.
+    /// An ID dated this far after the end of the promised window; negative if it lies before the
+    /// start.
     Time { id: u64, by_us: i64 },
 }
 

@@ -26,7 +26,7 @@ const ALWAYS_SAME: f64 = 1.05;
 const CAN_TELL: f64 = 2.0;
 
 /// The figures that are compared: row and name, and the words for a B that has more or less of it.
-/// More is worse of all but the rate.
+/// More is worse for all but the rate.
 const COMPARED: [[&str; 4]; 8] = [
     [IDS, RATE, "higher", "lower"],
     [IDS, "refused", "more errors", "fewer errors"],
@@ -56,11 +56,12 @@ const ALIKE: [(&str, &str); 8] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
-    /// No difference beyond the spread; of all, at least one time is known to be the same.
+    /// No difference beyond the spread. For all together: at least one time is known to be the
+    /// same.
     Same,
-    /// B does worse; of all, in at least one figure.
+    /// B does worse. For all together: in at least one figure.
     Worse,
-    /// B does better; of all, in some figures, and worse in none.
+    /// B does better. For all together: in some figures, and worse in none.
     Better,
     /// The data does not carry an answer.
     CannotTell,

@@ -27,8 +27,8 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    /// Of Snowbank's own protocol, and behind it of the one that the load is for, if that is
-    /// another.
+    /// The address of Snowbank's own protocol, then that of the load's protocol if it is another
+    /// one.
     pub(crate) addresses: Vec<Endpoint>,
     protocol: &'static Row,
     binary: PathBuf,
@@ -81,7 +81,7 @@ impl Daemon {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
-            // Part of the outage that a run reports, so a short one.
+            // This sleep is part of the outage that a run reports, so it is short.
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = self.child.kill();
@@ -101,7 +101,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts a process and waits until it listens on these addresses. Returns it with their ports.
+/// Starts a process and waits until it listens on these addresses. Returns the process, and the
+/// addresses with their ports.
 fn spawn(
     binary: &Path,
     directory: &Path,

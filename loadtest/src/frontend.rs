@@ -1,9 +1,9 @@
 //! The protocols of a target: how a connection begins, how a request is written, and how a
 //! reply is read.
 //!
-//! Each is one file with a [`Row`], which stands in [`ALL`]: options, greeting and load follow from
-//! it. It turns bytes into runs of IDs. All checks and figures are those of Snowbank's own
-//! protocol.
+//! Each protocol is one file with a [`Row`], from which options, greeting and load follow. [`ALL`]
+//! lists those that have an option. A protocol turns bytes into runs of IDs. All checks and figures
+//! are those of Snowbank's own protocol.
 
 mod echo;
 mod http;
@@ -35,9 +35,9 @@ pub(crate) static ALL: [&Row; 4] = [&resp::ROW, &memcached::ROW, &http::ROW, &no
 /// A protocol of a target.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The name of its option, of the daemon's, and in every output.
+    /// The name of its option, of the daemon's option, and in every output.
     pub(crate) name: &'static str,
-    /// The protocol, for a target that speaks another one.
+    /// Its words in the error about a target that speaks another protocol.
     pub(crate) protocol: &'static str,
     /// Shows the token at the start of a connection. HTTP has it in each request, and memcached
     /// nowhere.
@@ -72,8 +72,8 @@ pub(crate) enum Part<'a> {
     Unasked,
 }
 
-/// A refusal: the error code, and the target's words. They become [`text`] where somebody reads
-/// them, because a target may refuse each request of a flood.
+/// A refusal: the error code, and the target's words. The words become [`text`] only where somebody
+/// reads them, because a target may refuse every request of a flood.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal<'a> {
     pub(crate) code: u16,
@@ -94,8 +94,8 @@ pub(crate) trait FrontEnd: fmt::Debug + Send + Sync {
     /// The fault of bytes that are no reply.
     fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a>;
 
-    /// Takes bytes that answer no request; more may have to come first. So many requests wait for
-    /// an answer.
+    /// Takes bytes that answer no request; does nothing while they are incomplete. `_unanswered`
+    /// requests have no answer yet.
     ///
     /// # Errors
     /// The target's fault.

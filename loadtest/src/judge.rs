@@ -3,15 +3,16 @@
 //! 1. Nearly all requests were in time, as measured: **pass**. An objective of p99.9 allows 1 in
 //!    1,000 to be late.
 //! 2. More than that were late even without the time for which the machine stood still: **fail**. A
-//!    request is late for certain if the target's own part, less the lengths of the stalls that
-//!    touch the request's life or its queue, is above the limit. A quarter of the lengths comes on
-//!    top, for the queue behind the stalls; or a quarter of the time by which the generator was
-//!    late, because what was due meanwhile leaves at once. Time in which the target ran is neither.
+//!    request is late for certain if the target's own part, less an excuse, is above the limit. The
+//!    excuse is the lengths of the stalls that touch the request, or whose queue does. A quarter
+//!    comes on top for the queue: of these lengths, or of the time by which the generator was late
+//!    if that is longer, because what was due meanwhile leaves at once. Time in which the target
+//!    ran counts neither as a stall nor as lateness.
 //! 3. Between the two the machine decides the answer: **no verdict**.
 //!
 //! A load test that a CPU quota held up blames no target for what came late.
 //!
-//! So nothing passes that the measured times do not show, and nothing is estimated. A refusal or a
+//! So nothing passes unless the measured times show it, and nothing is estimated. A refusal or a
 //! broken promise fails whatever the machine did. So does a closed connection, unless machine or
 //! generator stood still for over a second.
 //!
@@ -34,8 +35,8 @@ const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// at once.
 const MAX_BEHIND: Duration = Duration::from_millis(10);
 
-/// A closed loop is as fast as its own threads if one of them needs a core for more of the time
-/// than this.
+/// A closed loop is limited by its own threads if one of them needs a core for a larger share of
+/// the time than this.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// The share of the asked rate that an open loop must get.
@@ -222,8 +223,8 @@ impl Outcome {
     }
 
     /// Judges the rate: an open loop may take little longer than planned, and a closed one as long
-    /// as its IDs take at the rate. The stalls, and the generator's own backlog, may explain a
-    /// longer time.
+    /// as its IDs take at the asked rate. The stalls, and the generator's own backlog, may explain
+    /// a longer time.
     fn rate(&self, objectives: &Objectives) -> Found {
         let counts = &self.counts;
         let elapsed_s = self.elapsed.as_secs_f64();

@@ -3,11 +3,11 @@
 //! A host that has other guests stops cores for milliseconds, and other programs take them. Both
 //! make answers late, and neither is the target's fault:
 //!
-//! - a sleeper on each core finds the host's stalls. It woke late, and no program had its core
-//!   instead: the stall is as wide as the lateness, less the sleeper's own wait for the core;
+//! - a sleeper on each core finds the host's stalls. If it woke late while no program had its core,
+//!   the host stalled. The loss is the lateness, less the sleeper's own wait for the core;
 //! - the waits of the target's threads for a core find what other programs took. What the target's
-//!   processes used of the cores meanwhile is no stall, and target and generator leave at most the
-//!   rest of all cores.
+//!   processes used of the cores meanwhile is no stall, and no more is lost than target and
+//!   generator left of all cores.
 //!
 //! Where the target's process cannot be seen, a sleeper's wait for its core counts too.
 //!
@@ -53,8 +53,8 @@ pub(crate) struct Watched {
     /// The machine's stalls so far.
     pub(crate) stalls: Stalls,
     own: Mutex<OwnTime>,
-    /// When requests were due that the generator sent late, and when it sent them: since the last
-    /// look at the target's waits.
+    /// The requests that the generator sent late since the last look at the target's waits: when
+    /// each was due, and when it was sent.
     late: Mutex<Vec<(u64, u64)>>,
     /// Those that this process may use.
     cores: Vec<usize>,
@@ -121,7 +121,7 @@ impl Watched {
                 own.find_processes();
                 waits.find_threads(own.processes.keys());
             }
-            // The look comes last, so that what ran in these times is in it.
+            // The look comes last, so that it includes all that ran in these times.
             let late = std::mem::take(&mut *self.lock_late());
             waits.read_threads();
             let at_ns = self.now_ns();

@@ -55,7 +55,7 @@ pub(crate) struct SecondFigures {
     pub(crate) answered: u64,
     /// Requests refused in it.
     pub(crate) refused: u64,
-    /// The median of the response times, in microseconds; none of a second without an answer.
+    /// The median of the response times, in microseconds; `None` for a second without an answer.
     pub(crate) p50_us: Option<f64>,
     /// 90 % of them were at most this.
     pub(crate) p90_us: Option<f64>,
@@ -152,7 +152,7 @@ pub(crate) struct Counts {
     /// The target's own part that no stall of the machine explains.
     pub(crate) settling: Settling,
     /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell
-    /// behind had its load.
+    /// behind got its load on schedule.
     pub(crate) late_at_fault: Duration,
     /// The longest time for which a thread of the generator neither sent nor read although it was
     /// due.
@@ -195,8 +195,8 @@ impl Counts {
         }
     }
 
-    /// Returns the share of all requests that were refused, those of the warm-up included, and of
-    /// so many unanswered.
+    /// Returns the errors as a share of all requests, the warm-up's included: refusals, and so many
+    /// unanswered requests.
     pub(crate) fn error_share(&self, unanswered: u64) -> f64 {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64

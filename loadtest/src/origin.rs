@@ -5,8 +5,8 @@ use std::fs;
 use crate::report::ORIGIN;
 use crate::report::figure::{Figures, Unit};
 
-/// Describes this process, on this machine, now. The machine made the load; with a daemon of its
-/// own, it is the daemon's too. No option contains a secret.
+/// Describes this process, on this machine, now. The machine made the load; with a daemon of the
+/// run's own, it is the daemon's machine, too. No option contains a secret.
 pub(crate) fn of_this_process() -> Figures {
     let mut figures = Figures::default();
     let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();

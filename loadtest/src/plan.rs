@@ -66,7 +66,7 @@ struct Basis<'a> {
     batch: f64,
     /// Worker IDs of each daemon.
     worker_ids: u64,
-    /// `None` of counters, and of a source whose layout is not known.
+    /// `None` for counters, and for a source whose layout is not known.
     numbering: Option<Numbering>,
 }
 

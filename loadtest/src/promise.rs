@@ -184,7 +184,7 @@ impl Promise {
         Ok(Span { start, end })
     }
 
-    /// Returns true if a run that begins at a position has the next ones, too.
+    /// Returns true if the IDs of a run that begins at a position have consecutive positions.
     fn is_consecutive(&self, start: u64, run: Run) -> bool {
         let Some(numbering) = &self.numbering else { return run.stride == 1 };
         let regular = numbering.run_at(Position(start), run.count.into());

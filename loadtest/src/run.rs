@@ -39,8 +39,8 @@ const LONGEST_ECHO_WARM_UP: Duration = Duration::from_millis(200);
 /// The name of the threads that carry the load.
 const LOAD_THREAD: &str = "load";
 
-/// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a
-/// pause.
+/// Messages that may wait for the collector; a thread that finds the queue full waits, which shows
+/// as a pause.
 const QUEUE_LENGTH: usize = 1_024;
 
 /// The results of a run.
@@ -57,7 +57,7 @@ pub(crate) struct Outcome {
     pub(crate) per_second: Option<u64>,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
-    /// The length that an open loop had to offer its requests in; `None` of a closed loop.
+    /// The length that an open loop had to offer its requests in; `None` for a closed loop.
     pub(crate) planned: Option<Duration>,
     /// From the start of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
@@ -125,7 +125,7 @@ impl<'a> Loaded<'a> {
         let asked = scenario.clone();
         let (mut peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
         if self.daemon.is_some() {
-            // Where /proc does not tell who it is, too.
+            // Also where /proc does not show the daemon's process.
             peers.iter_mut().for_each(|peer| peer.clock = Clock::Same);
         }
         let origin = Instant::now() + START_DELAY;
@@ -142,7 +142,7 @@ impl<'a> Loaded<'a> {
         outcome.held_up = quota::held_up().saturating_sub(held_up_before);
         let Shared { mut peers, watched, .. } = shared;
         let elapsed = outcome.measured_for(scenario, origin);
-        // An outage that began shortly before the end lasted on after it.
+        // An outage that began shortly before the end may last beyond it: that part does not count.
         let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
         let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
@@ -193,13 +193,13 @@ impl<'a> Loaded<'a> {
             let outcome = collector::collect(self, shared, &from);
             drop(sampling);
             drop(running);
-            // One that panicked has no figures.
+            // A sampler that panicked has no figures.
             (outcome, sampler.join().unwrap_or_default())
         })
     }
 }
 
-/// Stops all threads of a run when it goes, so none outlives a collector that panics.
+/// Stops all threads of a run when it is dropped, so none outlives a collector that panics.
 struct Running<'a>(&'a AtomicBool);
 
 impl Drop for Running<'_> {

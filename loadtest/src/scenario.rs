@@ -19,8 +19,8 @@ pub(crate) const SEED: u64 = 1;
 pub(crate) struct Scenario {
     /// Each gets the same share of the requests. Without any, a daemon is started.
     pub(crate) addresses: Vec<Endpoint>,
-    /// The addresses at which the same daemons answer INFO, in the order above, if those speak
-    /// another protocol.
+    /// The addresses at which the same daemons answer INFO, in the order of `addresses`, if those
+    /// speak another protocol.
     pub(crate) info: Vec<Endpoint>,
     /// For addresses of TLS.
     pub(crate) tls: Option<Connector>,

@@ -2,8 +2,8 @@
 //!
 //! A schedule has two steps. First each request gets a position: 0, 1, 2, … if they are evenly
 //! spaced; with Poisson arrivals it grows by exponential steps of mean 1. Then the rate turns the
-//! position into an instant. With several threads each has every n-th request, or steps of mean n,
-//! which is the same process split evenly or at random.
+//! position into an instant. With n threads, each has every n-th request, or steps of mean n:
+//! together they are the same process, split evenly or at random.
 
 /// The spacing of an open loop's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

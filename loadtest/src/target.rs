@@ -26,7 +26,8 @@ fn unreachable(endpoint: &Endpoint, reason: &io::Error) -> Failure {
     Failure { blame, reason: format!("cannot connect to {endpoint}: {reason}") }
 }
 
-/// The number under which refusals without an error code of Snowbank are counted; those begin at 1.
+/// The number under which refusals without an error code of Snowbank are counted; Snowbank's codes
+/// begin at 1.
 pub(crate) const OTHER_ERROR: u16 = 0;
 
 /// Returns the name of an error code, or its number where version 1 has none.

@@ -31,8 +31,8 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// The longest wait for one answer while a server starts. It may accept a connection then and never
-/// answer.
+/// The longest wait for one answer while a server starts. A starting server may accept a connection
+/// and never answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
 /// Returns `Some` if something listens there.
@@ -148,7 +148,7 @@ pub trait Coordinator {
         fs::remove_dir_all(self.server().data()).expect("its data can be removed");
     }
 
-    /// Saves its data, as a nightly job does. It is away meanwhile.
+    /// Saves its data, as a nightly job does. It is down meanwhile.
     fn back_up(&mut self) {
         self.kill();
         let data = self.server().data();
@@ -159,7 +159,7 @@ pub trait Coordinator {
         self.run();
     }
 
-    /// Puts the saved data in the place of its own. It is away meanwhile.
+    /// Puts the saved data in the place of its own. It is down meanwhile.
     fn restore(&mut self) {
         self.kill();
         self.lose_data();
@@ -178,7 +178,8 @@ pub trait Coordinator {
     /// Removes a key.
     fn delete(&self, key: &str);
 
-    /// Makes it require a password before the fleet is prepared. Returns the user's name.
+    /// Makes it require a password. Tests call this before the fleet is prepared. Returns the
+    /// user's name.
     fn require_password(&self, password: &str) -> &'static str;
 
     /// Returns its message about a wrong password.
@@ -205,8 +206,8 @@ pub trait Coordinator {
     }
 }
 
-/// Runs a test of rules that are the same at each coordinator: on etcd, and with
-/// `SNOWBANK_COORDINATORS=all`, as in `tests/long`, on each.
+/// Runs a test on etcd alone, because its rules are the same at each coordinator. With
+/// `SNOWBANK_COORDINATORS=all`, as in `tests/long`, runs it on each.
 pub fn on_one(test: impl Fn(&mut dyn Coordinator) + Sync) {
     if std::env::var_os("SNOWBANK_COORDINATORS").is_some() {
         each(test);

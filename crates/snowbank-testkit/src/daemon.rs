@@ -142,8 +142,8 @@ impl Setup {
         self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
-    /// Adds an admin listener on a free loopback port, whose address is then the last one. A stop
-    /// has no delay.
+    /// Adds an admin listener on a free loopback port, whose address is then the last one. Removes
+    /// the drain delay of a stop.
     pub fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
         self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
@@ -151,14 +151,14 @@ impl Setup {
 
     /// Hands over a listening socket under this name, as a service manager does.
     pub fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
-        // The shell moves it to the descriptor that the protocol requires, and becomes the daemon:
-        // it keeps its process ID.
+        // The shell moves the socket to the descriptor that the protocol requires. Then it becomes
+        // the daemon, so the process ID stays.
         let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
         setup.command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).stdin(socket.into());
         setup
     }
 
-    /// Starts the daemon by another program, which executes it in its place.
+    /// Starts the daemon through another program, which becomes the daemon by `exec`.
     pub fn through<S: AsRef<OsStr>>(self, program: &str, args: &[S]) -> Setup {
         let mut command = Command::new(program);
         command.args(args).arg(self.command.get_program()).args(self.command.get_args());
@@ -335,10 +335,10 @@ impl Daemon {
         poll(&format!("{part:?} is logged"), || self.log().contains(part).then_some(()));
     }
 
-    /// Waits until it has its worker IDs. One that waits for them listens too, and ends the
-    /// connections of its wait.
+    /// Waits until it has its worker IDs. A daemon that still waits for them listens too, and later
+    /// ends the connections that it accepted meanwhile.
     pub fn assert_has_numbers(&self) {
-        // Not logged before.
+        // A daemon logs this only once it has them.
         self.assert_logs("the kernel's log");
     }
 
@@ -384,7 +384,7 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
     }
 
-    /// Stops all of its threads where they are. Returns once they stand still, until SIGCONT.
+    /// Stops all of its threads where they are, until SIGCONT. Returns once they stand still.
     pub fn stand_still(&self) {
         self.signal(Signal::STOP);
         poll("all threads of the daemon stand still", || {

@@ -15,7 +15,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Adds the ID of a line, which must be above the last one of its source and new.
+    /// Adds the ID of a line. The ID must be new, and above the last one of its source.
     pub fn add(&mut self, line: &str) {
         let mut words = line.split(' ').skip(1);
         let (Some(source), Some(Ok(id))) = (words.next(), words.next().map(str::parse)) else {

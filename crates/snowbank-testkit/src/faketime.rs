@@ -74,7 +74,7 @@ impl FakeClock {
     }
 
     /// Stops the clock at the start of its next second, because the library can only stop it at
-    /// whole seconds. Returns that instant in Unix ms.
+    /// whole seconds. Returns the step, and that instant in Unix ms.
     pub fn stop(&self) -> (Step, f64) {
         /// Rather early than late, so that this is no step back.
         const EARLY_MS: i64 = 20;
@@ -101,7 +101,7 @@ impl FakeClock {
     }
 }
 
-/// The files that the library leaves behind for a process that could not clean up.
+/// Removes the files that the library leaves behind for a process that could not clean up.
 pub fn sweep(process: u32) {
     for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));

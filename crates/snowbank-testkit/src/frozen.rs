@@ -26,9 +26,9 @@ impl FrozenThread {
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
 
-    /// Stops the thread, and asks `holds` whether the daemon notices that. A keeper that is stopped
-    /// while it waits for storage is excused: then the thread continues and is stopped again, five
-    /// times at most.
+    /// Stops the thread, and asks `holds` whether the daemon notices that. The daemon excuses a
+    /// keeper that is stopped while it waits for storage. So if the daemon notices nothing, the
+    /// thread continues and is stopped again: five stops at most.
     pub fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
         let mut tries_left = 5;
         loop {

@@ -44,7 +44,7 @@ impl PauseWatch {
 pub(crate) struct Pauses(Vec<Look>);
 
 impl Pauses {
-    /// Returns whether the processes had to wait for [`PAUSE`] or longer in all between these
+    /// Returns whether the processes had to wait for [`PAUSE`] or longer in total between these
     /// moments.
     pub(crate) fn explain(&self, from: Instant, to: Instant) -> bool {
         let within = |look: &Look| {

@@ -1,4 +1,4 @@
-//! Ports for servers that must know theirs before they listen, or that come back on the same one.
+//! Ports for servers that must know their port before they listen, or come back on the same port.
 //! The kernel gives ports of its own range to every connection, so a free port of that range may be
 //! taken before a server binds it. These ports are below that range. Each is reserved by an
 //! abstract socket whose name has the port's number. The reservation ends with the test's process.

@@ -23,9 +23,9 @@ pub fn built() -> PathBuf {
     folder.to_owned()
 }
 
-/// Returns the path of the daemon's program; `None` if it was not built. Tests of the daemon's
-/// package and of the whole workspace build it, those of another package alone do not: they run the
-/// one that was built last, which may be older than the sources.
+/// Returns the path of the daemon's program; `None` if it was not built. A test run of the daemon's
+/// package or of the whole workspace builds it. A test run of another package alone does not: it
+/// uses the program built last, which may be older than the sources.
 pub fn path() -> Option<PathBuf> {
     Some(built().join("snowbank")).filter(|path| path.is_file())
 }

@@ -14,7 +14,7 @@ use crate::{Daemon, poll};
 pub struct Shown {
     /// Its name.
     pub name: String,
-    /// The ID below which its IDs are.
+    /// The ID below which all of its IDs lie.
     pub bound: u64,
     /// Its daemon stopped in order.
     pub clean: bool,
@@ -99,8 +99,8 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
-    /// Returns the ID below which the only worker ID was granted, by its lock. The state may have
-    /// one raise more if a kill came between.
+    /// Returns the ID below which IDs were granted to the only worker ID, as its lock has it. After
+    /// a kill between the two writes, the state may be one raise ahead.
     pub fn marked(&self) -> u64 {
         let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
         let text = fs::read_to_string(lock.path()).expect("text");

@@ -87,7 +87,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// `count` IDs of source 0. A busy machine raises a ceiling within the wait.
+    /// `count` IDs of source 0, with a wait in which even a busy machine raises a ceiling.
     pub fn of(count: u32) -> Ask {
         Ask { tag: 0, count, source: 0, max_wait_ms: 9_000, flags: 0 }
     }

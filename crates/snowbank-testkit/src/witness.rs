@@ -288,7 +288,7 @@ impl Testimony {
     }
 
     /// Checks promises 1 and 2, and that no request waited in vain unless the machine starved it.
-    /// Returns `None` if it did.
+    /// Returns `None` if the machine starved any.
     #[track_caller]
     pub fn if_fed(self) -> Option<Testimony> {
         self.assert_unique_and_ordered();

@@ -33,7 +33,7 @@ impl Distinct {
     /// Adds positions in any order; leaves `spans` empty.
     ///
     /// # Errors
-    /// [`NotAdded`] if one of them is there already or twice among them; those added before it
+    /// [`NotAdded`] if a position is there already, or twice in `spans`; positions added before it
     /// stay.
     pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), NotAdded> {
         spans.sort_unstable();
@@ -76,7 +76,7 @@ impl Distinct {
         Ok(())
     }
 
-    /// Returns the number of positions that did not come between the first and the last.
+    /// Returns the number of positions between the first and the last that did not come.
     pub(crate) fn left_out(&self) -> u64 {
         self.spans.iter().zip(self.spans.iter().skip(1)).map(|((_, before), (start, _))| start - before).sum()
     }

@@ -22,8 +22,8 @@ pub(crate) struct Asked {
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// By how much the window is widened; `None` while another machine's clock is not known yet:
-    /// times are not checked.
+    /// The time by which the window is widened. `None` while another machine's clock is not known
+    /// yet: then times are not checked.
     pub(crate) offset_us: Option<i64>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct ConnectionCheck {
 struct Checked {
     id: u64,
     position: u64,
-    /// The start of its tick; `None` of IDs without a time.
+    /// The start of its tick; `None` for IDs without a time.
     date_us: Option<i64>,
 }
 
@@ -56,8 +56,8 @@ impl ConnectionCheck {
         self.last.map(|last| last.id)
     }
 
-    /// Adds a run of the current reply and appends its positions to `spans`, also where it is out
-    /// of order: so that an ID that came twice is found as well.
+    /// Adds a run of the current reply and appends its positions to `spans`. A run out of order is
+    /// appended too, so that an ID that came twice is found as well.
     ///
     /// # Errors
     /// The first [`Violation`].
@@ -144,7 +144,8 @@ impl ConnectionCheck {
     }
 }
 
-/// Returns the last ID of a run as it came off the wire, if it has one and it fits.
+/// Returns the last ID of a run as received; an error if the run is empty, repeats an ID or leaves
+/// 64 bits.
 fn last_of(run: &Run) -> Result<u64, Violation> {
     let bad = Violation::BadRun { first: run.first };
     let steps = u64::from(run.count.checked_sub(1).ok_or(bad)?);

@@ -26,7 +26,7 @@ impl Interval {
 }
 
 /// Estimates from the same figure of several runs: Student's t for two sides of one variance.
-/// Returns `None` of one run each, or if a value is 0.
+/// Returns `None` for one run on each side, or if a value is 0.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Option<Interval> {
     let a = logs(a)?;
     let b = logs(b)?;

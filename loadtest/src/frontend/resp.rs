@@ -17,7 +17,7 @@ pub(super) static ROW: Row =
 /// The key of a Redis that this process counts with, in all its runs. No other client uses it.
 static KEY: LazyLock<String> = LazyLock::new(|| format!("snowbank-loadtest:{:016x}", fastrand::u64(..)));
 
-/// The key goes this long after the last run began: longer than a run may take.
+/// Redis removes the key this long after the last run began: longer than a run may take.
 const KEY_SECONDS: &[u8] = b"604800";
 
 /// A source of Snowbank, or a counter of a Redis.
@@ -99,7 +99,7 @@ impl FrontEnd for Resp {
         match first.split_first() {
             Some((b'-', words)) => return Ok(Some((Part::Refused(refusal_in(words)), size))),
             Some((b':', digits)) if self.is_counter() => {
-                // The last of its numbers.
+                // The reply is the last of the request's numbers.
                 let before = id(digits)?.checked_sub(at.asked.into());
                 let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
                 runs.push(Run { first, count: at.asked, stride: 1 });

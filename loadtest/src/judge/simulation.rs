@@ -1,8 +1,8 @@
 //! Simulated machines under the rule: bad targets and a sound one, beside stalls of known length.
 //!
 //! A machine has two cores, with a generator thread and a sleeper on each. The target serves its
-//! requests one after the other, on the first core that runs. A seed decides everything, so a test
-//! that fails names it.
+//! requests one after the other, on the second core. A seed decides everything, so a test that
+//! fails names it.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const NOISES: [Noise; 4] = [Noise::Quiet, Noise::BusyLoops, Noise::Bursts, Noise
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Target {
     Sound,
-    /// It stops for so long, once in each of these times.
+    /// It stops for `length_ms`, once in every `each_ms`.
     Stops {
         length_ms: u64,
         each_ms: u64,
@@ -218,9 +218,9 @@ fn watched(cores: &[Core; 2]) -> Stalls {
     stalls
 }
 
-/// Finds the stalls in the target's waits, each with the instant of its end, and the queues behind
-/// what the generator sent late. The thread that looks needs a core, too, and the target works at
-/// these times.
+/// Finds the stalls in the target's waits (`waited` has the end and the length of each), and the
+/// queues behind what the generator sent late. The thread that looks needs a core, too. The target
+/// works in the spans of `worked`.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
     let (mut waits, mut idle) = (Waits::default(), Idle::default());
     let (mut before, mut looked_ns, mut at_ns) = (0, 0, 0);

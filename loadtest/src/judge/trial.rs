@@ -16,8 +16,8 @@ const DEFAULT_RUNS: u32 = 2;
 /// The time that they may take, by default: with the echo after them, a minute.
 const DEFAULT_TIME: Duration = Duration::from_secs(55);
 
-/// Runs a scenario until it has a verdict, at most `runs` times, or until the user interrupts it,
-/// and a bare echo under the same load after it.
+/// Runs a scenario until it has a verdict or the user interrupts it, at most `runs` times. Then
+/// runs a bare echo under the same load.
 ///
 /// # Errors
 /// [`Failure`] if the first run is not possible. Faults of a target under load are in the outcome.
@@ -48,7 +48,7 @@ pub(crate) fn rounds(
 ) -> Result<Outcome, Failure> {
     let begun = Instant::now();
     let mut outcome = target.run(scenario)?;
-    // What happens on purpose cannot be repeated.
+    // A run with an outage on purpose is not repeated.
     let most = if scenario.outage.is_some() { 1 } else { runs.unwrap_or(DEFAULT_RUNS) };
     while outcome.rounds < most && outcome.asks_for_more(objectives) {
         let next_ends = begun.elapsed() * (outcome.rounds + 1) / outcome.rounds;

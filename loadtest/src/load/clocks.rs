@@ -7,12 +7,12 @@
 use super::Now;
 use super::connection::InFlight;
 
-/// The length of a period, after which the distance is measured again: long enough for a short
-/// round trip, and clocks drift by less than a millisecond in it.
+/// The length of a period, after which the distance is measured again: long enough to contain a
+/// short round trip, and so short that clocks drift by less than a millisecond.
 const PERIOD_NS: u64 = 10_000_000_000;
 
-/// At the other end of a connection within this machine, no clock is further away. IDs that are
-/// dated further off are the target's fault.
+/// The largest distance of a clock at the other end of a connection within this machine. IDs dated
+/// further off are the target's fault.
 const MAX_NEARBY_US: i64 = 1_000_000;
 
 /// The knowledge about a target's clock before the run.
@@ -46,7 +46,7 @@ impl ClockOffset {
         Self { clock, known_us, best: None, previous: None, period_ends_ns: 0, seen_us: 0 }
     }
 
-    /// Learns from a reply with the time in its first ID; the first one after the warm-up settles
+    /// Learns from a reply and the time in its first ID. The first reply after the warm-up settles
     /// the first distance.
     pub(super) fn see(&mut self, request: &InFlight, now: Now, dated_us: Option<i64>, is_warm: bool) {
         let Some(dated_us) = dated_us else {

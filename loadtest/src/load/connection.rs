@@ -28,7 +28,7 @@ pub(super) struct Connection {
     pub(super) peer: usize,
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
-    /// The number at the end of `in_flight` that are not handed to the socket yet.
+    /// The number of requests at the end of `in_flight` that are not handed to the socket yet.
     unsent: usize,
     out: Vec<u8>,
     /// Ended by the announced outage and not open again.

@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::schedule::Schedule;
 
-/// A request overdue by this may be sent by any thread. A thread that is not held up wakes in a
-/// fifth of it; and a run with a thread that is held up cannot show a p99.9 below it.
+/// A request overdue by this time may be sent by any thread. A thread that is not held up wakes
+/// within a fifth of this time. A run with a thread that is held up cannot show a p99.9 below it.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.

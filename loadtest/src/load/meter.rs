@@ -17,7 +17,7 @@ use super::{Message, Now};
 /// The shortest measurement whose share of waiting means something.
 const MIN_SHARED: Duration = Duration::from_millis(100);
 
-/// Stalls are known after this time; a longer one leaves the run without a verdict anyway.
+/// Stalls are known after this time; a longer stall leaves the run without a verdict anyway.
 const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 
 /// Figures of requests that were meant to leave between the warm-up and the end.
@@ -29,7 +29,7 @@ pub(super) struct Meter {
     is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
-    /// The response times are those of the seconds, which the collector adds up.
+    /// It has no response times: the collector adds up those of the seconds.
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
@@ -67,7 +67,8 @@ impl Meter {
         (self.warm_ns..self.end_ns).contains(&intended_ns) && !self.outage.contains(&intended_ns)
     }
 
-    /// Returns the time since the start of the outage while connections may go, or are not back.
+    /// Returns the time since the start of the outage; `None` before it, and once all connections
+    /// are back.
     pub(super) fn outage_lasting(&self, now: Now) -> Option<Duration> {
         self.outage.contains(&now.ns).then(|| Duration::from_nanos(now.ns - self.outage.start))
     }
@@ -78,7 +79,7 @@ impl Meter {
         self.outage.end = now.ns;
     }
 
-    /// Begins a turn that was due at `due_ns`, if it was not woken before.
+    /// Begins a turn. The thread has been busy since `due_ns`, or since now if it woke earlier.
     pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
         self.busy_since_ns = now.ns.min(due_ns);
     }
@@ -93,8 +94,8 @@ impl Meter {
         self.counts.longest_turn = self.counts.longest_turn.max(turn);
     }
 
-    /// Counts a request in flight that the outage took away. One that was due before the outage
-    /// took at least until its begin.
+    /// Counts a request in flight that the outage took away. A request that was due before the
+    /// outage took at least until the outage began.
     pub(super) fn lost(&mut self, request: &InFlight, now: Now) {
         self.counts.lost += 1;
         if request.sent_ns == 0 || !self.counts_at(request.intended_ns) {

@@ -1,4 +1,4 @@
-//! Connections that end and may: to a daemon that the run itself ends.
+//! Connections that may end: those to a daemon that the run itself ends.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ pub(super) const RETRY_NS: u64 = 5_000_000;
 const REOPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Worker<'_> {
-    /// Drops a connection that has ended and may, and the requests in flight on it; a fault at any
-    /// other time stays one.
+    /// Drops a connection that ended in the outage, and the requests in flight on it. Any other
+    /// fault stays a fault.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        // Also a connection that is open again: a process that was killed takes connections until
-        // the kernel has closed its listener.
+        // This includes a connection that is open again: a process that was killed takes
+        // connections until the kernel has closed its listener.
         if !matches!(fault, Fault::Closed { .. }) || self.meter.outage_lasting(now).is_none() {
             return Err(fault);
         }
@@ -36,8 +36,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Tries to open connections that are down. It blocks, and nothing else can be done: all are to
-    /// one daemon.
+    /// Tries to open connections that are down. It may block, because nothing else can be done: all
+    /// connections are to one daemon.
     ///
     /// # Errors
     /// [`Fault::NotRecovered`] when that has taken too long.

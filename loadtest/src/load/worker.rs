@@ -27,7 +27,7 @@ const INPUT_SIZE: usize = 256 * 1024;
 /// The longest sleep: a stop is seen within it. A longer one means that the thread was paused.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
-/// The shortest sleep that is worth a system call that shows its real end.
+/// The shortest sleep after which a system call that shows its real end is worthwhile.
 const LONG_SLEEP_NS: u64 = 500_000;
 
 /// The interval at which positions go to the collector and timeouts are checked.
@@ -67,8 +67,8 @@ pub(crate) fn run(
     shared: &Shared<'_>,
     to: &SyncSender<Message>,
 ) {
-    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is
-    // still measured.
+    // The default of 50 us would be the larger part of a slip. Where the change is refused, the
+    // slip is still measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match Worker::new(thread, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
@@ -132,7 +132,7 @@ impl<'a> Worker<'a> {
         let _ = self.to.send(Message::Done { thread: self.thread, counts, fault });
     }
 
-    /// Ends when all is sent and answered, or when the stop flag is set.
+    /// Takes turns until all is sent and answered, or until the stop flag is set.
     fn turns(&mut self) -> Result<(), Fault> {
         let mut input = vec![0; INPUT_SIZE];
         let mut events = Vec::with_capacity(256);
@@ -259,8 +259,8 @@ impl<'a> Worker<'a> {
         self.shared.lanes.next_ns(self.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
-    /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time
-    /// of the next request is close enough.
+    /// Returns the wait for a core after an answer woke the thread. It is 0 after a short sleep,
+    /// where the due time of the next request is close enough.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;
@@ -298,7 +298,7 @@ impl<'a> Worker<'a> {
 }
 
 /// Returns the instant since which answers may have lain here, if something held up the thread in
-/// the turn that began at `began_ns`: the sleep after it ended at once.
+/// the turn that began at `began_ns`: the turn was long, and the sleep after it ended at once.
 fn held_up_since_ns(began_ns: u64, slept_ns: u64, woke_ns: u64) -> Option<u64> {
     (slept_ns >= began_ns + MIN_STALL_NS && woke_ns < slept_ns + MIN_STALL_NS).then_some(began_ns)
 }

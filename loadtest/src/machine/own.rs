@@ -75,7 +75,7 @@ impl OwnTime {
         self.target_ns
     }
 
-    /// Finds the target's processes. One that was not there before has used its time since.
+    /// Finds the target's processes. A new one counts from 0: it has used all of its time since.
     pub(super) fn find_processes(&mut self) {
         let mut found: Vec<u32> = self.owners.iter().filter_map(|owner| owner.process()).collect();
         let mut at = 0;
@@ -83,7 +83,7 @@ impl OwnTime {
             found.extend(children_of(found[at]));
             at += 1;
         }
-        // A load test that its target has started is the generator.
+        // A load test that its own target started is the generator, not the target.
         found.retain(|&process| process != std::process::id());
         self.processes.retain(|process, _| found.contains(process));
         for process in found {

@@ -47,8 +47,9 @@ struct Record {
     from_ns: u64,
     /// Ascending; no two overlap.
     recent: VecDeque<Stall>,
-    /// Requests that the generator sent late, all at once, as stalls of no width that end when they
-    /// were sent: they queue at the target as behind a stall. Ascending.
+    /// Bunches of requests that the generator sent late, all at once. They queue at the target as
+    /// behind a stall, so each is kept as a stall of no width that ends when it was sent.
+    /// Ascending.
     bunches: VecDeque<Stall>,
     /// The sum of those that are no longer kept.
     past: StallSum,
@@ -68,8 +69,8 @@ impl Stall {
     }
 }
 
-/// Returns the lengths of those that touch a request, or whose queue does. Where one begins later,
-/// it does not end earlier.
+/// Returns the lengths of the stalls that touch a request, or whose queue does. A stall that begins
+/// later does not end earlier.
 fn touching(stalls: &VecDeque<Stall>, sent_ns: u64, received_ns: u64) -> impl Iterator<Item = u64> {
     let before = stalls.partition_point(|stall| stall.from_ns < received_ns);
     let near = stalls.range(..before).rev().take_while(move |stall| stall.until_ns + MAX_QUEUE_NS > sent_ns);
@@ -122,8 +123,8 @@ impl Stalls {
     }
 
     /// Returns the delay that the machine may have caused to a request that left and came back at
-    /// these instants: the lengths of the stalls that touch its life or its queue, each once, and a
-    /// quarter on top for the queue behind them, or behind a bunch that was sent late.
+    /// these instants: the lengths of the stalls that touch it, or whose queue does, each once; and
+    /// a quarter on top for the queue behind them, or behind a bunch that was sent late.
     pub(crate) fn excuse_ns(&self, sent_ns: u64, received_ns: u64) -> u64 {
         let record = self.record();
         let lost_ns: u64 = touching(&record.recent, sent_ns, received_ns).sum();

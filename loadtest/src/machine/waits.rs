@@ -18,7 +18,7 @@ pub(crate) const LOOK_PERIOD: Duration = Duration::from_millis(4);
 /// The number of looks after which new threads are looked for.
 pub(super) const LOOKS_PER_SEARCH: u32 = 25;
 
-/// The looks that are remembered: a longer wait counts for four seconds.
+/// The number of looks that are remembered, four seconds in all: a longer wait counts as that long.
 const REMEMBERED: usize = 1_024;
 
 /// The processor time used until a look, in nanoseconds.
@@ -40,7 +40,7 @@ struct Thread {
     idle: Idle,
 }
 
-/// The look before a thread ran last: it has been idle, or has waited, since a later instant.
+/// The look before a thread last ran: since some instant after it, the thread was idle or waited.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Idle {
     since_ns: u64,
@@ -69,8 +69,8 @@ impl Waits {
         }
     }
 
-    /// Reads for how long each thread ran and waited since the last look. The look comes after it,
-    /// so that it has all that anything ran in these waits.
+    /// Reads for how long each thread ran and waited since the last look. The look comes after
+    /// this, so that it includes all that ran during these waits.
     pub(super) fn read_threads(&mut self) {
         self.threads.values_mut().for_each(|thread| thread.since = thread.run_delay.since_last());
     }
@@ -90,7 +90,7 @@ impl Waits {
         }
     }
 
-    /// Returns the time between two instants for which the target did not run, at least.
+    /// Returns the least time between two instants for which the target did not run.
     pub(crate) fn not_of_target_ns(&self, from_ns: u64, until_ns: u64) -> u64 {
         let before = last_look(&self.looks, from_ns);
         let after = self.looks.partition_point(|look| look.at_ns < until_ns).min(self.looks.len() - 1);
@@ -107,9 +107,9 @@ fn last_look(looks: &VecDeque<Look>, until_ns: u64) -> Look {
 impl Idle {
     /// Returns the stall behind a thread's waits that ended between the last two looks.
     ///
-    /// They began their own length before the first of these at the earliest, and not before the
-    /// thread last ran. What else of the target ran meanwhile is not lost: the thread may have
-    /// waited for it. Nor is more lost than target and generator left of all cores.
+    /// The waits began at most their own length before the first of these looks, and not before the
+    /// thread last ran. Time in which other threads of the target ran is not lost: the thread may
+    /// have waited for them. Nor is more lost than target and generator left of all cores.
     pub(crate) fn stall(&mut self, looks: &VecDeque<Look>, since: Since, cores: u64) -> Option<Stall> {
         let (last, now) = (looks.iter().rev().nth(1)?, looks.back()?);
         let from_ns = last.at_ns.saturating_sub(since.waited_ns).max(self.since_ns).max(looks[0].at_ns);
@@ -137,8 +137,8 @@ mod tests {
     }
 
     /// Returns the stall of waits of 7 ms that ended between 12 and 16 ms, on two cores. The thread
-    /// ran for so long meanwhile. The target has used so much at each look, 4 ms apart from 0 on,
-    /// and the generator as much as is given.
+    /// ran for `ran_ms` meanwhile. The target has used `target_ms` at the looks, which are 4 ms
+    /// apart from 0 on, and the generator `generator_ms` at the last one.
     fn stall(target_ms: [u64; 5], generator_ms: u64, ran_ms: u64) -> Option<Stall> {
         let mut waits = Waits::default();
         for (number, target_ms) in (0..).zip(target_ms) {

@@ -2,8 +2,8 @@
 
 use crate::measure::SecondFigures;
 
-/// Returns a line for each second, with the keys of the JSON in the first. A figure that is not
-/// known is empty. A run that ended before its first second has no line.
+/// Returns a first line with the keys of the JSON, then a line for each second. A figure that is
+/// not known is empty. A run that ended before its first second has no line.
 pub(crate) fn seconds(seconds: &[SecondFigures]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for second in seconds {

@@ -113,7 +113,7 @@ impl Figures {
         self.get(row, name)?.value.as_str()
     }
 
-    /// Returns a row of the report in words; `None` of a row without a figure.
+    /// Returns a row of the report in words; `None` for a row without a figure.
     pub(crate) fn row_text(&self, row: &str) -> Option<String> {
         let texts: Vec<String> =
             self.of_row(row).map(|figure| format!("{} {}", figure.name, figure.text())).collect();

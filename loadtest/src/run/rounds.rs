@@ -8,8 +8,8 @@ use super::Outcome;
 const LATE_S: f64 = 0.05;
 
 impl Outcome {
-    /// Adds a later run of the same scenario against the same target. The late answers of the one
-    /// before go from its seconds.
+    /// Adds a later run of the same scenario against the same target. Removes the late answers of
+    /// the earlier run from its seconds.
     pub(crate) fn prolong(&mut self, next: Self) {
         let begin = (self.elapsed.as_secs_f64() + LATE_S) as u64;
         self.seconds.retain(|second| second.second < begin);
@@ -33,8 +33,8 @@ impl Outcome {
     }
 }
 
-/// Returns the intervals of a log that begins later. Each line is its start in seconds, a comma and
-/// the rest.
+/// Returns the intervals of a log, each moved by `begin` seconds. Each line is its start in
+/// seconds, a comma and the rest.
 fn later_lines(log: &[u8], begin: u64) -> String {
     let lines = String::from_utf8_lossy(log);
     let later = lines.lines().filter_map(|line| {

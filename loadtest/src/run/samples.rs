@@ -12,8 +12,8 @@ use crate::measure::SecondFigures;
 pub(super) struct Samples(Vec<(Duration, Used)>);
 
 impl Samples {
-    /// Reads the figures at the start of the measurement, each second, and at its end. The channel
-    /// ends then.
+    /// Reads the figures at the start of the measurement, each second, and at its end. A closed
+    /// channel ends it early.
     pub(super) fn take(shared: &Shared<'_>, stopped: &Receiver<()>) -> Self {
         let begin = shared.watched.origin + shared.scenario.warm_up;
         let length = shared.scenario.length;
@@ -43,8 +43,8 @@ impl Samples {
         (!length.is_zero()).then(|| used.mul_f64(elapsed.as_secs_f64() / length.as_secs_f64()))
     }
 
-    /// Puts the figures into the seconds of the measurement: those between the two samples around a
-    /// second's end.
+    /// Puts the figures into the seconds of the measurement: a second gets those between the two
+    /// samples around its end.
     pub(super) fn put_into(&self, seconds: &mut [SecondFigures]) {
         for pair in self.0.windows(2) {
             let [(from, before), (until, after)] = pair else { continue };

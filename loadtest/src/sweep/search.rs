@@ -5,10 +5,10 @@
 //!                                                                                    └─ missed: a little lower, again
 //! ```
 //!
-//! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that
-//! misses, even if a higher one would hold: an operator needs every rate up to the saturation
-//! point. A rate without a verdict misses too. A saturation point counts when a run of its own
-//! confirms it.
+//! The climb ends at the first rate that misses, even if a higher one would hold: an operator needs
+//! every rate up to the saturation point, and a rate that holds does not prove that lower ones do.
+//! A rate without a verdict misses too. A saturation point counts when a run of its own confirms
+//! it.
 
 use serde::{Deserialize, Serialize};
 
@@ -122,8 +122,8 @@ impl Search {
         (!self.is_confirmed()).then_some(Attempt { rate, phase: Phase::Confirm })
     }
 
-    /// Goes to the next lower rate that held once. If that is further away than the step, goes to a
-    /// rate that must hold twice.
+    /// Goes down to the highest rate that held once. If that is further away than the step, tries
+    /// the rate one step down, which must hold twice.
     fn descend(&self, missed: f64) -> Option<Attempt> {
         let step = self.bounds.resolution * DESCENT_GROWTH.powi(self.descents - 1);
         let lower = short_between(missed / (1.0 + step), 0.0, missed);

@@ -39,7 +39,7 @@ impl Token {
     /// Returns the token of a file, as a client sends it; newlines at its end do not count.
     ///
     /// # Errors
-    /// One line if the file holds no token; no byte of the file is in it.
+    /// One line if the file holds no token. The line shows no byte of the file.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let name = path.display();
         let mut token = Vec::new();

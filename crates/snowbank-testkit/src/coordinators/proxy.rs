@@ -10,7 +10,7 @@ use std::time::Duration;
 const PASS: u8 = 0;
 const REFUSE: u8 = 1;
 const SWALLOW: u8 = 2;
-/// The next write is passed on, then this is [`SWALLOW`].
+/// Passes the next write on; then the mode is [`SWALLOW`].
 const SWALLOW_FROM_WRITE: u8 = 3;
 const HALVE: u8 = 4;
 
@@ -127,8 +127,8 @@ impl Proxy {
         self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
-    /// Returns whether it drops answers: since a write, after
-    /// [`Proxy::swallow_answers_from_write`].
+    /// Returns whether it drops answers. After [`Proxy::swallow_answers_from_write`], it does so
+    /// from the next write on.
     pub fn is_swallowing(&self) -> bool {
         self.mode.load(Ordering::SeqCst) == SWALLOW
     }

@@ -13,9 +13,9 @@ const DELETE: i32 = 2;
 const GET_DATA: i32 = 4;
 const SET_DATA: i32 = 5;
 
-/// The jar of Debian's package, which names most of those that it needs, and the logger.
+/// The jar of Debian's package, which names most other jars that it needs, and the logger's jar.
 const JARS: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
-/// All jars of the folder: TLS needs more of them. A start takes twice the CPU.
+/// All jars of the folder, because TLS needs more of them. A start with all takes twice the CPU.
 const JARS_WITH_TLS: &str = "/usr/share/java/*";
 
 /// A single ZooKeeper. It has each write on its disk before it answers.
