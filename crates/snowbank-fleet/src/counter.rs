@@ -246,8 +246,8 @@ impl Counter {
         Ok(Some(key).filter(|key| key.next >= self.floor))
     }
 
-    /// Returns the furthest end of a range that begins here: one number, where the increment is
-    /// that long.
+    /// Returns the furthest end of a range that begins here. If the increment is longer than
+    /// [`RANGE_IDS_MAX`], that range has one number.
     fn furthest(&self, from: u64) -> Position {
         let one = Position(self.numbering.position_from(from).0.saturating_add(1));
         let by_ids = self.numbering.position_from(from.saturating_add(RANGE_IDS_MAX));

@@ -40,7 +40,8 @@ const UNAUTHENTICATED: u64 = 16;
 /// Its status is 400 or 401.
 const COMMON_NAME: &str = "CommonName of client";
 /// Parts of the messages of a gateway that cannot connect to its own etcd: the connection was
-/// closed, refused, or used when it was closed. Those of etcd itself do not speak of connections.
+/// closed, refused, or used when it was closed. Messages of etcd itself do not speak of
+/// connections.
 const GATEWAY_ALONE: [&str; 2] = ["connection", "broken pipe"];
 /// The message that comes with another code if users or roles were changed since the token was
 /// given.
@@ -59,14 +60,14 @@ struct Etcd {
     /// The connections that were opened so far.
     opened: u64,
     token: Option<String>,
-    /// The cluster's identity, and the endpoint that reported it first. A hash of the members'
-    /// addresses.
+    /// The cluster's identity, and the endpoint that reported it first. The identity is a hash of
+    /// the members' addresses.
     cluster_id: Option<(String, usize)>,
     /// The cluster that each new connection must belong to. Two clusters that were set up alike
     /// have the same identity.
     cluster: Option<Cluster>,
-    /// `opened` when a connection last proved that it leads to that cluster. If both are equal, the
-    /// open one has proved it.
+    /// The value of `opened` when a connection last proved that it leads to that cluster. If
+    /// `opened` still has it, the open connection has proved it.
     shown_on: u64,
     patience: Patience,
 }
@@ -368,7 +369,7 @@ impl Coordinator for Etcd {
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let answer = self.call("/v3/kv/txn", &transaction(swaps))?;
-        // Left out if it is false.
+        // etcd leaves the field out if it is false.
         if answer["succeeded"].as_bool() == Some(true) {
             return Ok(Swapped::Done);
         }

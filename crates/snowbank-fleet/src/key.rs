@@ -37,12 +37,12 @@ pub struct NumberKey {
     /// end at 2^53.
     #[serde(with = "id_bound")]
     pub id_bound: u64,
-    /// The highest bound of the term: a release may lower `id_bound`, and hides no restore by it. 0
-    /// in values of earlier builds.
+    /// The highest bound of the term. A release may lower `id_bound`, but not this one, so it hides
+    /// no restore. 0 in values of earlier builds.
     #[serde(default, with = "id_bound")]
     pub highest: u64,
-    /// The bound at which the term began. A holder of before that was granted more shows that the
-    /// coordinator went back.
+    /// The bound at which the term began. If an earlier holder was granted more, the coordinator
+    /// went back.
     #[serde(with = "id_bound")]
     pub from: u64,
     /// The holder's horizon: its bounds are this and `max_ahead_ms` ahead of its clock at most.
@@ -332,7 +332,7 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     }
     let mut value: Value = serde_json::from_str(text).map_err(garbage)?;
     clean(&mut value);
-    // First: nothing else is known of a later format.
+    // The format comes first, because nothing else is known of a later one.
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),

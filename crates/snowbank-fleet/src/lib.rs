@@ -61,8 +61,8 @@ pub use operator::{Begins, Entry, Freeing, Operator, OperatorError, Prepared, Pr
 /// A key to compare, and perhaps to write. A swap is done only if all of its keys are as expected.
 ///
 /// A value is expected by its whole text, which holds the identity of its write. So a coordinator
-/// that was restored to an older state never passes for unchanged, as it could if it compared its
-/// own counts of writes.
+/// that was restored to an older state never passes for unchanged. If it compared its own counts of
+/// writes, it could.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     /// The key.
@@ -79,7 +79,7 @@ impl Swap {
         Swap { key, expected, text: Some(text) }
     }
 
-    /// Returns a key that must have this value, and keeps it.
+    /// Returns a comparison: the key must have this value, and keeps it.
     pub fn compare(key: String, expected: Option<String>) -> Self {
         Swap { key, expected, text: None }
     }
@@ -171,8 +171,8 @@ pub trait Coordinator: Send {
         Vec::new()
     }
 
-    /// From now on, uses a new connection only if it leads to this cluster. The connection that is
-    /// open has shown it. Only the first call has an effect. A simulated coordinator is one
+    /// From now on, uses a new connection only if it leads to this cluster. The open connection has
+    /// shown that it does. Only the first call has an effect. A simulated coordinator is one
     /// cluster, and does nothing.
     fn stay_in(&mut self, _cluster: Cluster) {}
 
@@ -185,8 +185,8 @@ pub trait Coordinator: Send {
     /// The coordinator did not answer.
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer>;
 
-    /// Compares all of these keys, at most [`SWAPS_MAX`], and writes those with a new value, or
-    /// none.
+    /// Compares these keys, at most [`SWAPS_MAX`] beside the marker. If all are as expected, writes
+    /// those with a new value; else writes none.
     ///
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.

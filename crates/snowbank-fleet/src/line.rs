@@ -26,8 +26,8 @@ mod explain;
 
 pub(super) use explain::{explain, explain_hidden};
 
-/// The time to connect and log in, while other endpoints were not tried: one whose machine is gone
-/// must not use up their time. The last round waits longer ([`Patience::opening`]).
+/// The time to connect and log in, while other endpoints are untried: one whose machine is gone
+/// must not use up the time of the others. The last round waits longer ([`Patience::opening`]).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in which all endpoints are compared. They are asked at the same time, so an endpoint

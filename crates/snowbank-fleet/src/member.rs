@@ -59,11 +59,11 @@ pub struct Member<C> {
     are_compared: bool,
     /// The marker, as it was last read. Every write of a number's key expects it.
     marker: Option<Known>,
-    /// The last poll that had an answer, or the first ones that had none. `None`: none was tried
-    /// yet, and no number taken.
+    /// The last poll that had an answer. Until there is one, the last that was tried. `None`: none
+    /// was tried yet, and no number taken.
     polled: Option<Polled>,
-    /// The clocks as the caller last gave them. What passes since counts: a job may have waited for
-    /// others, or a call for its answers.
+    /// The clocks as the caller last gave them. The time since then is added: a job may have waited
+    /// for other jobs, or a call for answers.
     clocks: Clocks,
 }
 
@@ -133,8 +133,8 @@ pub enum Raised {
 enum Stop {
     NoAnswer(NoAnswer),
     Lost(String),
-    /// A number is lost because the coordinator went back. The floor was raised, unless that had no
-    /// answer.
+    /// A number is lost because the coordinator went back. The floor was raised, unless that write
+    /// had no answer.
     WentBack(String),
     /// A key has a value that Snowbank did not write.
     Unusable(String),
@@ -218,16 +218,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Raises the bounds of sources. `generation` changes when a grant is taken away. The write
-    /// then gets a new identity, so that of two copies of this process's memory only one finds its
-    /// own.
+    /// then gets a new identity, so that only one of two copies of this process's memory recognises
+    /// the key's write as its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64, clocks: Clocks) -> Raised {
         let clocks = self.set_clocks(clocks);
         let mut bounds = self.placed(bounds);
         for bound in &mut bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
-            // A source that had to wait may have taken its numbers with a higher bound than the one
-            // that was asked for meanwhile. A start without the coordinator continues up to that
-            // bound, so no key may sink below it.
+            // A source that had to wait may have taken its numbers with a higher bound than this
+            // one, which was asked for meanwhile. A start without the coordinator may continue up
+            // to the higher bound, so no key may sink below it.
             bound.id_bound = bound.id_bound.max(held.floor).max(held.acknowledged);
             if held.trying.is_none() || held.generation != generation {
                 if held.generation != generation {
@@ -302,8 +302,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Releases the numbers: each key gets the bound below which IDs were handed out, and is free
-    /// once a clock is near that. The state must have that bound already. The notes drop the higher
-    /// bound first.
+    /// once a clock is near that bound. The state must have stored it already. The notes drop the
+    /// higher bound before the write.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
@@ -326,8 +326,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Releases numbers that were just taken, and under which nothing was handed out since. One
-    /// that goes on in its term is kept, because only this state can use it before its bound.
+    /// Releases numbers that were just taken, and under which nothing was handed out since. A
+    /// number that goes on in its term is kept, because only this state can use it before its
+    /// bound.
     ///
     /// # Errors
     /// This state keeps the numbers until their bounds have passed.
@@ -366,8 +367,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.or_went_back(seen)
     }
 
-    /// Returns what was seen. If that is a loss, the other keys may show that the coordinator went
-    /// back, which must be noticed before the daemon ends.
+    /// Returns what was seen. If that is a loss, polls first: the other keys may show that the
+    /// coordinator went back, and that must be noticed before the daemon ends.
     fn or_went_back<T>(&mut self, seen: Result<T, Stop>) -> Result<T, Stop> {
         match seen {
             Err(stop @ (Stop::Lost(_) | Stop::Unusable(_))) => match self.poll() {
@@ -381,7 +382,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Takes an answer about a number's key, and returns its value.
     fn see_one(&mut self, source: usize, at: usize, text: Option<&str>) -> Result<NumberKey, Stop> {
         let key = text.map(NumberKey::parse).transpose();
-        // A value that cannot be read is a loss, which its number's holding reports.
+        // A value that cannot be read is a loss: the number's `Holding` reports it.
         if let Ok(Some(key)) = &key {
             self.check_bound(source, at, key)?;
         }
@@ -404,7 +405,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Checks that a bound was granted to somebody, before anything of it is remembered.
+    /// Checks that a bound can have been granted to somebody, before anything of it is remembered.
     fn check_bound(&mut self, source: usize, at: usize, key: &NumberKey) -> Result<(), Stop> {
         let wall = self.clocks_now().wall;
         let held = &self.sources[source];
@@ -441,7 +442,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Writes a bound to the keys of a source from this one on, as many as fit one swap. Returns
-    /// the bound that they have then: only a release lowers a bound that is found meanwhile.
+    /// the bound that the keys have then: a higher one that is found meanwhile is kept, except by a
+    /// release.
     fn write_chunk(&mut self, mut bound: Bound, from: usize, is_release: bool) -> Result<u64, Stop> {
         for _ in 0..TRIES_MAX {
             if !is_release {
@@ -459,8 +461,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 let name = self.paths.number(held.place, *number);
                 swaps.push(Swap::write(name, holding.text().cloned(), text.clone()));
             }
-            // Noted before it is tried, so that a start recognises it. Without the note, a start
-            // must wait until the bound has passed.
+            // The write is noted before it is tried, so that a later start recognises it. Without
+            // the note, that start must wait until the bound has passed.
             let _ = self.note(bound.source);
             match self.coordinator.as_mut().swap(&swaps)? {
                 Swapped::Done => {

@@ -11,8 +11,8 @@
 //! A ceiling is noted once the coordinator has acknowledged it. A start may go on below it without
 //! asking, so it counts only in the same fleet at the same endpoints, and only while the difference
 //! of the clocks is the one that is noted with it. If that has jumped, the machine may have been
-//! restored from a snapshot, perhaps twice. The state keeps the difference too, but moves on with a
-//! jump; a daemon that is killed in between must not leave the ceiling without its own.
+//! restored from a snapshot, perhaps twice. The state keeps a difference too, but takes the new one
+//! at a jump. A daemon may be killed right after that, so the ceiling needs its own difference.
 
 use std::fs::{self, File};
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};
@@ -50,20 +50,20 @@ pub struct Note {
     pub term: String,
     /// The fleet whose coordinator has acknowledged a bound: the marker's identity.
     pub identity: String,
-    /// The highest bound that it had acknowledged, and that was not released. A lower one shows
-    /// that it went back. It counts in every boot and directory, because it is a fact about the
-    /// coordinator.
+    /// The highest bound that the coordinator had acknowledged, and that was not released. A lower
+    /// one there shows that the coordinator went back. The bound counts in every boot and
+    /// directory, because it is a fact about the coordinator.
     #[serde(with = "id_bound")]
     pub acknowledged: u64,
-    /// The lowest bound at which the source may start with them. It is noted with the first write,
-    /// because the next start may recognise that write though its answer was lost.
+    /// The lowest bound at which the source may start with these worker IDs. It is noted with the
+    /// first write, because the next start may recognise that write even if its answer was lost.
     #[serde(with = "id_bound")]
     pub floor: u64,
     /// The fleet's ceiling that was acknowledged last, as an ID bound. 0: there is none, or the
     /// numbers were released.
     #[serde(with = "id_bound")]
     pub covered: u64,
-    /// True while nobody else can have the numbers before that bound has passed. False during the
+    /// True while nobody else can have the numbers before `covered` has passed. False during the
     /// pause after taking them, and once a release was tried.
     pub is_held: bool,
     /// The difference of the clocks, wall − boot, when that ceiling was asked for, in microseconds.
@@ -101,8 +101,8 @@ pub struct Notes {
 
 impl Notes {
     /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and
-    /// changes when the machine is restored from a snapshot. Of an earlier boot's notes only the
-    /// worker IDs count, because copies of a state are noticed only within a boot. `fleet`
+    /// changes when the machine is restored from a snapshot. The writes and ceilings of an earlier
+    /// boot's notes do not count, because copies of a state are noticed only within a boot. `fleet`
     /// identifies the fleet and its coordinator.
     pub fn read(directory: Option<&Path>, boot: Option<&str>, fleet: &str) -> Notes {
         let path = directory.map(|directory| directory.join(FILE));

@@ -19,21 +19,21 @@
 //!   write was done after the restore. Otherwise the taker has lost a write itself, and that
 //!   comparison shows it.
 //! - *Period*: that of the marker, for holder and taker. No write changes it there as long as the
-//!   marker has the same identity: a restored marker has the same period, and the daemons of a
-//!   marker that was made again end. So it follows the horizon with which the fleet was prepared,
-//!   and not the longest one, which a restore forgets. A restore may also bring back a marker that
-//!   a later one had replaced, whose daemons poll less often. So a taker counts with the period of
-//!   its own horizon, if that is longer.
-//! - *Answer*: the slower of [`ANSWER_OF_ALL`] and the slowest answer that the taker has in the
-//!   pause, from the first try to the answer. It asks all the time, so whatever makes answers slow
-//!   meanwhile makes the pause longer. A holder whose answers take longer than both counts as cut
-//!   off. It cannot be stopped for that: a coordinator that is slow would then stop the fleet, and
-//!   one that is away does not.
+//!   marker has the same identity: a restored marker has the same period, and once a marker is made
+//!   again, the daemons of the earlier one end. So the period follows the horizon with which the
+//!   fleet was prepared, and not the longest one, which a restore forgets. A restore may also bring
+//!   back a marker that a later one had replaced. The later one's daemons may poll less often. So a
+//!   taker counts with the period of its own horizon, if that is longer.
+//! - *Answer*: the longer of [`ANSWER_OF_ALL`] and the taker's slowest answer in the pause, from
+//!   its first try on. The taker asks all the time, so whatever makes answers slow meanwhile makes
+//!   the pause longer. A holder whose answers take longer than both counts as cut off. It is not
+//!   stopped for that: then a slow coordinator would stop the fleet, although one that is away does
+//!   not.
 //! - All times are of the clock that counts sleep: a daemon whose machine has slept polls before
 //!   anything else.
 //!
-//! A taker is a holder from its write on: that counts as a poll, so the next one is due in the
-//! pause. A start compares its keys after the pause, and once more right before it hands out
+//! From its write on, a taker is a holder. The write counts as a poll, so the next poll is due in
+//! the pause. A start compares its keys after the pause, and once more right before it hands out
 //! anything (`Member::check_taken`). The keeper's first look follows at once.
 //!
 //! A poll of more than [`SWAPS_MAX`](super::SWAPS_MAX) keys takes an answer for each such part. The
@@ -63,13 +63,13 @@ const ANSWER_OF_ALL: Duration = Duration::from_millis(200);
 const ANSWERS: u32 = 1 + 2 + 1 + 1;
 
 // If answers are fast, the five of them leave time for a connection that hangs: it is abandoned
-// after `ANSWER_MIN`, and those on a new one have as long.
+// after `ANSWER_MIN`, and the answers on a new one have as long.
 const _: () = assert!(ANSWERS as u128 * ANSWER_OF_ALL.as_millis() >= 2 * ANSWER_MIN.as_millis());
 
 /// The shortest horizon of all fleets.
 pub const HORIZON_MIN: Duration = shortest_horizon(POLL_PERIOD_MIN);
 
-// A fleet that is prepared with any horizon has daemons with that horizon.
+// Daemons may always have the horizon with which their fleet was prepared.
 const _: () =
     assert!(shortest_horizon(POLL_PERIOD_MAX).as_secs() <= POLL_PERIOD_MAX.as_secs() * PERIODS as u64);
 

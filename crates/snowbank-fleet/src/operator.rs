@@ -209,7 +209,7 @@ impl Operator<'_> {
                  --lower"
             )));
         }
-        // Daemons that took numbers of another counter end when they look.
+        // Daemons that took numbers under another identity end at their next look.
         let identity = found.as_ref().filter(|_| !is_lowering).map_or(write, |found| &found.counter);
         let range = NumberRange { from: value + 1, to: value + 1 };
         let text = CounterKey::new(identity, range, write, COUNTER_SETTER).text();
@@ -253,8 +253,8 @@ impl Operator<'_> {
         let id_bound = freeing.granted(layout, parsed.as_ref().ok(), &marker);
         let held = match parsed {
             Ok(held) => held,
-            // The former holder finds another term that began at the bound, and not that the
-            // coordinator went back.
+            // The former holder finds another term that began at the bound, so it does not conclude
+            // that the coordinator went back.
             Err(_) if freeing.is_forced => NumberKey {
                 id_bound: u64::MAX,
                 from: id_bound.clone().map_err(refused)?,
@@ -276,7 +276,8 @@ impl Operator<'_> {
             )));
         }
         let id_bound = id_bound.map_err(refused)?;
-        // It stays in the holder's term, so a daemon that was acknowledged more notices the loss.
+        // The key stays in the holder's term. So if the coordinator had acknowledged more to a
+        // daemon, that daemon notices the loss.
         let highest = held.highest.max(id_bound);
         let write = freeing.write.to_owned();
         let released = NumberKey { write, released: true, id_bound, highest, ..held.clone() };

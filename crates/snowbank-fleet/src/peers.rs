@@ -24,7 +24,7 @@ pub const PEERS_MAX: usize = 256;
 pub struct PeerAccess {
     /// Their addresses. A name stands for all daemons that it resolves to.
     pub addresses: Vec<Address>,
-    /// The token for those that nobody can listen to.
+    /// The token. It is sent only where nobody on a network can read it.
     pub token: Option<Vec<u8>>,
     /// The authorities to trust, and this side's certificate.
     pub tls: ClientFiles,
@@ -78,8 +78,8 @@ pub async fn ask(access: &PeerAccess, within: Duration, skipped: impl Fn(SocketA
 
 impl PeerAccess {
     /// Returns the token for an address that one of the setting's addresses led to. A client sends
-    /// it at once, so none goes over a network in clear text, not even to a name that has a
-    /// loopback address today.
+    /// it at once. So there is none unless both addresses are private ([`is_private`]), not even
+    /// for a name that has a loopback address today.
     fn token_for(&self, place: usize, address: &Address) -> Option<&[u8]> {
         let is_private = is_private(&self.addresses[place]) && is_private(address);
         self.token.as_deref().filter(|_| is_private)
@@ -167,9 +167,9 @@ async fn describe(client: &Client, wait: Duration) -> Result<Info, String> {
     }
 }
 
-/// Returns the answers in the order of the setting, each daemon once. A name's address that does
-/// not answer is left out if one of the other address family does: one daemon may have both, and
-/// listen on one.
+/// Returns the answers in the order of the setting, each daemon once. A name may have addresses of
+/// both families, IPv4 and IPv6. One that does not answer is left out if one of the other family
+/// does: one daemon may have both, and listen on one.
 fn distinct(mut all: Vec<(usize, Address, Result<Info, String>)>) -> Vec<Answer> {
     all.sort_by_key(|(place, address, _)| (*place, address.to_string()));
     // The places that answered, and whether by IPv6.

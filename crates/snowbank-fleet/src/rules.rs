@@ -37,8 +37,8 @@ use snowbank_state::{Fate, Mark};
 
 pub use snowbank_core::keeper::far::{ceiling, counts_from, left};
 
-/// The longest horizon that a fleet may have: so long others wait for the number of a daemon that
-/// crashed.
+/// The longest horizon that a fleet may have: others wait about this long for the number of a
+/// daemon that crashed.
 pub const HORIZON_MAX: Duration = Duration::from_secs(86_400);
 
 /// The longest [`reach`] that is believed. A configuration has a `max_ahead` of a sixth of the
@@ -82,7 +82,7 @@ pub struct Taker<'a> {
 /// A bound that the coordinator had acknowledged for a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Acknowledged<'a> {
-    /// The term in which it did.
+    /// The term in which the coordinator acknowledged it.
     pub term: &'a str,
     /// The bound.
     pub id_bound: u64,
@@ -157,10 +157,10 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
 }
 
 /// Returns the instant from which a number may be taken: once the clock is near its bound. A live
-/// holder's bound is minutes ahead. A clean stop leaves one that is near. An operator's release
-/// leaves the holder's: if a restore loses that release, the holder still knows by its clock that
-/// others may have had its number ([`may_be_abandoned`]). It is the holder's `max_ahead` before the
-/// bound at most, because the holder counts with that.
+/// holder's bound is minutes ahead. A clean stop leaves a bound that is near. An operator's release
+/// leaves the holder's bound: if a restore loses that release, the holder still knows by its clock
+/// that others may have had its number ([`may_be_abandoned`]). The instant is at most the holder's
+/// `max_ahead` before the bound, because the holder counts with that.
 pub fn free_at(key: &NumberKey, until: UnixMicros, max_ahead: Duration) -> UnixMicros {
     let near = max_ahead.min(Duration::from_millis(key.max_ahead_ms));
     UnixMicros(until.0.saturating_sub(clock::micros(near)))
@@ -201,8 +201,8 @@ pub fn reach(horizon: Duration, max_ahead: Duration) -> Duration {
 /// highest bound that the caller was granted, which is further ahead if its clock was set back
 /// since.
 ///
-/// A caller that has started at an earlier floor was acknowledged that one. So restores in a row do
-/// not push the floor away.
+/// For a caller that started at an earlier floor, `acknowledged` may be that floor. The reach is
+/// not added to it, so restores in a row do not push the floor away.
 pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reach: Duration) -> UnixMicros {
     UnixMicros(wall.0.saturating_add(clock::micros(longest_reach))).max(acknowledged)
 }
@@ -210,17 +210,18 @@ pub fn floor_after_loss(wall: UnixMicros, acknowledged: UnixMicros, longest_reac
 /// Returns whether a key shows that the coordinator has lost a bound that it had acknowledged in a
 /// term. 0: it had acknowledged none. `None`: there is no key.
 ///
-/// Another daemon takes a number at its bound or above.
+/// Another term begins at the number's bound or above, so its `from` must reach the acknowledged
+/// bound.
 pub fn is_older(key: Option<&NumberKey>, term: &str, acknowledged: u64) -> bool {
     let Some(key) = key else { return acknowledged > 0 };
     let reaches = if key.term == term { key.id_bound.max(key.highest) } else { key.from };
     reaches < acknowledged
 }
 
-/// Returns the latest instant that a bound in the coordinator can have. What is later was never
-/// granted: a mistake, or somebody who writes keys, would otherwise take the number out of use for
-/// as long as the bound says. `from` is the wall clock, or an instant that is known to be behind
-/// bounds that were granted.
+/// Returns the latest instant that a bound in the coordinator can have. A later one was never
+/// granted. If it counted, a mistake, or somebody who writes keys, could take the number out of use
+/// for as long as the bound says. `from` is the wall clock, or an instant that is known to be
+/// behind bounds that were granted.
 pub fn latest(from: UnixMicros, reach: Duration) -> UnixMicros {
     let reach = reach.min(REACH_MAX).saturating_add(CLOCKS_DIFFER_MAX);
     UnixMicros(from.0.saturating_add(clock::micros(reach)))
@@ -252,8 +253,8 @@ pub fn check_bound(
     ))
 }
 
-/// Returns whether the coordinator holds a bound for the next holder of the number: a state's
-/// record of it may go.
+/// Returns whether the coordinator holds a bound for the next holder of the number. If so, a
+/// state's record of that bound may go.
 pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
     key.is_some_and(|key| key.id_bound >= id_bound)
 }
@@ -307,12 +308,12 @@ pub struct Holding {
     /// dropped.
     writes: Vec<String>,
     /// The last of the dropped writes. None of them can be done any more, so a key that has one
-    /// shows that the coordinator went back, also to a write with the same bound.
+    /// shows that the coordinator went back, even if only to a write with the same bound.
     replaced: Vec<String>,
 }
 
-/// The replaced writes that a daemon remembers for each number. A raise shows a restore by its
-/// bound; only the writes after new connections leave the bound as it is.
+/// The replaced writes that a daemon remembers for each number. A restore that loses a raise shows
+/// by the bound. Only writes after new connections leave the bound as it is.
 const REPLACED_MAX: usize = 64;
 
 impl Holding {

@@ -1,8 +1,8 @@
 //! ZooKeeper. Each key is a persistent node, below the nodes of its path.
 //!
-//! A swap reads the nodes first, compares their values, and then writes them at the counts of
-//! writes that it found, all or none. Both use one session, which ends if a server is restored from
-//! a backup, or the daemon is paused, in between.
+//! A swap reads the nodes first, compares their values, and then writes all of them or none: each
+//! must still have the count of writes that was read. Both steps use one session. It ends if a
+//! server is restored from a backup, or the daemon is paused, between the steps.
 
 mod jute;
 mod session;
@@ -137,9 +137,10 @@ fn error_of(answer: &Answer) -> Result<i32, Fault> {
     fault_of(error).map_or(Ok(error), Err)
 }
 
-/// Returns the first error among a transaction's results; 0: there is none. If it was done, its
-/// first result is no error, and reading ends there. If not, each result is an error code: 0 for
-/// the operations before the one that failed, and a code that only reports that for those after it.
+/// Returns the first error among a transaction's results; 0: there is none. If the transaction was
+/// done, its first result is no error, and reading ends there. If not, each result is an error
+/// code. The operations before the one that failed have 0. Those after it have a code that says
+/// only that another one failed.
 fn error_in(mut reader: Reader<'_>) -> Option<i32> {
     let mut first = 0;
     while reader.int()? == ERROR && !reader.boolean()? {

@@ -33,8 +33,8 @@ impl Owner {
         Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
     }
 
-    /// Returns this process as the next owner of a state that others have kept, if its identity is
-    /// known.
+    /// Returns this process as the next owner of a state that others have kept, if the state's
+    /// identity is known.
     pub fn after<'a>(others: impl IntoIterator<Item = &'a Owner>) -> Self {
         let this = Owner::new();
         let known = others.into_iter().map(|other| &other.state).find(|state| !state.is_empty());

@@ -22,8 +22,8 @@ pub(super) trait Kind {
     /// read: over time there is one for each worker ID that this machine ever had.
     fn is_apart_from(&self, lock_name: &str) -> bool;
 
-    /// Returns whether the mark in a lock of this name binds its IDs, although it was left under
-    /// another increment or offset.
+    /// Returns whether the mark in a lock of this name binds the source's IDs, even if it was left
+    /// under another increment or offset.
     fn is_kin_of(&self, lock_name: &str) -> bool;
 
     /// Checks that no held lock protects IDs that it can make. Returns the free locks whose marks

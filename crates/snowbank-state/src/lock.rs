@@ -90,9 +90,9 @@ impl WorkerLocks {
         marked.fold(Ok(()), Result::and)
     }
 
-    /// Writes this mark into the locks of the counter's other increments and offsets that were
-    /// moved away: the counter is back. Those locks are free, and no daemon can keep one while this
-    /// lock is held.
+    /// Writes this mark into the counter's locks under other increments and offsets that say that
+    /// it was moved away: the counter is back. Those locks are free, and no daemon can keep one
+    /// while this lock is held.
     ///
     /// # Errors
     /// As [`mark`](WorkerLocks::mark).

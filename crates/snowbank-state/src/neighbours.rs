@@ -2,10 +2,10 @@
 //!
 //! A lock is named after an ID space. Two layouts with different field widths or slightly different
 //! epochs lock different files, and may still make the same IDs. Each lock's file names its worker
-//! ID and space. A daemon first locks its own files. Then it reads the others, except those that
-//! cannot collide by their names. If one that can make the same IDs is held, the daemon does not
-//! start. If it is free, its mark counts. If two start at once, each writes its own before it
-//! reads, so at least one of them sees the other.
+//! ID and space. A daemon first locks its own files. Then it reads the others, except those whose
+//! names show that they cannot collide. If one that can make the same IDs is held, the daemon does
+//! not start. If it is free, its mark counts. If two daemons start at once, each writes its own
+//! files before it reads, so at least one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;

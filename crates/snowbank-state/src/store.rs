@@ -150,7 +150,7 @@ impl DiskStore {
         self.store(records, wall_minus_boot_us)
     }
 
-    /// Makes later writes record the most that ID time − boot may be until the next one, in
+    /// Makes later writes record an upper bound of ID time − boot until the next write, in
     /// microseconds.
     pub fn note_id_time(&mut self, id_minus_boot_us: i64) {
         for source in &mut self.sources {

@@ -12,9 +12,10 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.are_compared = true;
     }
 
-    /// Checks that all endpoints that answer have the same identity in the value of a key, or no
-    /// value, unless they were compared before. Two clusters that were prepared have markers with
-    /// different identities. A value that cannot be read is an identity of its own.
+    /// Checks that all endpoints that answer have the same identity in the value of a key, or that
+    /// none has a value. Does nothing if they were compared before. Two clusters that were prepared
+    /// have markers with different identities. A value that cannot be read is an identity of its
+    /// own.
     ///
     /// # Errors
     /// Two endpoints differ, in words.

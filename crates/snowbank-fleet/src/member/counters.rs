@@ -97,8 +97,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Err(Stop::NoAnswer(NoAnswer::passing("other daemons take ranges all the time")))
     }
 
-    /// Compares a value that is older than an earlier one with the key. Returns the key's value if
-    /// it is another one.
+    /// Compares the key with a value that is older than an earlier one. Returns the key's value if
+    /// it differs.
     fn verify(&mut self, at: usize, found: Option<String>) -> Result<Option<String>, Stop> {
         let key = self.counters[at].key.clone();
         match self.coordinator.as_mut().swap(&[Swap::compare(key, found.clone())])? {

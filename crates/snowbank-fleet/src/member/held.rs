@@ -22,7 +22,7 @@ pub(super) struct Held {
     pub(super) numbers: Vec<(u64, Holding)>,
     /// The term of the numbers: [`NumberKey::term`](crate::NumberKey).
     pub(super) term: String,
-    /// The identity of the marker by which it took them.
+    /// The identity of the marker under which the source took the numbers.
     pub(super) identity: String,
     /// The distance that the fleet's ceiling is kept ahead.
     pub(super) horizon: Duration,
@@ -38,8 +38,8 @@ pub(super) struct Held {
     pub(super) covered: u64,
     /// The bound that was acknowledged last. It is higher than `covered` after a release or a loss.
     pub(super) acknowledged: u64,
-    /// True until the pause after taking the numbers, or after raising a bound that had passed, is
-    /// over. The notes have no ceiling meanwhile.
+    /// True while the pause lasts that follows taking the numbers, or raising a bound that had
+    /// passed. The notes have no ceiling meanwhile.
     pub(super) is_unsettled: bool,
     /// True once a release was tried.
     pub(super) is_returned: bool,

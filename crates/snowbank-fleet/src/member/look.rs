@@ -3,11 +3,11 @@
 //! of them delays it (`fleet::notice`).
 //!
 //! A look writes the keys of a source once after each new connection, under an identity that was
-//! drawn on it. Two copies of one memory cannot share a connection, so at least one connects again,
-//! also if nothing shows that the machine was restored. Both know the key's last write as their own
-//! until one of them writes. That write is foreign to the other one, which ends at its next look. A
-//! write whose identity was drawn before the connection does not count, because both copies may try
-//! it, and both find it as their own.
+//! drawn on that connection. Two copies of one memory cannot share a connection, so at least one
+//! connects again, also if nothing shows that the machine was restored. Both know the key's last
+//! write as their own until one of them writes. That write is foreign to the other one, which ends
+//! at its next look. A write whose identity was drawn before the connection does not count, because
+//! both copies may try it, and both find it as their own.
 //!
 //! A look's write lowers no bound, and grants nothing. While its outcome is unknown, the next look
 //! tries it again under the same identity, so the writes to recognise do not add up. A failure ends
@@ -31,7 +31,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns the time until a poll is due. The first one is the keeper's first look, or a write
     /// that took numbers. If that look has no answer, a poll is due at once, because nobody knows
-    /// how old the coordinator is that answers next.
+    /// how old the coordinator's state will be when it answers next.
     pub(super) fn poll_due_in(&mut self) -> Duration {
         let now = self.coordinator.as_mut().now();
         match self.polled {

@@ -86,7 +86,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// There is no marker, it has other spaces, or the endpoints are of two clusters.
     pub(super) fn place_of(&mut self, space: &str) -> Result<usize, JoinError> {
         let key = self.paths.marker();
-        // First, because it connects to an endpoint that answers.
+        // The comparison comes first, because it connects to an endpoint that answers.
         self.compare_at(&key, Marker::identity_in).map_err(JoinError::Refused)?;
         let found = self.coordinator.as_mut().read_one(&key)?;
         if let Some(text) = &found {
@@ -156,12 +156,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&want.space())
     }
 
-    /// Records a reach in the marker, and waits until the other daemons have polled that: whoever
-    /// raises the floor counts with the longest one, also if a restored marker has forgotten it. So
-    /// no write may be by a reach that is not recorded.
+    /// Records a reach in the marker, and waits until the other daemons have polled it. Whoever
+    /// raises the floor counts with the longest reach, even if a restored marker has forgotten it.
+    /// So no daemon may write by a reach that is not recorded.
     ///
-    /// What counts is whether this state has waited, whoever recorded it. `waits_later`: one that
-    /// another daemon recorded has a later pause, before anything is handed out.
+    /// A state that has not waited for this reach waits, whoever recorded it. `waits_later`: a
+    /// reach that is recorded already needs no wait here, because a later pause comes before
+    /// anything is handed out.
     pub(super) fn record_reach(
         &mut self,
         horizon: Duration,
@@ -185,16 +186,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             let swap = Swap::write(self.paths.marker(), Some(text), marker.text());
             match self.coordinator.as_mut().swap(&[swap])? {
                 Swapped::Done => self.know_marker(Some(marker.text()))?,
-                // Another daemon was faster, and may have recorded a longer one. Or it was done,
-                // and its answer was lost.
+                // Another daemon was faster, and may have recorded a longer one. Or this write was
+                // done, and its answer was lost.
                 Swapped::Refused(found) => self.know_marker(found.into_iter().next().flatten())?,
             }
         }
         Err(JoinError::NoAnswer(marker_changes()))
     }
 
-    /// Learns the longest reach from the marker as a poll found it. What else changed is met by the
-    /// next write.
+    /// Learns the longest reach from the marker as a poll found it. Other changes of the marker
+    /// show at the next write.
     ///
     /// # Errors
     /// It is another fleet's marker.
@@ -287,8 +288,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         self.check_space(&held.space).map(drop).map_err(lost)
     }
 
-    /// Returns the bounds of sources that have passed, so that their numbers count as abandoned.
-    /// Those that were raised since count until the pause after that is over.
+    /// Returns the sources' bounds that have passed, so that their numbers count as abandoned. A
+    /// source whose bound was raised since counts too, until the pause after the raise is over.
     pub(super) fn passed(&self, clocks: Clocks) -> Vec<Bound> {
         let mut passed = Vec::new();
         for (source, held) in self.sources.iter().enumerate() {
@@ -310,7 +311,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Checks that a bound that has passed is above the floor. If it is not, the coordinator went
     /// back, and others may have had the number in the history that is gone. So the source must
-    /// start above the floor, as with a number of another.
+    /// start above the floor, as with another daemon's number.
     pub(super) fn check_floor(&self, passed: Bound) -> Result<(), Stop> {
         let floor =
             rules::bound_above(&self.sources[passed.source].numbering, self.known_marker()?.marker.floor());
@@ -322,9 +323,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Raises the fleet's floor above all that a coordinator has forgotten that went back, unless
-    /// the key has another value than the old one by now. Without a key, the known marker itself is
-    /// the old value.
+    /// Raises the fleet's floor above all that a coordinator which went back has forgotten. Does
+    /// nothing if the key has another value than the old one by now. Without a key, the known
+    /// marker itself is the old value.
     ///
     /// Whoever notices does this before anything else: another daemon may be about to take a number
     /// whose holder was granted more than its key shows.

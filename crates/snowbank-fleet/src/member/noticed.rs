@@ -1,5 +1,5 @@
-//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever it
-//! does there. The restore comes at every moment of each job.
+//! Tests: a holder notices a restore of its coordinator within the pause of a taker, whatever the
+//! holder does at the coordinator. The restore comes at every moment of each job.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,8 @@ const SOURCES: usize = 16;
 /// The time after which the bounds of all sources have passed.
 const OUTAGE: Duration = Duration::from_secs(400);
 const COUNTER: &str = "tickets";
-/// A horizon that lengthens no pause: its daemons would poll as often as any.
+/// A horizon that lengthens no pause: daemons of a fleet prepared with it poll as often as
+/// possible.
 const SHORT_HORIZON: Duration = Duration::from_secs(60);
 
 /// A coordinator whose answers take time.
@@ -31,13 +32,13 @@ struct World {
     floor: i64,
     /// When the floor was raised.
     noticed: Option<Duration>,
-    /// The writes of other daemons to the counter that come first.
+    /// The writes to the counter that other daemons still make before this one's.
     rivals: u32,
     is_away: bool,
     stall: Option<Stall>,
 }
 
-/// A time in which answers come at its end, or not at all.
+/// A time in which each answer comes only at its end, or in an outage not at all.
 #[derive(Clone, Copy)]
 struct Stall {
     from: Duration,
@@ -148,8 +149,8 @@ fn after(time: Duration) -> Clocks {
     clocks(WALL).at_boot(BootMicros(0).after(time))
 }
 
-/// Returns the names of the sources, and their worker IDs. The last source has the lowest, so that
-/// the first raise is of that one alone.
+/// Returns the names of the sources, and their worker IDs. The last source has the lowest worker
+/// ID.
 fn sources() -> impl Iterator<Item = (String, WorkerSet)> {
     (0..SOURCES).map(|index| (format!("source-{index}"), WorkerSet::single((SOURCES - 1 - index) as u64)))
 }
@@ -295,8 +296,8 @@ impl Job {
 }
 
 /// Restores the coordinator at a moment after the beginning of a look, or after the end of an
-/// outage. A job follows. Returns the time until the floor is raised, and whether the job was done
-/// by the restore.
+/// outage. A job follows. Returns the time until the floor is raised, and whether the last look
+/// began after the restore.
 fn notice(before: Before, job: Job, pace: Pace, restored_after: Duration) -> (Duration, bool) {
     let Pace { period, answer } = pace;
     let mut holder = Holder::new(pace);

@@ -19,14 +19,14 @@ pub(super) struct Pick<'a> {
     /// The place of the ID space in the marker.
     pub(super) place: usize,
     pub(super) count: usize,
-    /// Those that the state had before it belonged to a fleet.
+    /// The worker IDs that the state had before it belonged to a fleet.
     pub(super) had: Option<&'a WorkerSet>,
     /// The tries before this one.
     pub(super) tried: usize,
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Takes this many free worker IDs of those that are allowed, first those that the state had.
+    /// Takes this many free worker IDs among the allowed ones. Prefers those that the state had.
     /// `lock` locks them on this machine, or returns `false` if they are in use there.
     ///
     /// # Errors
@@ -64,8 +64,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
 
     /// Returns free worker IDs with their keys, the best first: those that this state had and can
     /// use at once, then unused ones, then those whose bound passed longest ago. After a lost race,
-    /// each state searches unused ones from another place: otherwise, of daemons that start
-    /// together, all but one would lose each time.
+    /// each state begins to search unused ones at another place: otherwise all but one of the
+    /// daemons that start together would lose each time.
     ///
     /// No promise depends on what is read here: a number is written only if its key is still as it
     /// was found.
@@ -112,8 +112,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones,
-    /// then those whose bound passed longest ago. If they are fewer, returns those that are not
-    /// free, too.
+    /// then those whose bound passed longest ago. If there are fewer, also returns those that are
+    /// not free.
     fn listed(
         &mut self,
         pick: Pick<'_>,
@@ -146,8 +146,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if tried == 0 { 0 } else { hasher.finish() % workers }
     }
 
-    /// Returns worker IDs that this state had, as many as are picked at most, if they are wanted
-    /// and can be used at once. Most starts need no others.
+    /// Returns those worker IDs that this state had, that are allowed, and that can be used at
+    /// once: at most as many as are picked. Most starts need no others.
     fn own_ready(
         &mut self,
         pick: Pick<'_>,

@@ -20,7 +20,8 @@ fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared
     operator.init(&[layout], preparing, draw).map_err(|error| error.to_string())
 }
 
-/// Adds a layout to the store's fleet. `None`: it was there.
+/// Adds a layout to the store's fleet. Returns the spaces that it replaced; `None` if it was there
+/// already.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
     let prepared = init(
         store,
@@ -155,7 +156,7 @@ fn a_space_comes_back_whatever_its_own_numbers_are() {
         store.put(&key, &number_key(7, true));
         markers.push(store.text(&marker_key()));
     }
-    // From the second on, they have the same floors.
+    // From the second one on, the markers have the same floors.
     assert_ne!(markers[1], markers[2], "no text comes back");
 }
 
@@ -221,7 +222,8 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         let taken = member(&store, Notes::default()).take(want(wall, false), &five());
         taken.map_err(|error| error.to_string())
     };
-    // A daemon whose clock was ahead may have been granted the first: only an operator knows.
+    // A daemon whose clock was ahead may have been granted the first row's bound: only an operator
+    // knows.
     let rows = [(number_key(u64::MAX, false), 320), (String::from("garbage"), 320 + 3_600)];
     for (wrong, freed_at_s) in rows {
         store.put(&key, &wrong);
@@ -236,11 +238,11 @@ fn a_number_whose_key_is_wrong_is_freed_at_a_bound_that_somebody_can_have() {
         let freed_us = rules::instant_of(&numbering, freed.id_bound).0 - WALL.0;
         assert!((freed_at_s..freed_at_s + 2).contains(&(freed_us / 1_000_000)), "{freed_us}");
         assert!(wrong != "garbage" || freed.from == freed.id_bound, "another term: {freed:?}");
-        // One whose clock is behind the operator's accepts the furthest bound later.
+        // A daemon whose clock is behind the operator's accepts the furthest bound only later.
         assert!(take(60).unwrap_err().contains("was released"), "{:?}", take(60));
         assert!(take(freed_at_s + 2).is_ok());
     }
-    // One that somebody may have is kept.
+    // A bound that somebody may have is kept.
     let ahead = numbering.id_bound(numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + 1_800_000_000))));
     store.put(&key, &number_key(ahead, false));
     release(&store, 5, true).unwrap();
@@ -276,7 +278,8 @@ fn a_counter_that_was_set_by_a_lost_write_is_set() {
     assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }
 
-/// The daemon with the longer horizon may be paused, and its record of it is lost.
+/// The daemon with the longer horizon may be paused, and the marker's record of that horizon is
+/// lost.
 #[test]
 fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
     let clocks = clocks(WALL);
@@ -326,7 +329,8 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
     assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
 }
 
-/// It is recorded already: by a command, by another daemon, or by a write whose answer was lost.
+/// The longer horizon is recorded already: by a command, by another daemon, or by a write whose
+/// answer was lost.
 #[test]
 fn each_state_waits_once_for_a_longer_horizon() {
     let store = store();

@@ -6,17 +6,18 @@
 //! the key has become. The proof that the ceiling is this daemon's is local:
 //!
 //! - The state is the newest of its copies, and no clean stop has returned the numbers
-//!   ([`Proof::Held`]). Only such a release lowers a key's bound. A stop marks the numbers as
-//!   returned before it sends a release, and it sends one only once the coordinator has confirmed
-//!   the numbers ([`Member::confirm`]). So a stop in an outage returns nothing, and a release whose
-//!   answer was lost counts as done: another daemon may have the number at a lower bound than this
-//!   state's. The machine was neither booted nor restored: [`Notes`](super::Notes) checks this. So
-//!   all that was granted under the note is below the state's own ceiling.
+//!   ([`Proof::Held`]). Of this state's writes, only the release of a clean stop lowers a key's
+//!   bound. A stop marks the numbers as returned before it sends a release, and it sends one only
+//!   once the coordinator has confirmed the numbers ([`Member::confirm`]). So a stop in an outage
+//!   returns nothing, and a release whose answer was lost counts as done: another daemon may have
+//!   the number at a lower bound than this state's. The machine was neither booted nor restored:
+//!   [`Notes`](super::Notes) checks this. So all that was granted under the note is below the
+//!   state's own ceiling.
 //! - The note is of these numbers, of this fleet, and of this directory ([`Notes`](super::Notes)).
 //!   A copy that was made together with `lock_dir` is in another directory.
-//! - The difference of the clocks is the one that was noted with the ceiling. The state keeps it
-//!   too, but a daemon that notices a jump moves the state on before the coordinator has
-//!   acknowledged a ceiling again.
+//! - The difference of the clocks is the one that was noted with the ceiling. The state keeps a
+//!   difference too, but a daemon that notices a jump stores the new one there before the
+//!   coordinator has acknowledged a ceiling again.
 //! - The ceiling was acknowledged. A raise whose outcome is unknown leaves the note as it was.
 //!
 //! The start writes no note. So a chain of starts that are killed has one proof and one ceiling,
@@ -86,14 +87,14 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks the marker for a source that went on without asking, as other starts do before they
-    /// take a number. It is read once: each write compares it.
+    /// take a number. The marker is read once: each write compares it.
     pub(super) fn check_marker(&mut self, source: usize) -> Result<(), Stop> {
         let Some(held) = self.sources.get(source).filter(|held| !held.is_claimed) else { return Ok(()) };
         let space = held.space.clone();
         let noted = held.place;
         let identity = held.identity.clone();
         let horizon = held.horizon;
-        // All at once, so that they have one pause.
+        // The reaches of all sources are recorded at once, so that there is one pause.
         let unclaimed = self.sources.iter().filter(|held| !held.is_claimed);
         let reach = unclaimed.map(Held::reach).max().unwrap_or_default();
         let place = if self.marker.is_some() { self.check_space(&space) } else { self.place_of(&space) };
@@ -109,7 +110,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Forgets all ceilings, so that the next start asks the coordinator. If the notes cannot be
-    /// written, that start goes on below its ceiling, and ends as this one.
+    /// written, that start goes on below its ceiling, and ends as this one did.
     pub(super) fn forget_ceilings(&mut self) {
         for at in 0..self.sources.len() {
             self.sources[at].covered = 0;

@@ -6,13 +6,13 @@
 //! [`world`] has all that can happen, [`machine`] a machine, [`operator`] the shipped commands,
 //! [`wire`] the coordinator, and [`canonical`] the sameness of states.
 //!
-//! The search leaves out daemons with several sources, and starts that wait and try again, which
-//! the simulation has, and shared counters. Time does not pass within an event, so the pause of a
-//! start always lasts until a daemon that lost a write has asked; in the simulation it may be too
-//! short, and `member/noticed.rs` tests that daemons ask in time. The coordinator goes back only
-//! where no two clocks differ by more than the shortest `max_ahead`. It never comes back as another
-//! cluster (`member/went_back.rs`), and no daemon with a longer reach restarts between the record
-//! of that and a restore.
+//! The search leaves out shared counters. It also leaves out daemons with several sources, and
+//! starts that wait and try again: the simulation has those. Time does not pass within an event, so
+//! the pause of a start always lasts until a daemon that lost a write has asked. In the simulation
+//! the pause may be too short. `member/noticed.rs` tests that daemons ask in time. The coordinator
+//! goes back only where no two clocks differ by more than the shortest `max_ahead`. It never comes
+//! back as another cluster (`member/went_back.rs`), and no daemon with a longer reach restarts
+//! between the record of that reach and a restore.
 //!
 //! `SNOWBANK_SEARCH_DEPTH` and `SNOWBANK_SEARCH_FAULTS` set how far it looks: `tests/long` looks
 //! further.
@@ -143,7 +143,7 @@ fn no_change_of_the_id_space_repeats_an_id() {
 }
 
 /// An operator frees the numbers of daemons that run, before a restore that loses the release, or
-/// after one that its daemon has not noticed.
+/// after a restore that the number's daemon has not noticed.
 #[test]
 fn no_release_beside_a_restore_repeats_an_id() {
     let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
@@ -153,8 +153,8 @@ fn no_release_beside_a_restore_repeats_an_id() {
     }
 }
 
-/// The daemons of two machines have both worker IDs. An operator frees one of them, and the third
-/// machine's daemon takes it, or has it by now.
+/// Some machines are given both worker IDs. An operator frees one of them, and another machine's
+/// daemon takes it, or has it already.
 #[test]
 fn no_daemon_with_two_worker_ids_repeats_an_id() {
     let depth = number("SNOWBANK_SEARCH_DEPTH", 5);

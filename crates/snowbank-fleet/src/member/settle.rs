@@ -1,12 +1,12 @@
 //! The pause of a daemon that has taken a number which it did not hold.
 //!
-//! A coordinator that was restored to an older state shows numbers as free whose holders still run.
-//! Those that are connected poll their keys, so one of them soon sees that a write of its own is
-//! gone, and raises the floor. So a taker writes its key, waits until they have done that
-//! ([`noticed_within`]), and compares the marker and its keys again before it hands out anything.
-//! Answers may become slow meanwhile, so it keeps asking, and the slowest answer until that
-//! comparison counts. It polls too: from its write on it is a holder. A start that goes on with its
-//! own number does not wait.
+//! A coordinator that was restored to an older state may show numbers as free although their
+//! holders still run. Holders that are connected poll their keys, so one of them soon sees that a
+//! write of its own is gone, and raises the floor. So a taker writes its key, waits for the time
+//! that this takes ([`noticed_within`]), and compares the marker and its keys again before it hands
+//! out anything. Answers may become slow meanwhile, so it keeps asking: the slowest answer until
+//! the comparison sets the length of the pause. It polls too, because from its write on it is a
+//! holder. A start that goes on with its own number does not wait.
 //!
 //! A daemon whose bound has passed, after a long pause or outage, raises it in the same way: others
 //! may have taken the number since, and the coordinator may have lost that.
@@ -23,9 +23,9 @@ use crate::{Coordinator, SWAPS_MAX, Swap, Swapped, noticed_within, poll_period, 
 /// The tries to compare the marker and the keys, each after a change or without an answer.
 const TRIES_MAX: usize = 3;
 
-/// The time from one question to the next in a pause. One of them meets whatever makes answers slow
-/// for longer than that: five times the rest of it is longer than the whole, unless that is a
-/// second or less, which [`noticed_within`] allows anyway.
+/// The time from one question to the next in a pause. If answers are slow for a longer time, one
+/// question meets at least the rest of that time. Five times the rest is longer than the whole, if
+/// the whole is more than a second. Up to a second, [`noticed_within`] allows for it anyway.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
 /// A pause, as far as it has come.
@@ -40,15 +40,15 @@ struct Pause {
 }
 
 impl Pause {
-    /// Returns the time that it takes by the slowest answer so far.
+    /// Returns the length of the pause by the slowest answer so far.
     fn length(&self) -> Duration {
         noticed_within(self.period, self.slowest)
     }
 }
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
-    /// Waits, if one of these sources did not hold its numbers before. Raises the start of those to
-    /// the fleet's floor.
+    /// Waits, if one of these sources did not hold its numbers before. Raises the starts of such
+    /// sources to the fleet's floor.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -60,7 +60,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let claimed: Vec<usize> =
             (0..self.sources.len()).filter(|&source| self.sources[source].is_claimed).collect();
         let paused = self.pause_and_compare(self.shortest_horizon(), &claimed);
-        // The state may have a ceiling by now, so that the next start would go on below it.
+        // After a loss, `ended` forgets the ceilings: otherwise the next start would go on below
+        // them.
         self.ended(paused).map_err(not_taken)?;
         let reach = claimed.iter().map(|&source| self.sources[source].reach()).max();
         self.notes.settle_reach(reach.unwrap_or_default());
@@ -72,8 +73,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Checks right before a start hands out anything that the numbers which it took are still its
-    /// own. It may have waited for peers, for storage, or for connections of its wait to end.
+    /// Checks that the numbers which a start took are still its own, right before it hands out
+    /// anything. It may have waited for peers, for storage, or for connections of its wait to end.
     ///
     /// # Errors
     /// Another daemon holds one of the numbers by now, or the coordinator did not answer.
@@ -100,11 +101,11 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// until the end, and then compares the keys of these sources. Polls meanwhile, because the
     /// daemon is a holder too.
     pub(super) fn pause_and_compare(&mut self, horizon: Duration, sources: &[usize]) -> Result<(), Stop> {
-        // The coordinator may have been restored to a marker of before the fleet was prepared again
-        // with this horizon. Its daemons poll as that one says.
+        // The coordinator may have been restored to a marker from before the fleet was prepared
+        // again with this horizon. The daemons of the lost marker poll by this horizon.
         let period = self.poll_period().max(poll_period(horizon));
-        // A `max_ahead` is a sixth of the horizon at most, so the bound does not count as passed by
-        // then. What takes longer than an answer may is an outage.
+        // `max_ahead` is at most a sixth of the horizon, so the bound does not count as passed
+        // within two thirds of it. An answer that takes longer than `ANSWER_TIMEOUT` is an outage.
         let longest = (horizon * 2 / 3).min(noticed_within(period, ANSWER_TIMEOUT));
         let mut pause = Pause { period, passed: Duration::ZERO, slowest: Duration::ZERO, longest };
         loop {
@@ -132,8 +133,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 asked_at = now;
                 self.ask(pause, Self::read_marker)?;
             }
-            // It ends with a pause, and not with an answer: what is asked next is asked after the
-            // time of a notice.
+            // The wait ends with a pause, not with an answer. So the next question is asked after
+            // the time for a notice.
             let left = pause.length().saturating_sub(pause.passed);
             let part = self.poll_due_in().clamp(PART_MIN, ASK_EVERY).min(left);
             self.coordinator.as_mut().pause(part);
@@ -142,8 +143,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         Ok(())
     }
 
-    /// Asks the coordinator until it answers, which counts as one answer: daemons that lost a write
-    /// have none meanwhile.
+    /// Asks the coordinator until it answers. All tries count as one answer, because daemons that
+    /// lost a write get none meanwhile either.
     fn ask(
         &mut self,
         pause: &mut Pause,
@@ -178,9 +179,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         }
     }
 
-    /// Writes the marker with the text that it has. So what is compared next is newer than a floor
-    /// that another daemon wrote before: etcd answers a comparison without its log, where that
-    /// floor may still wait for a disk that stalls.
+    /// Writes the marker with the text that it has. So the next comparison sees every floor that
+    /// another daemon wrote before. etcd answers a comparison without its log, and such a floor may
+    /// still wait in the log for a disk that stalls.
     fn follow_writes(&mut self) -> Result<(), Stop> {
         let text = self.known_marker()?.text.clone();
         let swap = Swap::write(self.paths.marker(), Some(text.clone()), text);

@@ -265,7 +265,7 @@ pub(super) fn other(store: &Store) -> Member<Store> {
     member_of(store, "other", Notes::default())
 }
 
-/// Takes worker IDs, and waits until nobody else has had them.
+/// Takes worker IDs, and pauses as a start does.
 pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &WorkerSet) -> Taken {
     let mut taken = [Some(member.take(want, worker_ids).unwrap())];
     member.settle(&mut taken, want.clocks).unwrap();
@@ -404,7 +404,7 @@ fn a_number_that_a_start_gives_back_is_free_at_its_former_bound() {
     let mut again = member_of(&store, "used", notes);
     take(&mut again, want(WALL, true), &five());
     again.release(&[Bound { source: 0, id_bound: taken.covered }], clocks(WALL)).unwrap();
-    // By its own note it starts lower than another one may.
+    // By its own note it starts lower than another daemon may.
     give_back("used", again.notes().clone(), WALL);
     give_back("third", Notes::default(), later);
     let last = take(&mut member_of(&store, "last", Notes::default()), want(later, false), &five());
@@ -466,7 +466,7 @@ fn a_start_that_has_waited_pauses_also_under_a_number_that_its_state_released() 
     }
 }
 
-/// A holder's floor waits in that log, and a comparison would overtake it.
+/// A floor that a holder wrote may wait in the coordinator's log. A comparison would overtake it.
 #[test]
 fn a_pause_does_not_end_while_writes_have_no_answer() {
     let store = store();

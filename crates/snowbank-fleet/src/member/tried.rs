@@ -10,11 +10,11 @@ const WRITES_MAX: usize = 100;
 /// The knowledge that the tries of a process leave to its next one.
 #[derive(Clone, Debug, Default)]
 pub struct Tried {
-    /// The identities of the writes by which it tried to take numbers. One whose answer was lost
-    /// may have been done. Nothing was handed out under it, so the process may take its number,
-    /// though its state may be an older copy.
+    /// The identities of the writes by which it tried to take numbers. A write whose answer was
+    /// lost may have been done. Nothing was handed out under it, so the process may take the
+    /// number, even if its state is an older copy.
     writes: Vec<String>,
-    /// True if an earlier try had no number.
+    /// True if an earlier try got no number.
     pub(super) has_waited: bool,
     /// The notes as the last try left them.
     notes: Notes,
@@ -48,7 +48,7 @@ impl<C> Member<C> {
         Member { tried, ..self }
     }
 
-    /// Returns what this try leaves to the next one, which waits.
+    /// Returns what this try leaves to the next one, which then counts as one that has waited.
     pub fn into_tried(self) -> Tried {
         Tried { has_waited: true, notes: self.notes, ..self.tried }
     }

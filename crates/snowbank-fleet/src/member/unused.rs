@@ -21,7 +21,8 @@ const _: () = assert!(READ_MAX <= super::SWAPS_MAX);
 /// The most reads. Of [`CANDIDATES_MAX`] candidates, each read leaves a 64th, so the third one
 /// reads all that is left. The fourth is for starts that want many numbers.
 const READS_MAX: usize = 4;
-/// The most that these reads find. A start that wants more lists all keys at once.
+/// The most unused candidates that these reads find. A start that wants more lists all keys at
+/// once.
 const FOUND_MAX: usize = (READS_MAX - 1) * FIRST + READ_MAX;
 /// The most worker IDs that are looked through, so that a layout with millions of workers delays no
 /// start. Unused ones beyond them are found in the list of all keys.

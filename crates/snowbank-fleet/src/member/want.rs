@@ -56,8 +56,8 @@ pub enum JoinError {
     /// Only an operator can change it.
     #[error("{0}")]
     Refused(String),
-    /// Other daemons hold the numbers now, or this state or a copy of it, and nothing shows that
-    /// this one is the newest.
+    /// Other daemons hold the numbers now. Or this state or a copy of it does, and nothing shows
+    /// that this one is the newest.
     #[error("{0}")]
     Held(String),
     /// A value at the coordinator cannot be read, or cannot be true.

@@ -21,7 +21,7 @@ fn keepers_bound(wall: UnixMicros) -> Bound {
     Bound { source: 0, id_bound: numbering().id_bound(ceiling) }
 }
 
-/// The first try has no answer, and its grant is lost before the second one.
+/// The first try has no answer. In generation 1, a grant was lost before it.
 #[test]
 fn no_later_try_of_a_raise_lowers_a_bound() {
     for generation in [0, 1] {
@@ -67,7 +67,7 @@ fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
     assert!(floor(&store) > later);
 }
 
-/// X was killed or cut off, and Y took its number once the bound had passed by Y's clock. Then the
+/// X was killed or cut off, and Y took its number once its bound was near by Y's clock. Then the
 /// coordinator goes back to before that, and Y notices it.
 struct TakenByAnotherClock {
     store: Store,
@@ -109,7 +109,7 @@ fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
 }
 
-/// Its pause protects the IDs of a holder that is cut off, and whose write an earlier restore lost.
+/// The pause protects the IDs of a cut-off holder whose write an earlier restore lost.
 #[test]
 fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
     let store = store();
@@ -207,7 +207,7 @@ fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
     let wall = at(WALL, 200);
     assert_eq!(notices.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
     let ahead = UnixMicros(wall.0 + HORIZON.as_micros() as i64 / 4);
-    // Its clock is ahead of the others by as much as it allows, and so are its IDs.
+    // Its clock is its `max_ahead` ahead of the others, and its IDs are as far ahead of its clock.
     let ceiling = rules::ceiling(&numbering(), UnixMicros(ahead.0 + HORIZON.as_micros() as i64 / 4), HORIZON);
     let bound = Bound { source: 0, id_bound: numbering().id_bound(ceiling) };
     assert!(bound.id_bound > covered);
@@ -244,7 +244,7 @@ fn restore(store: &Store, backup: &[(String, String)]) {
     }
 }
 
-/// Returns what another daemon gets that finds the number free.
+/// Returns the bound at which another daemon starts that finds the number free.
 fn takes_the_number(store: &Store, wall: UnixMicros) -> u64 {
     take(&mut other(store), want(wall, false), &five()).floor
 }

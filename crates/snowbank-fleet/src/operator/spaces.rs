@@ -141,9 +141,9 @@ impl Operator<'_> {
     /// Replaces the rivals of ID spaces. Returns those that daemons could use until now, and the
     /// instants up to which IDs were made in them, by the layouts that replace them.
     ///
-    /// If none is held, writes the marker without them. From then on no daemon can start in those,
-    /// because each compares the marker with its write. So a second check sees all holders. If
-    /// there are any, it restores the marker.
+    /// If none of their numbers is held, writes the marker without these rivals. From then on no
+    /// daemon can start in them, because each daemon's write compares the marker. So a second check
+    /// sees all holders. If there are any, the marker is restored.
     fn replace(
         &mut self,
         marker: &mut Marker,
@@ -197,7 +197,7 @@ impl Operator<'_> {
         let text = marker.text();
         let swap = Swap::write(Paths::of(self.name).marker(), before.clone(), text.clone());
         if let Swapped::Refused(found) = self.coordinator.swap(&[swap])?
-            // It was done before if it is there: its answer was lost.
+            // If the text is there, the write was done before, and its answer was lost.
             && found.into_iter().next().flatten().as_ref() != Some(&text)
         {
             return Err(OperatorError::Refused(String::from(

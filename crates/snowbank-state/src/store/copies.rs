@@ -90,7 +90,7 @@ pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Ve
     Some(slot)
 }
 
-/// Reads the records of a state file from its bytes, all of them.
+/// Reads the records of a state file from all of its bytes.
 ///
 /// # Errors
 /// No copy is whole, or a newer program wrote one.

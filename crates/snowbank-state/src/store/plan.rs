@@ -20,7 +20,8 @@ pub struct Claimant<'a> {
     pub numbering: &'a Numbering,
     /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
-    /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
+    /// The distance that its start may be ahead of the wall clock, so that it still hands out IDs
+    /// at once.
     pub catch_up: Duration,
     /// True if a fleet's coordinator keeps its worker IDs unique, with a bound for each, or has its
     /// counter.
@@ -122,9 +123,9 @@ impl StateError {
 /// of each number, also of exported ones.
 ///
 /// A ticket counter is bound by the record of its name, whatever its stored increment and offset.
-/// It does not start without such a record, because no clock shows where it may continue. It does
-/// not start either after the machine was restored from a snapshot, or after a fleet's coordinator
-/// had its counter.
+/// It does not start without such a record, because no clock shows where it may continue. Nor does
+/// it start after the machine was restored from a snapshot, or after a fleet's coordinator had its
+/// counter.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source
 /// then refuses until the clock has caught up. It is an error if the space was changed, because

@@ -52,8 +52,8 @@ pub struct Record {
     /// machine was restored from a snapshot, or the counter was shared in a fleet. `snowbank ticket
     /// set` makes another record.
     pub restored: bool,
-    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet their keys there say
-    /// where the next holder starts, and this record binds the order of IDs alone.
+    /// True if a fleet's coordinator assigned the worker IDs. Within the fleet, their keys at the
+    /// coordinator say where the next holder starts, and this record binds the order of IDs alone.
     pub assigned: bool,
     /// An ID bound above all that was granted under worker IDs that a fleet assigned to its source
     /// before. Their records may be gone. Without the fleet it binds its source under any worker

@@ -2,8 +2,8 @@ use super::super::tests::{Store, WALL, member, store, want};
 use super::*;
 use crate::{Notes, Paths};
 
-/// Picks this many numbers below a limit. Returns them, the reads of their keys and the lists, and
-/// the notes.
+/// Picks this many numbers below a limit. Returns them, how often keys of numbers were read and
+/// listed, and the notes.
 fn picked(
     store: &Store,
     notes: Notes,

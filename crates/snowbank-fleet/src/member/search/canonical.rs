@@ -2,8 +2,8 @@
 //! which they are met.
 //!
 //! The patterns name every field of a machine and its daemon, so that a new one does not compile
-//! until it is added, or left out for a reason. Left out is the value that all states share, what
-//! only people read, and a copy of another field.
+//! until it is added, or left out for a reason. Left out are values that all states share, texts
+//! that only people read, and copies of other fields.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -61,8 +61,8 @@ fn place<T: PartialEq>(known: &mut Vec<T>, found: T) -> u64 {
 }
 
 impl<'a> Form<'a> {
-    /// The next name is new, whatever it is. [`Visited`](super::Visited) compares `left`, the
-    /// faults that may still happen.
+    /// Leaves out `drawn`, because the next name is new whatever it is. Also leaves out `left`, the
+    /// faults that may still happen, because [`Visited`](super::Visited) compares them.
     fn server(&mut self, server: &'a Server) {
         let Server { keys, before, late, backups, lost_writes, drawn: _, left: _ } = server;
         self.keys(keys);
@@ -233,7 +233,8 @@ impl<'a> Form<'a> {
         self.words.push(u64::from(polled.is_some_and(|last| !last.is_answered)));
     }
 
-    /// `numbers` has the worker ID, `since_unix_s` is for people, and no connection is made again.
+    /// Leaves out the worker IDs, which `numbers` has, `since_unix_s`, which is for people, and
+    /// `drawn_on`, because no connection is made again.
     fn held(&mut self, held: &'a Held, daemons: u64) {
         let Held {
             numbers,

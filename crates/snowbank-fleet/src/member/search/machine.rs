@@ -23,8 +23,8 @@ pub(super) const SKEW: Duration = MAX_AHEADS[2];
 /// The instants that clocks read, in any order. At the second one the ceilings of the first are
 /// past.
 pub(super) const WALLS: [UnixMicros; 2] = [UnixMicros(0), UnixMicros(25_000_000)];
-/// The instants that clocks read which differ by `SKEW`. By the third one a ceiling of the first is
-/// near for some daemons, by the fourth one for all, and by the second for none.
+/// The instants that clocks read, where they differ by up to `SKEW`. A ceiling of the first one is
+/// near for no daemon at the second one, for some at the third one, and for all at the fourth one.
 pub(super) const SKEWED_WALLS: [UnixMicros; 4] =
     [UnixMicros(0), UnixMicros(6_000_000), UnixMicros(8_000_000), UnixMicros(10_000_000)];
 pub(super) const MACHINES: usize = 3;
@@ -57,7 +57,7 @@ impl Ids {
     }
 }
 
-/// An ID space. Each number of one has an ID of each number of the other in every tick.
+/// An ID space. In every tick, each number of one space shares an ID with each number of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     First,
@@ -137,12 +137,13 @@ pub(super) struct Machine {
     pub(super) boot: u64,
     /// The difference of its clocks.
     pub(super) wall_minus_boot_us: i64,
-    /// Its daemon, while the pause of a start is not over. It hands out nothing before.
+    /// Its daemon, until its start with a pause is over. It hands out nothing before.
     pub(super) starting: Option<Starting>,
     pub(super) daemon: Option<Daemon>,
     pub(super) horizon: Duration,
     pub(super) max_ahead: Duration,
-    /// True if a restore has lost a bound that it was acknowledged, until its daemon ends for that.
+    /// True from a restore that lost a bound acknowledged to this machine, until its daemon ends
+    /// because of a loss.
     pub(super) has_lost: bool,
 }
 
@@ -267,9 +268,10 @@ impl Machine {
             Some(taken) if taken.is_new => {
                 self.starting = Some(Starting { member, taken, wall, is_revoked: false, is_settled: false })
             }
-            // A number that this state had released starts at once, so that a clean restart needs
-            // no pause. If another daemon has had it since, and the coordinator has lost that, that
-            // one must have asked before. So this start does not happen.
+            // With a number that this state had released, a daemon starts at once, so that a clean
+            // restart needs no pause. Another daemon may have had the number since, and the
+            // coordinator may have lost that. Then that daemon must ask first, so this start does
+            // not happen.
             Some(taken) if !taken.is_same_term && wire::with_server(|server| server.lost_writes) => {
                 let (machine, keys) = before;
                 *self = machine;
@@ -355,7 +357,7 @@ impl Machine {
         self.notes = daemon.member.notes().clone();
         if matches!(raised, Raised::Lost(_)) {
             self.daemon = None;
-            // It has noticed what it lost. If it raised no floor then, none comes.
+            // The daemon has noticed its loss. If it raised no floor, nobody will.
             let has_noticed = std::mem::take(&mut self.has_lost);
             wire::with_server(|server| server.lost_writes &= !has_noticed);
         }

@@ -24,7 +24,7 @@ pub(super) enum Fault {
     Boot,
     Copy,
     Snapshot,
-    /// The same, and the kernel does not report it: the clocks of both jump.
+    /// A snapshot that the kernel does not report: the clocks of both copies jump.
     Jump,
     LoseData,
     /// The coordinator is restored to an older state.
@@ -125,7 +125,7 @@ impl Server {
         if !self.left.has(Fault::GoBack) {
             self.backups.clear();
         }
-        // No text comes back, unless the coordinator does.
+        // A key never has an earlier text again, unless the coordinator goes back.
         let mut late = std::mem::take(&mut self.late);
         late.retain(|swaps| self.left.has(Fault::GoBack) || swaps.iter().all(|swap| self.fits(swap)));
         self.late = late;

@@ -21,7 +21,7 @@ const IDS: usize = 4;
 pub(super) struct World {
     pub(super) server: Server,
     pub(super) machines: [Arc<Machine>; MACHINES],
-    /// By ID of a tick, the ticks where it was handed out.
+    /// For each ID of a tick, the ticks in which it was handed out.
     pub(super) used: [u128; IDS],
     pub(super) clocks: AllClocks,
     /// The highest time that a clock has read.
@@ -52,7 +52,7 @@ struct Past {
 
 /// Something that happens. A raise hands out all IDs that it may, and a start those of one tick or
 /// all. Handing out fewer is not tried, because an ID that is not handed out is never repeated. The
-/// numbers in events are those of machines.
+/// numbers in events are those of machines, unless the event says otherwise.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// A daemon starts, and hands out IDs at once.
@@ -62,7 +62,7 @@ enum Event {
     /// The same, after a raise.
     Raise(usize, UnixMicros),
     Look(usize, UnixMicros),
-    /// The pause of a start is over. It hands out a tick only before the search.
+    /// The pause of a start is over. It hands out a single tick only before the search begins.
     Settle(usize, Amount),
     /// The pause of a start is over, and the start takes longer.
     SettleLate(usize),
@@ -101,8 +101,8 @@ enum Amount {
 }
 
 impl World {
-    /// A fleet that is prepared, and this many faults ahead: at most two of each kind. The
-    /// coordinator may be restored to an older state only where clocks differ by at most
+    /// Returns a fleet that is prepared. This many faults may still happen, at most two of each
+    /// kind. The coordinator may be restored to an older state only where clocks differ by at most
     /// `SKEW`: the floor that is then raised is above all their grants.
     pub(super) fn new(faults: u8, clocks: AllClocks) -> World {
         let left = Left::new(2, faults);
@@ -166,7 +166,7 @@ impl World {
 
     /// Returns the same where the third machine is given both worker IDs, and an operator has freed
     /// one of them. The first machine's daemon has that one by now, and has handed out a tick. The
-    /// third one's has not noticed.
+    /// third machine's daemon has not noticed that.
     pub(super) fn with_one_of_two_worker_ids_lost(mut self, lost: Ids) -> World {
         for (at, given) in [lost, lost, Ids::Both].into_iter().enumerate() {
             self.machine(at).given = Some(given);
@@ -186,8 +186,8 @@ impl World {
         world
     }
 
-    /// Returns the same after a clean restart of that daemon, where the third machine is configured
-    /// for another ID space. An operator also frees numbers.
+    /// Returns the same after a clean restart of a daemon on the first machine. The third machine
+    /// is configured for another ID space. An operator also frees numbers.
     pub(super) fn with_two_spaces(mut self) -> World {
         self.machine(2).space = Space::Second;
         self.frees = true;
@@ -197,7 +197,7 @@ impl World {
 
     /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is
     /// far ahead. The second machine's daemon has taken a released number there, and may hand out
-    /// nothing yet. The third one's then went on.
+    /// nothing yet. The third machine's daemon then started again.
     pub(super) fn with_a_start_at_a_far_floor(self) -> World {
         let early = self.walls()[0];
         let late = self.walls()[self.walls().len() - 1];
@@ -262,11 +262,11 @@ impl World {
                     }
                 }
                 (Some(starting), _) if starting.is_settled => events.push(Event::Begin(index)),
-                // Meanwhile a daemon that has lost a write has noticed it.
+                // The pause lasts until a daemon that has lost a write has noticed that.
                 (Some(_), _) if self.server.lost_writes => {}
                 (Some(_), _) => {
                     events.push(Event::Settle(index, Amount::All));
-                    // Only a restore can come between.
+                    // Only a restore between the two events makes a difference.
                     events.extend(left.has(Fault::GoBack).then_some(Event::SettleLate(index)));
                 }
                 (None, Some(daemon)) => events.extend(self.events_of(daemon, index)),
