@@ -20,7 +20,7 @@ fn a_key_that_an_operator_deletes_or_releases_ends_its_daemon() {
         daemon.assert_logs("released");
         fleet_says(&toml, &["list", "--json"], 0, &["\"state\":\"released\""]);
         // The next daemon waits until the clock is near the bound, which takes minutes.
-        Machine::new().setup(&toml).assert_waits(&["worker ID 5 was released", "free from"]);
+        Machine::new().setup(&toml).assert_waits(&["worker ID 5 was released", "wait until"]);
         assert_distinct(runs);
     });
 }
