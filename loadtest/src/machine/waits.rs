@@ -95,7 +95,8 @@ impl Waits {
         let before = last_look(&self.looks, from_ns);
         let after = self.looks.partition_point(|look| look.at_ns < until_ns).min(self.looks.len() - 1);
         let target_ns = self.looks[after].target_ns - before.target_ns;
-        (until_ns - from_ns.max(before.at_ns)).saturating_sub(target_ns)
+        // The first look may come later than both instants.
+        until_ns.saturating_sub(from_ns.max(before.at_ns)).saturating_sub(target_ns)
     }
 }
 
@@ -182,6 +183,14 @@ mod tests {
         let found = Stall { from_ns: 20 * MS, until_ns: 44 * MS, lost_ns: 16 * MS };
         assert_eq!(idle.stall(&waits.looks, since(1, 16), 2), Some(found));
         assert_eq!(waits.not_of_target_ns(26 * MS, 43 * MS), 16 * MS);
+        assert_eq!(waits.not_of_target_ns(20 * MS, 24 * MS), 3 * MS);
+    }
+
+    #[test]
+    fn lateness_before_the_first_look_does_not_count() {
+        let mut waits = Waits::default();
+        waits.add(look(30, 0, 0));
+        assert_eq!([10 * MS, 40 * MS].map(|until_ns| waits.not_of_target_ns(MS, until_ns)), [0, 10 * MS]);
     }
 
     #[test]
