@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as Name, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,11 +112,16 @@ impl Listener {
     }
 }
 
-/// Returns an address of a port that outgoing connections do not take while nobody listens there.
+/// Returns an address of a port that outgoing connections do not take while nobody listens there,
+/// nor other tests: an abstract socket reserves its number until this process ends.
 pub(crate) fn free_port() -> Result<SocketAddr, String> {
     for _ in 0..TRIES {
-        let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(PORTS)));
+        let port = fastrand::u16(PORTS);
+        let name = Name::from_abstract_name(format!("snowbank-test-port-{port}")).expect("a short name");
+        let Ok(reservation) = UnixDatagram::bind_addr(&name) else { continue };
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         if std::net::TcpListener::bind(address).is_ok() {
+            std::mem::forget(reservation);
             return Ok(address);
         }
     }
