@@ -1,18 +1,17 @@
 //! Two real daemons that are killed, stopped and started while the client's test draws IDs.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use snowbank_testkit::Port;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, stdin};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::daemon::endpoint::free_port;
 use crate::report;
 
 /// The number of daemons. Their worker IDs count from 1.
@@ -34,13 +33,14 @@ const OUTAGES_MS: std::ops::Range<u64> = 50..1_500;
 struct Daemon {
     program: PathBuf,
     config: PathBuf,
-    address: SocketAddr,
+    port: Port,
     child: Child,
 }
 
 impl Daemon {
     async fn start(program: &Path, directory: &Path, worker_id: usize) -> Result<Self, String> {
-        let address = free_port()?;
+        let port = Port::take();
+        let address = port.address();
         let config = directory.join(format!("daemon-{worker_id}.toml"));
         let [state, locks] = ["state", "locks"].map(|name| directory.join(format!("{name}-{worker_id}")));
         let text = format!(
@@ -48,19 +48,19 @@ impl Daemon {
         );
         std::fs::write(&config, text).map_err(|error| error.to_string())?;
         let child = spawn(program, &config)?;
-        let mut daemon = Self { program: program.to_owned(), config, address, child };
+        let mut daemon = Self { program: program.to_owned(), config, port, child };
         daemon.wait_until_it_listens().await?;
         Ok(daemon)
     }
 
     async fn wait_until_it_listens(&mut self) -> Result<(), String> {
         let deadline = Instant::now() + START_LIMIT;
-        while TcpStream::connect(self.address).await.is_err() {
+        while TcpStream::connect(self.port.address()).await.is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the daemon on {} ended: {status}", self.address));
+                return Err(format!("the daemon on {} ended: {status}", self.port.address()));
             }
             if Instant::now() > deadline {
-                return Err(format!("no daemon listens on {} after {START_LIMIT:?}", self.address));
+                return Err(format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()));
             }
             sleep(Duration::from_millis(10)).await;
         }
@@ -78,7 +78,10 @@ impl Daemon {
         let deadline = Instant::now() + START_LIMIT;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() > deadline {
-                return Err(format!("the daemon on {} did not end within {START_LIMIT:?}", self.address));
+                return Err(format!(
+                    "the daemon on {} did not end within {START_LIMIT:?}",
+                    self.port.address()
+                ));
             }
             sleep(Duration::from_millis(10)).await;
         }
@@ -136,7 +139,7 @@ pub(crate) async fn run(arguments: &[&str]) -> Result<(), String> {
     for worker_id in 1..=DAEMONS {
         daemons.push(Daemon::start(&program, directory.path(), worker_id).await?);
     }
-    let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.address.to_string()).collect();
+    let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.port.address().to_string()).collect();
     report::print(&json!({ "endpoints": endpoints, "seconds": lasts.as_secs() }));
     let mut input = Vec::new();
     let mut stdin = stdin();

@@ -1,14 +1,12 @@
 //! The address of a scripted daemon, which stays the same over all of its lives.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as Name, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use snowbank_testkit::Port;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
@@ -17,11 +15,7 @@ use super::connection::Stream;
 use crate::case::Listen;
 use crate::certificates::Certificates;
 
-/// Ports below those that kernels give to outgoing connections. A port that is closed for a while
-/// stays free.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
-
-/// The most ports that are tried, and the most tries to listen on a port that is in use.
+/// The most tries to listen on a port that is in use.
 const TRIES: usize = 200;
 
 /// The pause between two tries to listen on the port of a life that has ended.
@@ -36,7 +30,7 @@ pub(super) struct Endpoint {
 
 #[derive(Clone)]
 enum Place {
-    Tcp(SocketAddr),
+    Tcp(Arc<Port>),
     Unix(PathBuf),
 }
 
@@ -50,7 +44,7 @@ impl Endpoint {
     pub(super) fn new(index: usize, listen: Listen, certificates: &Certificates) -> Result<Self, String> {
         let place = match listen {
             Listen::Unix => Place::Unix(certificates.directory().join(format!("socket-{index}"))),
-            Listen::Tcp | Listen::Tls | Listen::MutualTls => Place::Tcp(free_port()?),
+            Listen::Tcp | Listen::Tls | Listen::MutualTls => Place::Tcp(Arc::new(Port::take())),
         };
         let tls = match listen {
             Listen::Tcp | Listen::Unix => None,
@@ -62,8 +56,8 @@ impl Endpoint {
 
     pub(super) fn address(&self) -> String {
         match (&self.place, &self.tls) {
-            (Place::Tcp(address), None) => address.to_string(),
-            (Place::Tcp(address), Some(_)) => format!("tls:{address}"),
+            (Place::Tcp(port), None) => port.address().to_string(),
+            (Place::Tcp(port), Some(_)) => format!("tls:{}", port.address()),
             (Place::Unix(path), _) => format!("unix:{}", path.display()),
         }
     }
@@ -82,7 +76,7 @@ impl Endpoint {
 
     async fn try_bind(&self) -> io::Result<Listener> {
         match &self.place {
-            Place::Tcp(address) => TcpListener::bind(address).await.map(Listener::Tcp),
+            Place::Tcp(port) => TcpListener::bind(port.address()).await.map(Listener::Tcp),
             Place::Unix(path) => {
                 drop(std::fs::remove_file(path));
                 UnixListener::bind(path).map(Listener::Unix)
@@ -110,20 +104,4 @@ impl Listener {
             Self::Unix(listener) => Ok(Box::new(listener.accept().await?.0)),
         }
     }
-}
-
-/// Returns an address of a port that outgoing connections do not take while nobody listens there,
-/// nor other tests: an abstract socket reserves its number until this process ends.
-pub(crate) fn free_port() -> Result<SocketAddr, String> {
-    for _ in 0..TRIES {
-        let port = fastrand::u16(PORTS);
-        let name = Name::from_abstract_name(format!("snowbank-test-port-{port}")).expect("a short name");
-        let Ok(reservation) = UnixDatagram::bind_addr(&name) else { continue };
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if std::net::TcpListener::bind(address).is_ok() {
-            std::mem::forget(reservation);
-            return Ok(address);
-        }
-    }
-    Err("no port of the loopback address is free".to_owned())
 }
