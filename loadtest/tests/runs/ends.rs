@@ -171,9 +171,8 @@ fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
 
 #[test]
 fn a_load_test_without_files_blames_no_target() {
-    // Enough for the connections, which are opened first, and not for an epoll of each thread. With
-    // two more a run is possible, unless something else is open at the moment.
-    for files in 7..9 {
+    // Enough for the connections, which are opened first, and not for an epoll of each thread.
+    for files in 7..11 {
         let target = sound_target();
         let mut few_files = Command::new("sh");
         let script = format!(r#"ulimit -n {files}; exec "$0" "$@""#);
@@ -185,7 +184,7 @@ fn a_load_test_without_files_blames_no_target() {
             "--connections",
             "4",
             "--threads",
-            "2",
+            "4",
             "--rate",
             "500",
             "--for",
