@@ -223,14 +223,15 @@ fn watched(cores: &[Core; 2]) -> Stalls {
 /// works in the spans of `worked`.
 fn look_at_waits(waited: &[(u64, u64)], worked: &Spans, late: &Spans, cores: &[Core; 2], stalls: &Stalls) {
     let (mut waits, mut idle) = (Waits::default(), Idle::default());
-    let (mut before, mut looked_ns, mut at_ns) = (0, 0, 0);
+    let (mut before, mut looked_ns, mut at_ns, mut target_ns) = (0, 0, 0, 0);
     while at_ns < RUN_NS + 100 * MS {
-        let burnt_ns: u64 = cores.iter().map(|core| shared_ns(&core.own, 0, at_ns)).sum();
-        let target_ns = burnt_ns + shared_ns(worked, 0, at_ns);
+        let ran_ns = shared_ns(worked, looked_ns, at_ns);
+        let burnt_ns: u64 = cores.iter().map(|core| shared_ns(&core.own, looked_ns, at_ns)).sum();
+        target_ns += ran_ns + burnt_ns;
         waits.add(Look { at_ns, target_ns, own_ns: target_ns });
         let until_now = waited.partition_point(|wait| wait.0 <= at_ns);
         let waited_ns = waited[before..until_now].iter().map(|wait| wait.1).sum();
-        let since = Since { ran_ns: shared_ns(worked, looked_ns, at_ns), waited_ns };
+        let since = Since { ran_ns, waited_ns };
         idle.stall(&waits.looks, since, 2).into_iter().for_each(|stall| stalls.add(stall));
         for &(due_ns, sent_ns) in late.iter().filter(|late| (looked_ns + 1..=at_ns).contains(&late.1)) {
             stalls.add_bunch(sent_ns, waits.not_of_target_ns(due_ns, sent_ns));
