@@ -123,11 +123,7 @@ impl<'a> Loaded<'a> {
     /// [`Failure`] if there is nothing to load. Faults of a target under load are in the outcome.
     pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, Failure> {
         let asked = scenario.clone();
-        let (mut peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
-        if self.daemon.is_some() {
-            // Also where /proc does not show the daemon's process.
-            peers.iter_mut().for_each(|peer| peer.clock = Clock::Same);
-        }
+        let (peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
         let origin = Instant::now() + START_DELAY;
         let owners = peers.iter().map(|peer| peer.owner).collect();
         let shared = Shared {
@@ -148,7 +144,6 @@ impl<'a> Loaded<'a> {
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
         // A stall at the end of the load delays the last answers, and counts until they have come.
         outcome.stalls = watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64);
-        samples.put_into(&mut outcome.seconds);
         outcome.target_cpu = samples.cpu(elapsed);
         outcome.planned = scenario.is_open_loop().then_some(scenario.length);
         outcome.elapsed = elapsed;
@@ -170,7 +165,6 @@ impl<'a> Loaded<'a> {
     ///  the caller's thread ────┼── load thread 1 ── epoll: its connections ──▶ target
     ///     │ collector          └── …
     ///     │                      sleeper on each core ──▶ the machine's stalls ([`Watched`])
-    ///     │                      sampler ──▶ the target's processor time and memory
     ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
     /// ```
     ///
@@ -178,7 +172,6 @@ impl<'a> Loaded<'a> {
     /// largest ID, and what is known of each target ([`Shared`]).
     fn load(&mut self, shared: &Shared<'_>, streams: approach::Streams) -> (Outcome, Samples) {
         std::thread::scope(|scope| {
-            let running = Running(&shared.stop);
             shared.watched.watch(scope, &shared.stop);
             let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
             for (thread, streams) in streams.into_iter().enumerate() {
@@ -188,23 +181,10 @@ impl<'a> Loaded<'a> {
                 spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"));
             }
             drop(to);
-            let (sampling, stopped) = mpsc::channel();
-            let sampler = scope.spawn(move || Samples::take(shared, &stopped));
-            let outcome = collector::collect(self, shared, &from);
-            drop(sampling);
-            drop(running);
-            // A sampler that panicked has no figures.
-            (outcome, sampler.join().unwrap_or_default())
+            let collected = collector::collect(self, shared, &from);
+            shared.stop.store(true, Ordering::Relaxed);
+            collected
         })
-    }
-}
-
-/// Stops all threads of a run when it is dropped, so none outlives a collector that panics.
-struct Running<'a>(&'a AtomicBool);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -271,43 +251,4 @@ fn lanes(scenario: &Scenario) -> Lanes {
         Drive::Closed { .. } => None,
     });
     Lanes::new(schedules)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use super::*;
-
-    #[test]
-    fn a_collector_that_panics_leaves_no_thread_behind() {
-        let scenario = Scenario {
-            addresses: Vec::new(),
-            info: Vec::new(),
-            tls: None,
-            token: None,
-            source: None,
-            protocol: &frontend::ECHO,
-            drive: Drive::Closed { depth: 1 },
-            batch: 1,
-            connections: 0,
-            threads: 0,
-            // No instant is so far ahead.
-            warm_up: Duration::MAX,
-            length: Duration::ZERO,
-            outage: None,
-            keeps_interval_log: true,
-        };
-        let shared = Shared {
-            scenario: &scenario,
-            peers: Vec::new(),
-            watched: Watched::new(Instant::now(), scenario.warm_up, Vec::new()),
-            lanes: lanes(&scenario),
-            stop: AtomicBool::new(false),
-        };
-        let terminal = Terminal::new(None);
-        let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal: &terminal };
-        let ended = catch_unwind(AssertUnwindSafe(|| loaded.load(&shared, Vec::new())));
-        assert!(ended.is_err(), "and nothing hangs");
-    }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
+use super::samples::Samples;
 use super::{Loaded, Outcome};
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, NotAdded};
@@ -29,20 +30,28 @@ struct Collector<'a, 'i> {
     reached: Vec<u64>,
     running: usize,
     pending: BTreeMap<u64, Second>,
+    /// When the measurement begins; `None` after that.
+    begins_at: Option<Instant>,
     /// When a daemon of our own is due to end; `None` also after that.
     outage_at: Option<Instant>,
+    samples: Samples,
     outcome: Outcome,
 }
 
 /// Receives messages until every thread is done.
-pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared<'_>, from: &Receiver<Message>) -> Outcome {
+pub(super) fn collect(
+    loaded: &mut Loaded<'_>,
+    shared: &Shared<'_>,
+    from: &Receiver<Message>,
+) -> (Outcome, Samples) {
     let scenario = &shared.scenario;
     let origin = shared.watched.origin;
     let mut collector = Collector::new(loaded, shared);
     let mut shown = Instant::now();
     while collector.running > 0 {
-        let until_outage = collector.outage_at.map(|at| at.saturating_duration_since(Instant::now()));
-        match from.recv_timeout(until_outage.unwrap_or(PROGRESS_INTERVAL).min(PROGRESS_INTERVAL)) {
+        let due = collector.begins_at.into_iter().chain(collector.outage_at).min();
+        let until_due = due.map(|at| at.saturating_duration_since(Instant::now()));
+        match from.recv_timeout(until_due.unwrap_or(PROGRESS_INTERVAL).min(PROGRESS_INTERVAL)) {
             Ok(message) => collector.receive(message),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -51,6 +60,7 @@ pub(super) fn collect(loaded: &mut Loaded<'_>, shared: &Shared<'_>, from: &Recei
             collector.outcome.interrupted = true;
             collector.stop();
         }
+        collector.begin_measurement();
         collector.finish_seconds();
         collector.end_daemon();
         if shown.elapsed() >= PROGRESS_INTERVAL {
@@ -81,7 +91,9 @@ impl<'a, 'i> Collector<'a, 'i> {
             reached: vec![0; scenario.threads],
             running: scenario.threads,
             pending: BTreeMap::new(),
+            begins_at: Some(shared.watched.origin + scenario.warm_up),
             outage_at: scenario.outage_at().map(|at| shared.watched.origin + at),
+            samples: Samples::default(),
             outcome,
         }
     }
@@ -108,6 +120,13 @@ impl<'a, 'i> Collector<'a, 'i> {
         }
     }
 
+    /// Looks at what the target has used when the measurement begins.
+    fn begin_measurement(&mut self) {
+        if self.begins_at.take_if(|at| *at <= Instant::now()).is_some() {
+            self.samples.take(Instant::now(), self.shared.watched.target_used().cpu);
+        }
+    }
+
     /// Brings about the outage of a daemon of our own when it is due.
     fn end_daemon(&mut self) {
         let (Some(outage), Some(daemon)) = (self.shared.scenario.outage, &mut self.loaded.daemon) else {
@@ -126,11 +145,11 @@ impl<'a, 'i> Collector<'a, 'i> {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> (Outcome, Samples) {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
         self.outcome.left_out = self.left_out();
-        self.outcome
+        (self.outcome, self.samples)
     }
 
     /// Returns the numbers that the targets left out, if all are counters and no position is lost.
@@ -185,7 +204,12 @@ impl<'a, 'i> Collector<'a, 'i> {
                 log_second(&mut self.outcome.interval_log, number, &second);
             }
             self.outcome.counts.response.merge(&second.response);
-            self.outcome.seconds.push(SecondFigures::of(number, &second));
+            let used = self.shared.watched.target_used();
+            self.outcome.seconds.push(SecondFigures {
+                target_cpu_share: self.samples.take(Instant::now(), used.cpu),
+                target_memory_bytes: used.memory,
+                ..SecondFigures::of(number, &second)
+            });
         }
     }
 }
