@@ -175,7 +175,7 @@ fn verdict(rows: &[Row]) -> Call {
 fn summary(verdict: Call, rows: &[Row]) -> String {
     let differ = rows.iter().filter(|row| matches!(row.call, Call::Worse | Call::Better));
     let named = differ.clone().map(|row| match row.interval {
-        Some(interval) => format!("{} x {}", row.name, factor(interval.ratio)),
+        Some(interval) => format!("{} x {:.2}", row.name, interval.ratio),
         None => row.name.clone(),
     });
     let mut words: Vec<&str> = differ.clone().map(|row| row.words).collect();
@@ -237,15 +237,6 @@ fn alternate(a: &[Run], b: &[Run]) -> bool {
     a.last() > b.first() && b.last() > a.first()
 }
 
-/// Returns a ratio in at most five characters: a spread without any sense can end at thousands.
-fn factor(ratio: f64) -> String {
-    match ratio {
-        ..100.0 => format!("{ratio:.2}"),
-        ..9_999.5 => format!("{ratio:.0}"),
-        _ => ">9999".to_owned(),
-    }
-}
-
 /// Writes the comparison for a terminal.
 ///
 /// # Errors
@@ -259,9 +250,7 @@ pub(crate) fn write(comparison: &Comparison, out: &mut dyn Write) -> io::Result<
     for row in &comparison.rows {
         let [a, b] = [row.a, row.b].map(|number| row.unit.text(number));
         let (ratio, interval) = match row.interval {
-            Some(Interval { low, ratio, high }) => {
-                (factor(ratio), format!("{}–{}", factor(low), factor(high)))
-            }
+            Some(Interval { low, ratio, high }) => (format!("{ratio:.2}"), format!("{low:.2}–{high:.2}")),
             None => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
         };
         writeln!(out, "{:<37}{a:>16}{b:>16}{ratio:>7}  {interval:<11}  {}", row.name, row.words)?;
