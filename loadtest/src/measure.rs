@@ -66,10 +66,8 @@ pub(crate) struct SecondFigures {
     /// The longest.
     pub(crate) max_us: Option<f64>,
     /// The target's processor time as a share of one core, if it can be seen.
-    #[serde(default)]
     pub(crate) target_cpu_share: Option<f64>,
     /// The target's resident memory at the end of the second.
-    #[serde(default)]
     pub(crate) target_memory_bytes: Option<u64>,
 }
 

@@ -19,9 +19,6 @@ use crate::sweep::step::Step;
 use crate::units::{counted, grouped, ids_per_s};
 use crate::value::{Rate, Share};
 
-/// More daemons than any fleet has.
-const MAX_DAEMONS: f64 = 1e6;
-
 /// The options of a plan.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Wanted {
@@ -107,10 +104,7 @@ pub(crate) fn plan(sweep: &Sweep, wanted: &Wanted) -> Result<Plan, Failure> {
     let exact = rate / (lowest.ids_per_s * used_share);
     // Rounding must not add one, as in 34,600 ÷ (173,000 × 0.2).
     let daemons = (exact - 1e-9).ceil().max(1.0);
-    if daemons > MAX_DAEMONS {
-        return Err(Failure::of_target(format!("no plan: it would take {daemons:.0} daemons")));
-    }
-    let all_daemons = daemons as u64 + spare;
+    let all_daemons = (daemons as u64).saturating_add(spare);
     basis.check_worker_ids(all_daemons)?;
     let each_ids_per_s = rate / daemons;
     let each_requests_per_s = each_ids_per_s / basis.batch;
@@ -221,7 +215,7 @@ impl<'a> Basis<'a> {
     /// Checks that the layout has worker IDs for all daemons.
     fn check_worker_ids(&self, all_daemons: u64) -> Result<(), Failure> {
         let Some(numbering) = &self.numbering else { return Ok(()) };
-        let wanted = all_daemons * self.worker_ids;
+        let wanted = all_daemons.saturating_mul(self.worker_ids);
         let all = numbering.layout().workers();
         if wanted <= all {
             return Ok(());
