@@ -164,9 +164,3 @@ fn requests_that_left_in_a_bunch_are_the_generators() {
     let budget = Objectives { errors: 0.01, ..objectives() };
     assert_eq!(judge(&outcome(refused, &many), &budget).exit_code(), 2, "1 of 1,000 may be refused");
 }
-
-#[test]
-fn quantiles_have_their_usual_names() {
-    let names = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0].map(quantile_name);
-    assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
-}

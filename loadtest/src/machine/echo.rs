@@ -49,22 +49,3 @@ fn echo(listener: &TcpListener, connections: usize) -> io::Result<()> {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_byte_comes_back_on_its_connection() {
-        let address = start(2).expect("an echo");
-        let mut streams = [0, 1].map(|_| TcpStream::connect(address).expect("a connection"));
-        for (stream, byte) in streams.iter_mut().zip([b'a', b'b']) {
-            stream.write_all(&[byte; 32]).expect("sent");
-        }
-        for (stream, byte) in streams.iter_mut().zip([b'a', b'b']) {
-            let mut back = [0; 32];
-            stream.read_exact(&mut back).expect("an echo");
-            assert_eq!(back, [byte; 32]);
-        }
-    }
-}

@@ -64,17 +64,3 @@ impl RunDelay {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waiting_is_told_from_look_to_look() {
-        let before = std::time::Instant::now();
-        let mut delay = RunDelay::of_this_thread();
-        std::thread::sleep(Duration::from_millis(20));
-        let waited_ns = delay.since_last().waited_ns;
-        assert!(u128::from(waited_ns) <= before.elapsed().as_nanos(), "sleeping is no waiting: {waited_ns}");
-    }
-}

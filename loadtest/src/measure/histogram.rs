@@ -34,7 +34,7 @@ impl TimeHistogram {
 impl Default for TimeHistogram {
     fn default() -> Self {
         let histogram = Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS);
-        Self(histogram.unwrap_or_else(|_| unreachable!("the bounds are constants that a test accepts")))
+        Self(histogram.unwrap_or_else(|_| unreachable!("the bounds are constants")))
     }
 }
 
@@ -49,17 +49,5 @@ impl Deref for TimeHistogram {
 impl DerefMut for TimeHistogram {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bounds_are_accepted_and_microseconds_kept_apart() {
-        let mut histogram = TimeHistogram::default();
-        assert!(histogram.record(MAX_VALUE_NS).is_ok());
-        assert!(!histogram.equivalent(999_000, 1_000_000));
     }
 }

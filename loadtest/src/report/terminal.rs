@@ -105,21 +105,3 @@ impl Terminal {
 pub(crate) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_is_waited_for_until_an_interrupt() {
-        let terminal = Terminal::new(None);
-        assert_eq!(terminal.unless_interrupted(|| Ok(7)), Ok(7));
-        terminal.is_interrupted.store(true, Ordering::Relaxed);
-        let endless = || {
-            std::thread::sleep(Duration::from_secs(60));
-            Ok(())
-        };
-        let interrupted = terminal.unless_interrupted(endless).map_err(|failure| failure.blame);
-        assert_eq!(interrupted, Err(Blame::Interrupt));
-    }
-}

@@ -61,6 +61,7 @@ fn a_sound_target_passes() {
     let result = ran.result();
     assert!(result.starts_with("PASS  ") && result.contains(" IDs/s  p99.9 "), "{ran:?}");
     assert!(result.chars().count() <= 100 && result.contains("machine stood still"), "{ran:?}");
+    assert!(ran.figure("a bare echo", "p50").is_number(), "{ran:?}");
 }
 
 #[test]
