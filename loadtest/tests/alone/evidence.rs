@@ -3,7 +3,6 @@
 //! says. The page has the command.
 
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use crate::alone;
 use crate::machine::{Neighbours, Noise};
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, target};
-use crate::support::{Ran, Setup, command, has_daemon, loadtest};
+use crate::support::{Ran, command, has_daemon, loadtest};
 
 #[test]
 #[ignore = "for a quiet machine: two minutes"]
@@ -142,29 +141,4 @@ fn fifteen_per_cent_more_processor_time_is_found() {
             "{ran:?}"
         );
     }
-}
-
-#[test]
-#[ignore = "for a quiet machine: ten seconds, beside redis-benchmark"]
-fn the_generator_costs_no_more_than_redis_benchmark() {
-    const REQUESTS: u64 = 300_000;
-    let _alone = alone();
-    let daemon = Setup::new().resp().start();
-    let address = daemon.addresses[1].to_string();
-    let port = address.rsplit(':').next().expect("a port");
-    let line =
-        format!("TIMEFORMAT='%U %S'; time redis-benchmark -p {port} -n {REQUESTS} -c 8 -q INCR default >&2");
-    let theirs = Command::new("bash").args(["-c", &line]).output().expect("it runs");
-    let theirs = String::from_utf8_lossy(&theirs.stderr).into_owned();
-    let times = theirs.lines().last().unwrap_or_default().split_whitespace();
-    let cpu_s: f64 = times.filter_map(|part| part.parse::<f64>().ok()).sum();
-    let theirs_us = cpu_s * 1e6 / REQUESTS as f64;
-    let ran = loadtest(&["--resp", "--address", &address, "--closed", "--for", "3s"]);
-    let of = |row: &str, name: &str| ran.figure(row, name).as_f64().expect("a figure");
-    let ours_us =
-        of("CPU, memory", "generator's CPU") * of("machine", "measured for") * 1e6 / of("IDs", "answered");
-    let rate = of("IDs", "rate");
-    eprintln!("redis-benchmark: {theirs_us:.2} µs a request; {}", theirs.lines().next().unwrap_or_default());
-    eprintln!("this: {ours_us:.2} µs a request; {rate:.0} requests/s");
-    assert!(ours_us < theirs_us, "{ran:?}");
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, sound_target, target};
-use crate::support::{CLOSED, Ran, Running, THOUSAND, has_daemon, poll, start, start_by, until_judged};
-use rustix::process::{Pid, Signal, getpgid, kill_process, test_kill_process};
+use crate::support::{Ran, Running, THOUSAND, has_daemon, poll, start, start_by};
+use rustix::process::{Pid, Signal, getpgid, test_kill_process};
 
 /// Far above what an end takes on a busy machine, and far below what would have been measured.
 const AT_ONCE: Duration = Duration::from_secs(60);
@@ -111,47 +111,6 @@ fn a_killed_load_test_takes_its_daemon_with_it() {
         let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
         status.map_or(true, |status| status.contains(") Z ")).then_some(())
     });
-}
-
-#[test]
-fn a_daemon_that_dies_fails_the_run() {
-    if !has_daemon() {
-        return;
-    }
-    // A generator that stood still for a second may be why a target closed.
-    let ran = until_judged(|| {
-        let running = start(&["--rate", "1000", "--for", "1h"]);
-        kill_process(daemon_of(&running), Signal::KILL).expect("the daemon runs");
-        running.wait()
-    });
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.result().contains("the target closed a connection"), "{ran:?}");
-}
-
-#[test]
-fn a_late_target_without_a_bare_echo_says_why() {
-    if !has_daemon() {
-        return;
-    }
-    let mut few_files = Command::new("sh");
-    // An echo has both ends of its connections in the load test.
-    few_files.args(["-c", r#"ulimit -n 1000; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
-    let load = ["--connections", "600", "--rate", "500", "--for", "500ms", "--p99.9", "1us", "--runs", "1"];
-    let ran = start_by(few_files, &load).wait();
-    assert!(ran.result().contains("p99.9 "), "{ran:?}");
-    assert!(ran.words().contains("a bare echo could not be run: "), "{ran:?}");
-}
-
-#[test]
-fn two_load_tests_at_once_have_daemons_of_their_own() {
-    if !has_daemon() {
-        return;
-    }
-    let both = [start(&CLOSED), start(&CLOSED)].map(Running::wait);
-    for ran in &both {
-        assert_eq!(ran.code, 0, "{ran:?}");
-    }
-    assert_ne!(both[0].figure("target", "address"), both[1].figure("target", "address"));
 }
 
 #[test]

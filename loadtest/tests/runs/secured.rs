@@ -82,7 +82,6 @@ fn a_target_that_cannot_be_trusted_is_refused_in_one_line() {
         (without("--ca"), "is not of an authority"),
         (without("--client"), "certificate"),
         (without("--token"), "give its token with --token-file"),
-        (with_token("ca.pem"), "several lines"),
         (with_token("other"), "name the file of another token"),
         (with_token("nothing"), "cannot read the token file"),
         (all[..1].iter().cloned().chain(["--address=127.0.0.1:1".to_owned()]).collect(), "no address of TLS"),

@@ -53,16 +53,6 @@ fn tickets_need_no_clock_and_what_they_leave_out_counts() {
 }
 
 #[test]
-fn odd_and_even_counters_are_loaded_together_and_equal_ones_are_refused() {
-    if !has_daemon() {
-        return;
-    }
-    let odd = counter("1");
-    assert_eq!(load([&odd, &counter("2")]).code, 0);
-    load([&odd, &counter("1")]).assert_refused(1, "count the same tickets");
-}
-
-#[test]
 fn daemons_that_share_a_counter_are_loaded_together() {
     let Some(etcd) = Etcd::start().filter(|_| has_daemon()) else { return };
     for fleet in ["one", "two"] {
