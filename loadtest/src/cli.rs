@@ -21,9 +21,10 @@ use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::failure::{Blame, Failure};
 use crate::judge::{Objectives, judge, trial};
+use crate::measure::SecondFigures;
 use crate::origin;
 use crate::report::terminal::{Terminal, is_stdout};
-use crate::report::{csv, html, json, table};
+use crate::report::{html, json, table};
 use crate::scenario::{Drive, Outage, Scenario};
 use crate::value::{Rate, Share, Time};
 
@@ -128,7 +129,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
         &[
             (json, &|| json_text(&figures)),
             (html, &|| html::run::render(&figures).into_bytes()),
-            (csv, &|| csv::seconds(&figures.seconds)),
+            (csv, &|| csv_text(&figures.seconds)),
             (hlog, &|| outcome.interval_log.clone()),
         ],
     )
@@ -203,6 +204,17 @@ fn write_files(code: u8, files: &[File<'_>]) -> Result<u8, Failure> {
 fn json_text(figures: &impl Serialize) -> Vec<u8> {
     // Numbers, strings and lists: writing them does not fail.
     (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
+}
+
+/// Returns a first line with the keys of the JSON, then a line for each second. A figure that is not
+/// known is empty.
+fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for second in seconds {
+        // Writing numbers to memory does not fail.
+        let _ = writer.serialize(second);
+    }
+    writer.into_inner().unwrap_or_default()
 }
 
 /// Turns a mistake into one line. Help and version print themselves and end the process.

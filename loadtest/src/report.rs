@@ -1,10 +1,9 @@
 //! The results of a run, for people and for programs.
 //!
 //! - [`figure`]: the list of figures that every output is made from. [`json`]: the file of a run.
-//! - [`table`]: the terminal. [`html`]: a page with charts. [`csv`]: seconds for spreadsheets.
+//! - [`table`]: the terminal. [`html`]: a page with charts.
 //! - [`terminal`]: lines, the progress bar and Ctrl-C.
 
-pub(crate) mod csv;
 pub(crate) mod figure;
 pub(crate) mod html;
 pub(crate) mod json;

@@ -15,9 +15,6 @@ use crate::target::{Access, Conversation, OTHER_ERROR};
 
 pub(crate) static ROW: Row = Row { name: "http", protocol: "HTTP", authorize: None, meet };
 
-/// The longest head of a reply.
-const MAX_HEAD_SIZE: usize = 16 * 1024;
-
 /// The most headers of a reply, those of a proxy included.
 const MAX_HEADERS: usize = 64;
 
@@ -110,8 +107,7 @@ fn reply(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, String> {
     let mut head = httparse::Response::new(&mut headers);
     let head_size = match head.parse(bytes) {
         Ok(Status::Complete(size)) => size,
-        Ok(Status::Partial) if bytes.len() <= MAX_HEAD_SIZE => return Ok(None),
-        Ok(Status::Partial) => return Err("a head without an end".to_owned()),
+        Ok(Status::Partial) => return Ok(None),
         Err(_) => {
             let first = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
             return Err(format!("a reply that begins with {:?}", text(first)));

@@ -33,8 +33,7 @@ pub(super) struct ClockOffset {
     /// The distance that widens the window; `None` until the warm-up is over.
     pub(super) known_us: Option<i64>,
     /// The shortest round trip of the period, and the offset seen in it.
-    best: Option<(u64, i64)>,
-    previous: Option<(u64, i64)>,
+    best: (u64, i64),
     period_ends_ns: u64,
     /// The target's clock less ours, where it was furthest; 0 while nothing was seen.
     pub(super) seen_us: i64,
@@ -43,7 +42,7 @@ pub(super) struct ClockOffset {
 impl ClockOffset {
     pub(super) fn new(clock: Clock) -> Self {
         let known_us = (clock == Clock::Same).then_some(0);
-        Self { clock, known_us, best: None, previous: None, period_ends_ns: 0, seen_us: 0 }
+        Self { clock, known_us, best: (0, 0), period_ends_ns: 0, seen_us: 0 }
     }
 
     /// Learns from a reply and the time in its first ID. The first reply after the warm-up settles
@@ -55,22 +54,19 @@ impl ClockOffset {
         };
         let offset_us = dated_us - request.asked.sent_us.midpoint(now.wall_us);
         let round_trip_ns = now.ns - request.sent_ns;
-        if is_warm && now.ns >= self.period_ends_ns {
+        let is_new_period = now.ns >= self.period_ends_ns;
+        if is_new_period {
             self.period_ends_ns = now.ns + PERIOD_NS;
-            self.previous = self.best.take().or(self.previous);
         }
-        if self.best.is_none_or(|(shortest_ns, _)| round_trip_ns < shortest_ns) {
-            self.best = Some((round_trip_ns, offset_us));
+        if is_new_period || round_trip_ns < self.best.0 {
+            self.best = (round_trip_ns, offset_us);
         }
         if !is_warm {
             return;
         }
-        let measured = [self.previous, self.best].into_iter().flatten();
+        let (round_trip_ns, offset_us) = self.best;
         // The reply was dated at any time of its round trip.
-        let reaches = measured.map(|(round_trip_ns, offset_us)| {
-            (offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000), offset_us)
-        });
-        let Some((known_us, offset_us)) = reaches.max_by_key(|&(known_us, _)| known_us) else { return };
+        let known_us = offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000);
         let is_too_far = self.clock == Clock::Nearby && known_us > MAX_NEARBY_US;
         self.known_us = Some(if is_too_far { 0 } else { known_us });
         if offset_us.abs() > self.seen_us.abs() {
