@@ -15,20 +15,6 @@ use crate::support::scripted::{INFO, target};
 use crate::support::{Ran, command, has_daemon, loadtest};
 
 #[test]
-#[ignore = "for a quiet machine: two minutes"]
-fn a_sound_daemon_passes_each_time_within_25_seconds() {
-    let _alone = alone();
-    assert!(has_daemon(), "cargo build --release --workspace makes the daemon");
-    for _ in 0..10 {
-        let begun = Instant::now();
-        let ran = loadtest(&[]);
-        let took = begun.elapsed();
-        eprintln!("{} in {:.1} s", ran.result(), took.as_secs_f64());
-        assert!(ran.code == 0 && took < Duration::from_secs(25), "{ran:?}");
-    }
-}
-
-#[test]
 #[ignore = "takes the cores from everything else for ten minutes"]
 fn thirty_sound_runs_beside_noises_never_fail() {
     let _alone = alone();

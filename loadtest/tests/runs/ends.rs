@@ -8,33 +8,13 @@ use std::time::{Duration, Instant};
 use crate::support::scripted::fake_daemon::FakeDaemon;
 use crate::support::scripted::{INFO, sound_target, target};
 use crate::support::{Ran, Running, THOUSAND, has_daemon, poll, start, start_by};
-use rustix::process::{Pid, Signal, getpgid, test_kill_process};
+use rustix::process::{Pid, Signal, getpgid};
 
 /// Far above what an end takes on a busy machine, and far below what would have been measured.
 const AT_ONCE: Duration = Duration::from_secs(60);
 
 fn pid(id: u32) -> Pid {
     Pid::from_raw(id as i32).expect("a process ID")
-}
-
-/// The number of times that the threads of a process have gone to sleep.
-fn sleeps(process: u32) -> u64 {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
-    let of_task = |task: std::fs::DirEntry| -> Option<u64> {
-        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        line.trim().parse().ok()
-    };
-    tasks.filter_map(of_task).sum()
-}
-
-/// The daemon that a load test has started and sends to: it sleeps between the requests, of which
-/// many have come.
-fn daemon_of(running: &Running) -> Pid {
-    poll("a daemon is loaded", || {
-        let daemon = *running.children().first()?;
-        (sleeps(daemon) > 2_000).then(|| pid(daemon))
-    })
 }
 
 fn interrupt(running: Running) -> Ran {
@@ -83,34 +63,24 @@ fn an_interrupt_ends_the_wait_for_a_silent_target() {
 }
 
 #[test]
-fn a_terminals_interrupt_does_not_reach_the_daemon() {
+fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
     if !has_daemon() {
         return;
     }
-    let running = start(&["--rate", "1000", "--for", "1h"]);
-    let daemon = daemon_of(&running);
-    // A terminal signals the whole foreground group.
-    assert_ne!(getpgid(Some(daemon)).ok(), getpgid(Some(pid(running.id()))).ok());
-    let ran = interrupt(running);
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.result().contains("the run was interrupted"), "{ran:?}");
-    poll("the daemon ends with the run", || test_kill_process(daemon).err());
-}
-
-#[test]
-fn a_killed_load_test_takes_its_daemon_with_it() {
-    if !has_daemon() {
-        return;
+    for signal in [Signal::INT, Signal::KILL] {
+        let running = start(&["--rate", "1000", "--for", "1h"]);
+        let daemon = poll("a daemon", || running.children().first().copied().map(pid));
+        // A terminal signals the whole foreground group.
+        let group = getpgid(Some(pid(running.id()))).expect("it runs");
+        poll("a group of its own", || (getpgid(Some(daemon)) != Ok(group)).then_some(()));
+        running.signal(signal);
+        running.reap();
+        poll("the daemon ends", || {
+            // In a container there may be no init process that reaps it.
+            let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
+            status.map_or(true, |status| status.contains(") Z ")).then_some(())
+        });
     }
-    let running = start(&["--rate", "1000", "--for", "1h"]);
-    let daemon = daemon_of(&running);
-    running.signal(Signal::KILL);
-    running.reap();
-    poll("the daemon ends by itself", || {
-        // In a container there may be no init process that reaps it.
-        let status = std::fs::read_to_string(format!("/proc/{}/stat", daemon.as_raw_nonzero()));
-        status.map_or(true, |status| status.contains(") Z ")).then_some(())
-    });
 }
 
 #[test]

@@ -220,14 +220,6 @@ fn each_broken_promise_fails_the_run_for_its_reason() {
     }
 }
 
-#[test]
-fn an_impossible_info_is_the_targets_fault() {
-    const NONSENSE: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-        {"index":0,"name":"default","layout":"twitter","worker_ids":[5000]}]}"#;
-    let ran = load(&target(NONSENSE, |_, _, _, _, _| true), &[]);
-    ran.assert_refused(1, "describes source \"default\" wrongly");
-}
-
 /// Runs a target that refuses the requests of these numbers. One connection has them in the order
 /// in which they are due.
 fn refusing(is_refused: impl Fn(u64) -> bool + Send + Sync + 'static) -> FakeDaemon {

@@ -141,7 +141,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).expect("the load test runs");
     }
 
-    /// Waits for the end of a load test that was killed.
+    /// Waits for the end of a load test that was interrupted or killed.
     pub(crate) fn reap(mut self) {
         self.child.wait().expect("the load test ends");
     }
