@@ -54,8 +54,6 @@ type Authorize = fn(&mut Conversation<'_>, &Token) -> Result<(), Failure>;
 pub(crate) struct At {
     /// The IDs that were asked for.
     pub(crate) asked: u32,
-    /// The IDs of its reply that have come.
-    pub(crate) come: u64,
     /// Its tag, in Snowbank's own protocol.
     pub(crate) tag: u16,
 }

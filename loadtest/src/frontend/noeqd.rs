@@ -44,15 +44,11 @@ impl FrontEnd for Noeqd {
     }
 
     fn read<'a>(&self, bytes: &'a [u8], at: At, runs: &mut Vec<Run>) -> Read<'a> {
-        let left = usize::try_from(u64::from(at.asked).saturating_sub(at.come)).unwrap_or(usize::MAX);
-        let (ids, _) = bytes.as_chunks::<ID_SIZE>();
-        let come = ids.len().min(left);
-        ids[..come].iter().for_each(|id| push(runs, u64::from_be_bytes(*id)));
-        match come {
-            0 => Ok(None),
-            come if come == left => Ok(Some((Part::End, come * ID_SIZE))),
-            come => Ok(Some((Part::More, come * ID_SIZE))),
-        }
+        let size = at.asked as usize * ID_SIZE;
+        let Some(reply) = bytes.get(..size) else { return Ok(None) };
+        let (ids, _) = reply.as_chunks::<ID_SIZE>();
+        ids.iter().for_each(|id| push(runs, u64::from_be_bytes(*id)));
+        Ok(Some((Part::End, size)))
     }
 
     fn max_count(&self) -> u32 {

@@ -36,7 +36,7 @@ fn authorize(conversation: &mut Conversation<'_>, token: &Token) -> Result<(), F
 /// Knows Snowbank and Redis by their INFO.
 fn meet(conversation: &mut Conversation<'_>, source: Option<&str>) -> Result<Met, Failure> {
     let head = ask(conversation, &[b"INFO", b"server"])?;
-    let length = head.strip_prefix(b"$").or(head.strip_prefix(b"=")).and_then(number);
+    let length = head.strip_prefix(b"$").and_then(number);
     let Some(length) = length else { return Err(conversation.answered(&head)) };
     let size = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(b"\r\n".len());
     let text = conversation.next(|bytes| Ok(bytes.get(..size).map(|text| (text.to_vec(), size))))?;
@@ -130,7 +130,7 @@ fn elements<'a>(bytes: &'a [u8], start: usize, count: u32, runs: &mut Vec<Run>) 
     let mut taken = start;
     for _ in 0..count {
         let Some((head, head_size)) = line(&bytes[taken..]) else { return Ok(None) };
-        let length = head.strip_prefix(b"$").or(head.strip_prefix(b"=")).and_then(number);
+        let length = head.strip_prefix(b"$").and_then(number);
         let length = length.ok_or_else(|| unreadable("an element that is no text"))?;
         let Some((digits, size)) = line(&bytes[taken + head_size..]) else { return Ok(None) };
         if digits.len() as u64 != length {

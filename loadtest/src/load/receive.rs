@@ -47,7 +47,7 @@ impl Worker<'_> {
                 break;
             };
             let waiting = connection.in_flight.len();
-            let at = At { asked: request.asked.count, come: connection.check.found, tag: request.tag };
+            let at = At { asked: request.asked.count, tag: request.tag };
             let mut runs = std::mem::take(&mut self.runs);
             let read = front_end.read(&bytes[taken..], at, &mut runs);
             runs.drain(..).try_for_each(|run| self.check(index, &request, run, now))?;
