@@ -199,11 +199,6 @@ impl Counts {
         let errors = count_of(&self.refused) + count_of(&self.warm_up_refused) + unanswered;
         errors as f64 / (self.requests + self.warm_up_requests).max(1) as f64
     }
-
-    /// Requests refused, of all codes.
-    pub(crate) fn refused_count(&self) -> u64 {
-        count_of(&self.refused)
-    }
 }
 
 /// Returns the requests refused with any code.
@@ -236,7 +231,7 @@ mod tests {
         let mut all = counted(5, 6);
         all.merge(counted(7, 6));
         all.merge(counted(9, 8));
-        assert_eq!((all.ids, all.refused_count(), all.response.len()), (21, 3, 3));
+        assert_eq!((all.ids, count_of(&all.refused), all.response.len()), (21, 3, 3));
         assert_eq!(all.refused[&6], Refusals { count: 2, first_message: "code 6".into() });
         // Refusals are a share of all requests, those of the warm-up included.
         (all.requests, all.warm_up_requests) = (15, 5);

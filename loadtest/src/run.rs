@@ -22,6 +22,8 @@ use crate::machine::stalls::StallSum;
 use crate::machine::{Watched, echo, quota};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::Promise;
+use crate::report::figure::Figures;
+use crate::report::json;
 use crate::report::terminal::Terminal;
 use crate::scenario::{Drive, SEED, Scenario};
 use crate::schedule::Schedule;
@@ -46,15 +48,10 @@ const QUEUE_LENGTH: usize = 1_024;
 /// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    pub(crate) address: String,
-    /// The version in its INFO.
-    pub(crate) version: Option<String>,
-    /// True if the target was started for this run.
-    pub(crate) own_daemon: bool,
+    /// What is known of the targets.
+    pub(crate) target: Figures,
     /// True if the clocks of all targets are this machine's.
     pub(crate) same_clock: bool,
-    /// The highest rate of the sources together by their own INFO, in IDs per second.
-    pub(crate) per_second: Option<u64>,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
     /// The length that an open loop had to offer its requests in; `None` for a closed loop.
@@ -141,7 +138,6 @@ impl<'a> Loaded<'a> {
         let elapsed = outcome.measured_for(scenario, origin);
         // An outage that began shortly before the end may last beyond it: that part does not count.
         let after = scenario.outage.map_or(Duration::ZERO, |outage| elapsed.saturating_sub(outage.at));
-        let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
         outcome.counts.settling.settle(u64::MAX, &watched.stalls);
         // A stall at the end of the load delays the last answers, and counts until they have come.
         outcome.stalls = watched.stalls.sum((scenario.warm_up + elapsed).as_nanos() as u64);
@@ -150,11 +146,8 @@ impl<'a> Loaded<'a> {
         outcome.elapsed = elapsed;
         outcome.undisturbed = elapsed - outcome.counts.outage.min(after);
         outcome.rounds = 1;
-        outcome.address = addresses.join(", ");
-        outcome.version = peers.iter().find_map(|peer| peer.version.clone());
-        outcome.own_daemon = self.daemon.is_some();
+        outcome.target = json::of_targets(scenario, &peers, self.daemon.is_some());
         outcome.same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
-        outcome.per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
         outcome.promise = peers.swap_remove(0).promise;
         Ok(outcome)
     }

@@ -23,8 +23,9 @@ pub(super) fn errors(outcome: &Outcome, objectives: &Objectives) -> Vec<String> 
         return Vec::new();
     }
     let mut reasons = Vec::new();
-    if counts.refused_count() > 0 {
-        let refused = count(counts.refused_count());
+    let refused = count_of(&counts.refused);
+    if refused > 0 {
+        let refused = count(refused);
         let all = counted(counts.requests, "request");
         reasons.push(format!("{refused} of {all} were refused: {}", codes(&counts.refused)));
     }

@@ -11,7 +11,8 @@ use serde_json::Value as Json;
 use super::figure::{Figures, UNKNOWN, Unit};
 use super::{ECHO, IDS, LATENCIES, LOAD, MACHINE, NOTE, PROCESSOR, QUANTILES, TARGET, headline};
 use crate::judge::{Latency, Objectives, Verdict, quantile_name};
-use crate::measure::{Counts, SecondFigures, TimeHistogram, micros};
+use crate::load::Peer;
+use crate::measure::{Counts, SecondFigures, TimeHistogram, count_of, micros};
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::target::code_name;
@@ -112,7 +113,7 @@ impl Run {
             None => {}
         }
         add_effects(&mut run.figures, scenario, outcome);
-        add_target(&mut run.figures, scenario, outcome);
+        run.figures.extend(&outcome.target);
         add_load(&mut run.figures, scenario, outcome);
         let errors = objectives.errors;
         run.figures.add_if(LOAD, "errors allowed", Unit::Share, (errors > 0.0).then_some(errors));
@@ -148,7 +149,7 @@ fn add_ids(figures: &mut Figures, outcome: &Outcome) {
     let counts = &outcome.counts;
     figures.add(IDS, "requests", Unit::None, counts.requests);
     figures.add(IDS, "answered", Unit::None, counts.answered);
-    figures.add(IDS, "refused", Unit::None, counts.refused_count());
+    figures.add(IDS, "refused", Unit::None, count_of(&counts.refused));
     figures.add(IDS, "unanswered", Unit::None, counts.unanswered);
     figures.add(IDS, "IDs checked", Unit::None, counts.checked_ids);
     for (refused, when) in [(&counts.refused, ""), (&counts.warm_up_refused, " in the warm-up")] {
@@ -202,12 +203,17 @@ fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
 }
 
-fn add_target(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
-    let promise = &outcome.promise;
-    figures.add(TARGET, "address", Unit::None, outcome.address.as_str());
+/// Returns the figures of the targets of a run. They have one form of IDs.
+pub(crate) fn of_targets(scenario: &Scenario, peers: &[Peer], is_own_daemon: bool) -> Figures {
+    let mut figures = Figures::default();
+    let promise = &peers[0].promise;
+    let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
+    let version = peers.iter().find_map(|peer| peer.version.as_deref());
+    let per_second: Option<u64> = peers.iter().map(|peer| peer.promise.per_second).sum();
+    figures.add(TARGET, "address", Unit::None, addresses.join(", "));
     figures.add(TARGET, "protocol", Unit::None, scenario.protocol.name);
-    figures.add(TARGET, "version", Unit::None, outcome.version.as_deref().unwrap_or("unknown"));
-    figures.add_if(TARGET, "started for this run", Unit::None, outcome.own_daemon.then_some("yes"));
+    figures.add(TARGET, "version", Unit::None, version.unwrap_or("unknown"));
+    figures.add_if(TARGET, "started for this run", Unit::None, is_own_daemon.then_some("yes"));
     figures.add(TARGET, "source", Unit::None, promise.source_name.as_str());
     let worker_ids = promise.layout().map(|(_, workers)| workers.len());
     let form = match (promise.layout(), promise.increment()) {
@@ -221,7 +227,8 @@ fn add_target(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
     figures.add(TARGET, "layout", Unit::None, form);
     figures.add_if(TARGET, "worker IDs", Unit::None, worker_ids);
     figures.add(TARGET, "IDs of a request at most", Unit::None, promise.max_count);
-    figures.add_if(TARGET, "IDs per second at most", Unit::IdsPerS, outcome.per_second);
+    figures.add_if(TARGET, "IDs per second at most", Unit::IdsPerS, per_second);
+    figures
 }
 
 fn add_load(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
