@@ -16,6 +16,7 @@ use super::{Now, Peer};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
     pub(super) intended_ns: u64,
+    /// 0 until it is handed to the socket.
     pub(super) sent_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
@@ -28,15 +29,11 @@ pub(super) struct Connection {
     pub(super) peer: usize,
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
-    /// The number of requests at the end of `in_flight` that are not handed to the socket yet.
-    unsent: usize,
     out: Vec<u8>,
     /// Ended by the announced outage and not open again.
     pub(super) is_down: bool,
     /// Opened again since.
     pub(super) is_reopened: bool,
-    /// Its socket took no more: the target reads more slowly than we write.
-    pub(super) is_full: bool,
     /// The start of a frame whose rest has not come.
     pub(super) partial: Vec<u8>,
     tag: u16,
@@ -55,17 +52,16 @@ impl Connection {
             peer,
             check: ConnectionCheck::default(),
             in_flight: VecDeque::new(),
-            unsent: 0,
             is_down: false,
             is_reopened: false,
-            is_full: false,
             out: Vec::new(),
             partial: Vec::new(),
             tag: 0,
         })
     }
 
-    /// Returns true if something waits to be flushed.
+    /// Returns true if something waits to be flushed. After a flush, the socket took no more: the
+    /// target reads more slowly than we write.
     pub(super) fn is_dirty(&self) -> bool {
         !self.out.is_empty() || self.stream.has_unsent()
     }
@@ -76,7 +72,6 @@ impl Connection {
         let asked = Asked { count, sent_us: 0, above: 0 };
         self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
         self.tag = self.tag.wrapping_add(1);
-        self.unsent += 1;
     }
 
     /// Stamps the prepared requests as sent now and hands them to the socket.
@@ -86,21 +81,18 @@ impl Connection {
         above: u64,
         mut each: impl FnMut(&InFlight),
     ) -> Result<(), Fault> {
-        let sent_before = self.in_flight.len() - self.unsent;
-        for request in self.in_flight.range_mut(sent_before..) {
+        for request in self.in_flight.iter_mut().rev().take_while(|request| request.sent_ns == 0) {
             request.sent_ns = now.ns;
             request.asked.sent_us = now.wall_us;
             request.asked.above = above;
             each(request);
         }
-        self.unsent = 0;
         let taken = match self.stream.write(&self.out) {
             Ok(taken) => taken,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(error) => return Err(self.closed(Some(&error))),
         };
         self.out.drain(..taken);
-        self.is_full = self.is_dirty();
         Ok(())
     }
 

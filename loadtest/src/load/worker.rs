@@ -221,7 +221,7 @@ impl<'a> Worker<'a> {
             return false;
         }
         for connection in &mut self.connections {
-            if connection.is_down || connection.is_full {
+            if connection.is_down || connection.is_dirty() {
                 continue;
             }
             while connection.in_flight.len() < depth {
@@ -245,7 +245,7 @@ impl<'a> Worker<'a> {
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             flushed.or_else(|fault| self.excuse(index, fault))?;
             // After a pause of this machine, more is due at once than a socket takes.
-            all &= !self.connections[index].is_full;
+            all &= !self.connections[index].is_dirty();
         }
         Ok(all)
     }
