@@ -17,7 +17,7 @@ use crate::daemon::Daemon;
 use crate::failure::Failure;
 use crate::frontend;
 use crate::judge::words;
-use crate::load::{self, Clock, Lanes, Shared};
+use crate::load::{self, Lanes, Shared};
 use crate::machine::stalls::StallSum;
 use crate::machine::{Watched, echo, quota};
 use crate::measure::{Counts, Fault, SecondFigures};
@@ -50,8 +50,6 @@ const QUEUE_LENGTH: usize = 1_024;
 pub(crate) struct Outcome {
     /// What is known of the targets.
     pub(crate) target: Figures,
-    /// True if the clocks of all targets are this machine's.
-    pub(crate) same_clock: bool,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,
     /// The length that an open loop had to offer its requests in; `None` for a closed loop.
@@ -147,7 +145,6 @@ impl<'a> Loaded<'a> {
         outcome.undisturbed = elapsed - outcome.counts.outage.min(after);
         outcome.rounds = 1;
         outcome.target = json::of_targets(scenario, &peers, self.daemon.is_some());
-        outcome.same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
         outcome.promise = peers.swap_remove(0).promise;
         Ok(outcome)
     }

@@ -199,7 +199,7 @@ fn add_effects(figures: &mut Figures, scenario: &Scenario, outcome: &Outcome) {
         figures.add("outage", "until all was back", Unit::Us, back);
         figures.add("outage", "requests lost", Unit::None, counts.lost);
     }
-    let apart_us = (!outcome.same_clock).then_some(counts.clock_offset_us as f64);
+    let apart_us = (counts.clock_offset_us != 0).then_some(counts.clock_offset_us as f64);
     figures.add_if("clocks", "furthest apart", Unit::Us, apart_us);
 }
 
