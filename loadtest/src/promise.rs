@@ -1,6 +1,6 @@
 //! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
-use snowbank_client::layout::{self, Layout, Position, Role, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, Role, Run, UnixMicros, WorkerSet};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
 use snowbank_client::protocol::one_line;
@@ -116,20 +116,12 @@ impl Promise {
                 "have no common layout, so nothing says that their IDs differ; name daemons of one layout",
             ));
         };
-        let counters = one.ticket().zip(other.ticket());
-        if counters.is_some_and(|(one, other)| one.shares_ids_with(other)) {
+        if one.shares_ids_with(other) {
             return Err(Failure::of_target(
-                "count the same tickets; give each daemon the same increment, and an offset of its own",
+                "hand out the same IDs; give each daemon worker IDs of its own, or the same increment and an offset of its own",
             ));
         }
-        let layouts = one.snowflake().zip(other.snowflake());
-        match layouts.and_then(|(one, other)| layout::collision(one, other)) {
-            Some((worker_id, _)) => Err(Failure::of_target(format!(
-                "both hold worker ID {worker_id} of one ID space: they hand out the same IDs; give each daemon worker IDs of \
-                 its own"
-            ))),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Returns whether both take their numbers from one counter of a fleet. Then a number may come

@@ -100,7 +100,7 @@ fn tickets_are_apart_by_the_remainders_that_info_says() {
         (&one, &tickets(1, 1, "")),
     ] {
         let found = one.check_apart(other);
-        assert!(found.is_err_and(|failure| failure.reason.contains("the same tickets")), "{one:?} {other:?}");
+        assert!(found.is_err_and(|failure| failure.reason.contains("the same IDs")), "{one:?} {other:?}");
     }
 }
 

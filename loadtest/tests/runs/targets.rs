@@ -34,7 +34,7 @@ fn the_load_is_spread_over_all_targets() {
 #[test]
 fn targets_that_can_hand_out_the_same_id_are_refused() {
     let ran = load([&sound_target(), &sound_target()]);
-    ran.assert_refused(1, "both hold worker ID 3 of one ID space");
+    ran.assert_refused(1, "hand out the same IDs");
     let other = target(OTHER_LAYOUT, |_, _, _, _, _| true);
     load([&sound_target(), &other]).assert_refused(2, "have no common layout");
 }

@@ -64,5 +64,5 @@ fn daemons_that_share_a_counter_are_loaded_together() {
     let ran = load([&one, &daemon_in("one", &etcd).start()]);
     assert!(ran.code == 0 && ran.figure("target", "layout") == "tickets, increment 1", "{ran:?}");
     assert_eq!(ran.figure("IDs", "answered"), ran.figure("IDs", "requests"), "{ran:?}");
-    load([&one, &daemon_in("two", &etcd).start()]).assert_refused(1, "count the same tickets");
+    load([&one, &daemon_in("two", &etcd).start()]).assert_refused(1, "hand out the same IDs");
 }
