@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use snowbank_client::layout::Run;
+use snowbank_client::layout::{Run, append_run};
 use snowbank_client::protocol::{ErrorCode, Info, one_line};
 
 use crate::failure::Failure;
@@ -135,10 +135,7 @@ fn unreadable(reason: &str) -> Fault {
 
 /// Appends an ID. If it continues the last run, it becomes part of it.
 fn push(runs: &mut Vec<Run>, id: u64) {
-    match runs.last_mut() {
-        Some(last) if last.first.checked_add(last.count.into()) == Some(id) => last.count += 1,
-        _ => runs.push(Run { first: id, count: 1, stride: 1 }),
-    }
+    append_run(runs, Run { first: id, count: 1, stride: 1 });
 }
 
 /// Returns the first line without its end, and its size with it.

@@ -33,21 +33,17 @@ impl Distinct {
     /// Adds positions in any order; leaves `spans` empty.
     ///
     /// # Errors
-    /// [`NotAdded`] if a position is there already, or twice in `spans`; positions added before it
-    /// stay.
+    /// [`NotAdded`] if a position is there already, or twice in `spans`.
     pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), NotAdded> {
         spans.sort_unstable();
-        let mut merged: Option<Span> = None;
+        let mut merged: Vec<Span> = Vec::new();
         for span in spans.drain(..) {
-            match &mut merged {
-                Some(last) if span.start < last.end => return Err(NotAdded::Twice { position: span.start }),
-                Some(last) if span.start == last.end => last.end = span.end,
-                _ => {
-                    merged.replace(span).map_or(Ok(()), |done| self.insert(done))?;
-                }
+            if merged.last().is_some_and(|last| span.start < last.end) {
+                return Err(NotAdded::Twice { position: span.start });
             }
+            span.append_to(&mut merged);
         }
-        merged.map_or(Ok(()), |done| self.insert(done))
+        merged.into_iter().try_for_each(|span| self.insert(span))
     }
 
     fn insert(&mut self, span: Span) -> Result<(), NotAdded> {
