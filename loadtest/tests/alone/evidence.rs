@@ -3,15 +3,15 @@
 //! says. The page has the command.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::alone;
 use crate::machine::{Neighbours, Noise};
 use crate::support::scripted::fake_daemon::FakeDaemon;
-use crate::support::scripted::{INFO, target};
+use crate::support::scripted::{INFO, of_capacity, target};
 use crate::support::{Ran, command, has_daemon, loadtest};
 
 #[test]
@@ -35,26 +35,12 @@ fn thirty_sound_runs_beside_noises_never_fail() {
 /// The capacity of the fake in requests per second.
 const CAPACITY: f64 = 5_000.0;
 
-/// Answers one request in each period, however many wait.
-fn of_known_capacity() -> FakeDaemon {
-    let free_at = Mutex::new(Instant::now());
-    target(INFO, move |_, ids, peer, next, tag| {
-        let due = {
-            let mut free_at = free_at.lock().expect("no panic");
-            *free_at = (*free_at).max(Instant::now()) + Duration::from_secs_f64(1.0 / CAPACITY);
-            *free_at
-        };
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        peer.send_run(tag, ids.take(next.count), next.count)
-    })
-}
-
 #[test]
 #[ignore = "for a quiet machine: five minutes"]
 fn a_sweep_finds_the_known_capacity_and_never_more() {
     let _alone = alone();
     for _ in 0..5 {
-        let fake = of_known_capacity();
+        let fake = of_capacity(CAPACITY, Arc::default());
         let ran = loadtest(&[
             "sweep",
             "--address",

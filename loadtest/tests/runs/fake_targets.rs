@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{FakeDaemon, Peer};
-use crate::support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
+use crate::support::scripted::{INFO, Ids, WORKER_4, first_of_tick, sound_but_for, sound_target, target};
 use crate::support::{Ran, loadtest, until_in_time, until_judged};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::{ErrorCode, Next};
@@ -138,13 +138,6 @@ fn lags_on_one_connection() -> FakeDaemon {
     })
 }
 
-/// Hands out IDs of worker 3 of Twitter's layout, and says something else.
-fn sound_but_for(info: &'static str) -> FakeDaemon {
-    target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
-}
-
-const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","layout":"twitter","worker_ids":[4]}]}"#;
 const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"time:41,kind:2:constant(1),worker:8,sequence:12;epoch=0","worker_ids":[4]}]}"#;
 

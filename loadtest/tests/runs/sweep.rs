@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
+use crate::support::scripted::of_capacity;
 use crate::support::{Ran, figure, loadtest, poll, scripted, start, until};
 use rustix::process::Signal;
 use snowbank_client::protocol::{ErrorCode, Next};
@@ -38,18 +39,6 @@ fn target(script: impl Fn(u64, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
     scripted::target(INFO, move |number, _, peer, next, tag| script(number, peer, next, tag))
 }
 
-/// Answers at most one request per ms, however long the others wait. Reports each to `asks`.
-fn slow_target(asks: Arc<AtomicU64>) -> FakeDaemon {
-    let free_at = Mutex::new(Instant::now());
-    target(move |number, peer, next, tag| {
-        asks.store(number + 1, Ordering::SeqCst);
-        let mut free_at = free_at.lock().expect("no panic");
-        *free_at = (*free_at).max(Instant::now()) + Duration::from_millis(1);
-        std::thread::sleep(free_at.saturating_duration_since(Instant::now()));
-        peer.send_run(tag, number + 1, next.count)
-    })
-}
-
 /// Sweeps a target of a thousand requests/s until this limit is met.
 fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &[&str], limit: &str) -> Ran {
     let swept = || {
@@ -66,7 +55,7 @@ fn swept_below_capacity(new: impl Fn() -> FakeDaemon, more: &[&str], limit: &str
 
 #[test]
 fn the_saturation_point_of_a_slow_target_is_below_its_capacity() {
-    let ran = swept_below_capacity(|| slow_target(Arc::default()), &[], "latency");
+    let ran = swept_below_capacity(|| of_capacity(1_000.0, Arc::default()), &[], "latency");
     let file = ran.json();
     let saturation = file["saturation"].as_f64().expect("a saturation point");
     assert!(file["missed"].as_f64() > Some(saturation) && file["confirmed"] == true, "{ran:?}");
@@ -158,7 +147,7 @@ fn a_target_that_goes_away_is_a_failure() {
 /// Interrupts a sweep in its second step, if it has one: the first has 220 requests.
 fn interrupted() -> Ran {
     let asked = Arc::new(AtomicU64::new(0));
-    let target = slow_target(Arc::clone(&asked));
+    let target = of_capacity(1_000.0, Arc::clone(&asked));
     let mut sweep = start(&options(&target.name(), &["--for", "2s", "--p99.9", "5s", "--runs", "1"]));
     poll("300 requests", || (asked.load(Ordering::SeqCst) >= 300 || sweep.has_ended()).then_some(()));
     if !sweep.has_ended() {

@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::support::scripted::fake_daemon::FakeDaemon;
-use crate::support::scripted::{sound_target, target};
+use crate::support::scripted::{WORKER_4, sound_target, target};
 use crate::support::{CLOSED, Ran, loadtest};
 
-const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[4]}]}"#;
 const OTHER_LAYOUT: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","layout":"time:41,worker:10,sequence:12;tick=1ms;epoch=0","worker_ids":[4]}]}"#;
 

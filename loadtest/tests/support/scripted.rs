@@ -4,9 +4,9 @@
 pub(crate) mod fake_daemon;
 
 use std::net::{TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use fake_daemon::{Asked, FakeDaemon, Peer};
 use snowbank_client::protocol::Next;
@@ -15,6 +15,8 @@ const EPOCH_MS: u64 = 1_288_834_974_657;
 const WORKER: u64 = 3 << 12;
 pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
     {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[3]}]}"#;
+pub(crate) const WORKER_4: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+    {"index":0,"name":"default","layout":"twitter","worker_ids":[4]}]}"#;
 
 /// The request's number over all connections, from 0.
 pub(crate) type Number = u64;
@@ -63,7 +65,27 @@ pub(crate) fn target(
 
 /// Runs a target that makes no mistake.
 pub(crate) fn sound_target() -> FakeDaemon {
-    target(INFO, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
+    sound_but_for(INFO)
+}
+
+/// Hands out IDs of worker 3 of Twitter's layout, and says something else.
+pub(crate) fn sound_but_for(info: &'static str) -> FakeDaemon {
+    target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
+}
+
+/// Runs a target that answers so many requests in a second, however many wait. Adds them to `asks`.
+pub(crate) fn of_capacity(requests_per_s: f64, asks: Arc<AtomicU64>) -> FakeDaemon {
+    let free_at = Mutex::new(Instant::now());
+    target(INFO, move |_, ids, peer, next, tag| {
+        asks.fetch_add(1, Ordering::SeqCst);
+        let due = {
+            let mut free_at = free_at.lock().expect("no panic");
+            *free_at = (*free_at).max(Instant::now()) + Duration::from_secs_f64(1.0 / requests_per_s);
+            *free_at
+        };
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        peer.send_run(tag, ids.take(next.count), next.count)
+    })
 }
 
 /// Listens and runs `with` on each connection. Returns the address.
