@@ -206,8 +206,8 @@ fn json_text(figures: &impl Serialize) -> Vec<u8> {
     (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
 }
 
-/// Returns a first line with the keys of the JSON, then a line for each second. A figure that is not
-/// known is empty.
+/// Returns a first line with the keys of the JSON, then a line for each second. A figure that is
+/// not known is empty.
 fn csv_text(seconds: &[SecondFigures]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for second in seconds {

@@ -48,7 +48,7 @@ const QUEUE_LENGTH: usize = 1_024;
 /// The results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
-    /// What is known of the targets.
+    /// The figures of the targets.
     pub(crate) target: Figures,
     /// The guarantees of the first target.
     pub(crate) promise: Promise,

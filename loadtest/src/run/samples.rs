@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// A shorter time between two looks says nothing.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// What the target had used when the measurement began, and at the last look.
+/// The looks at the target when the measurement began, and last.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     first: Option<Sample>,
