@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
 use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE};
@@ -84,11 +84,12 @@ impl Access {
     }
 }
 
-/// Blocking requests and replies on a new connection.
+/// Blocking requests and replies on a new connection, all before one deadline.
 pub(crate) struct Conversation<'a> {
     pub(crate) stream: Stream,
     pub(crate) access: &'a Access,
     timeout: Duration,
+    deadline: Instant,
     /// Bytes received and not parsed yet.
     input: Vec<u8>,
 }
@@ -96,9 +97,10 @@ pub(crate) struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     /// Connects and sends the token if there is one.
     pub(crate) fn begin(access: &'a Access, timeout: Duration) -> Result<Self, Failure> {
+        let deadline = Instant::now() + timeout;
         let stream = Stream::connect(&access.endpoint, access.tls.as_ref(), timeout);
         let stream = stream.map_err(|reason| unreachable(&access.endpoint, &reason))?;
-        let mut conversation = Self { stream, access, timeout, input: Vec::new() };
+        let mut conversation = Self { stream, access, timeout, deadline, input: Vec::new() };
         if let (Some(token), Some(authorize)) = (&access.token, access.protocol.authorize) {
             authorize(&mut conversation, token)?;
         }
@@ -108,6 +110,7 @@ impl<'a> Conversation<'a> {
     pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         encode(&mut bytes);
+        self.limit_wait()?;
         self.stream.write_all(&bytes).map_err(|error| self.no_answer(&error))
     }
 
@@ -133,6 +136,7 @@ impl<'a> Conversation<'a> {
 
     fn read_more(&mut self) -> Result<(), Failure> {
         let mut chunk = [0; 4_096];
+        self.limit_wait()?;
         match self.stream.read(&mut chunk) {
             Ok(0) if self.input.is_empty() => Err(self.no_answer(&ErrorKind::UnexpectedEof.into())),
             Ok(0) => Err(self.other("it closed the connection within an answer")),
@@ -143,6 +147,14 @@ impl<'a> Conversation<'a> {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(self.no_answer(&error)),
         }
+    }
+
+    /// Limits the next wait: one byte now and then must not delay the end beyond the deadline.
+    fn limit_wait(&self) -> Result<(), Failure> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let limited =
+            if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { self.stream.set_timeout(left) };
+        limited.map_err(|error| self.no_answer(&error))
     }
 
     fn no_answer(&self, error: &io::Error) -> Failure {

@@ -19,8 +19,13 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`. Then that limits
-    /// each read and write. An address of TLS needs a connector.
+    /// Returns the stream of a socket without TLS.
+    pub(crate) fn plain(socket: impl Into<Socket>) -> Self {
+        Self { socket: socket.into(), session: None }
+    }
+
+    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`. An address of TLS
+    /// needs a connector.
     ///
     /// # Errors
     /// The last address's, or that of the handshake.
@@ -29,18 +34,27 @@ impl Stream {
         connector: Option<&Connector>,
         timeout: Duration,
     ) -> io::Result<Self> {
-        let mut socket: Socket = match endpoint {
-            Endpoint::Unix(path) => UnixStream::connect(path)?.into(),
-            Endpoint::Tcp { host, port } | Endpoint::Tls { host, port } => {
-                connect_tcp(host, *port, timeout)?.into()
+        match (endpoint, connector) {
+            (Endpoint::Unix(path), _) => UnixStream::connect(path).map(Self::plain),
+            (Endpoint::Tcp { host, port }, _) => connect_tcp(host, *port, timeout).map(Self::plain),
+            (Endpoint::Tls { host, port }, Some(connector)) => {
+                let stream = Self::plain(connect_tcp(host, *port, timeout)?);
+                stream.set_timeout(timeout)?;
+                stream.secured(connector.session(host)?)
             }
-        };
-        socket.set_read_timeout(Some(timeout))?;
-        socket.set_write_timeout(Some(timeout))?;
-        let Endpoint::Tls { host, .. } = endpoint else { return Ok(Self { socket, session: None }) };
-        let Some(connector) = connector else { unreachable!("addresses of TLS come with a connector") };
-        let session = handshake(&mut socket, connector.session(host)?)?;
-        Ok(Self { socket, session: Some(Box::new(session)) })
+            (Endpoint::Tls { .. }, None) => unreachable!("addresses of TLS come with a connector"),
+        }
+    }
+
+    /// Makes the handshake; each of its reads and writes has the socket's time limit.
+    fn secured(mut self, mut session: ClientConnection) -> io::Result<Self> {
+        // Requests in flight have a limit of their own.
+        session.set_buffer_limit(None);
+        while session.is_handshaking() {
+            let moved = session.complete_io(&mut self.socket);
+            moved.map_err(|error| tls::explain(&error).map_or(error, io::Error::other))?;
+        }
+        Ok(Self { session: Some(Box::new(session)), ..self })
     }
 
     /// Returns true if bytes that were written wait in front of the socket.
@@ -65,16 +79,12 @@ impl Stream {
             _ => Owner::Remote,
         }
     }
-}
 
-fn handshake(socket: &mut Socket, mut session: ClientConnection) -> io::Result<ClientConnection> {
-    // Requests in flight have a limit of their own.
-    session.set_buffer_limit(None);
-    while session.is_handshaking() {
-        let moved = session.complete_io(socket);
-        moved.map_err(|error| tls::explain(&error).map_or(error, io::Error::other))?;
+    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        let timeout = Some(timeout.max(Duration::from_millis(1)));
+        self.socket.set_read_timeout(timeout)?;
+        self.socket.set_write_timeout(timeout)
     }
-    Ok(session)
 }
 
 fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
