@@ -1,5 +1,7 @@
 //! A run at one rate, and its answer to the search.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use snowbank_client::protocol::ErrorCode;
 
@@ -89,9 +91,7 @@ fn answer(
 
 fn limit(outcome: &Outcome, rate: f64, full_rate: Option<u64>) -> Limit {
     let only_fell_behind = outcome.faults.iter().all(|fault| *fault == Fault::TooManyInFlight);
-    // A refusal of the warm-up counts, too: it has the same rate.
-    let Counts { refused, warm_up_refused, .. } = &outcome.counts;
-    let refused: Vec<u16> = refused.keys().chain(warm_up_refused.keys()).copied().collect();
+    let refused = refused(&outcome.counts);
     if !only_fell_behind || refused.iter().any(|&code| code != ErrorCode::Exhausted.to_u16()) {
         return Limit::Target;
     }
@@ -109,6 +109,11 @@ fn limit(outcome: &Outcome, rate: f64, full_rate: Option<u64>) -> Limit {
     }
 }
 
+/// Returns the codes of all refusals, also of the warm-up, which has the same rate.
+fn refused(counts: &Counts) -> BTreeSet<u16> {
+    counts.refused.keys().chain(counts.warm_up_refused.keys()).copied().collect()
+}
+
 /// Returns true if the generator could have done more. It shares the cores with a target on this
 /// machine.
 fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64) -> bool {
@@ -121,6 +126,16 @@ fn has_room(generator: f64, target: Option<f64>, busiest_thread: f64, cores: f64
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_of_the_warm_up_is_one_too() {
+        let mut counts = Counts::default();
+        assert!(refused(&counts).is_empty());
+        counts.warm_up_refused.entry(6).or_default().count = 70;
+        assert_eq!(refused(&counts), BTreeSet::from([6]));
+        counts.refused.entry(9).or_default().count = 1;
+        assert_eq!(refused(&counts), BTreeSet::from([6, 9]));
+    }
 
     #[test]
     fn a_generator_that_uses_the_cores_up_has_no_room() {

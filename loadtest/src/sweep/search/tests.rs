@@ -139,4 +139,11 @@ proptest! {
         let (steps, found) = search(BOUNDS, |_| (random.f64() < slow).then(|| limits[random.usize(..4)]));
         is_sound(&steps, &found)?;
     }
+
+    #[test]
+    fn the_middle_lies_between(low in 0.001..1e9_f64, share in 1.001..9.0_f64) {
+        let high = low * share;
+        let middle = short_between((low * high).sqrt(), low, high);
+        prop_assert!(low < middle && middle < high);
+    }
 }
