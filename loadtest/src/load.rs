@@ -58,8 +58,6 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) scenario: &'a Scenario,
-    /// The number of the measurement's first second. A later round goes on from an earlier one.
-    pub(crate) first_second: u64,
     pub(crate) peers: Vec<Peer>,
     /// This machine, with instant 0 of the run.
     pub(crate) watched: Watched,

@@ -112,18 +112,17 @@ impl<'a> Loaded<'a> {
         Ok((Self { daemon, seen: Vec::new(), terminal }, scenario))
     }
 
-    /// Runs a scenario that names the target. Its first second has this number.
+    /// Runs a scenario that names the target.
     ///
     /// # Errors
     /// [`Failure`] if there is nothing to load. Faults of a target under load are in the outcome.
-    pub(crate) fn run(&mut self, scenario: &Scenario, first_second: u64) -> Result<Outcome, Failure> {
+    pub(crate) fn run(&mut self, scenario: &Scenario) -> Result<Outcome, Failure> {
         let asked = scenario.clone();
         let (peers, streams) = self.terminal.unless_interrupted(move || approach::approach(&asked))?;
         let origin = Instant::now() + START_DELAY;
         let owners = peers.iter().map(|peer| peer.owner).collect();
         let shared = Shared {
             scenario,
-            first_second,
             peers,
             watched: Watched::new(origin, scenario.warm_up, owners),
             lanes: lanes(scenario),
@@ -223,7 +222,7 @@ pub(crate) fn of_echo(scenario: &Scenario, terminal: &Terminal) -> Result<Outcom
         ..scenario.clone()
     };
     let mut loaded = Loaded { daemon: None, seen: Vec::new(), terminal };
-    let outcome = loaded.run(&scenario, 0).map_err(|failure| failure.reason)?;
+    let outcome = loaded.run(&scenario).map_err(|failure| failure.reason)?;
     match outcome.faults.first() {
         Some(fault) => Err(words::describe(fault, &outcome.promise)),
         None if outcome.interrupted => Err("interrupted".to_owned()),

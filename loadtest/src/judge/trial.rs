@@ -47,7 +47,7 @@ pub(crate) fn rounds(
     target: &mut Loaded<'_>,
 ) -> Result<Outcome, Failure> {
     let begun = Instant::now();
-    let mut outcome = target.run(scenario, 0)?;
+    let mut outcome = target.run(scenario)?;
     // A run with an outage on purpose is not repeated.
     let most = if scenario.outage.is_some() { 1 } else { runs.unwrap_or(DEFAULT_RUNS) };
     while outcome.rounds < most && outcome.asks_for_more(objectives) {
@@ -55,7 +55,7 @@ pub(crate) fn rounds(
         if runs.is_none() && next_ends >= DEFAULT_TIME {
             break;
         }
-        match target.run(scenario, outcome.next_second()) {
+        match target.run(scenario) {
             Ok(round) => outcome.prolong(round),
             Err(failure) if failure.blame == Blame::Interrupt => outcome.interrupted = true,
             // What was measured is shown, with the reason.

@@ -79,8 +79,8 @@ impl<'a, 'i> Collector<'a, 'i> {
         let until_origin = shared.watched.origin.saturating_duration_since(Instant::now());
         loaded.seen.resize_with(shared.peers.len(), Distinct::default);
         let mut outcome = Outcome::default();
-        // The log grows with the run, so only --hlog keeps it. Later rounds only have its seconds.
-        if scenario.keeps_interval_log && shared.first_second == 0 {
+        // The log grows with the run, so only --hlog keeps it.
+        if scenario.keeps_interval_log {
             let begin = SystemTime::now() + until_origin + scenario.warm_up;
             outcome.interval_log = begin_log(begin, scenario.loop_words());
         }
@@ -200,7 +200,6 @@ impl<'a, 'i> Collector<'a, 'i> {
             && *entry.key() < complete
         {
             let (number, second) = entry.remove_entry();
-            let number = self.shared.first_second + number;
             if self.shared.scenario.keeps_interval_log {
                 log_second(&mut self.outcome.interval_log, number, &second);
             }

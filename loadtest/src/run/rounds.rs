@@ -1,23 +1,22 @@
 //! Puts runs of one target together: the second prolongs the first.
 
+use crate::measure::SecondFigures;
+
 use super::Outcome;
 
 /// The last answers of a run come a moment after its end.
 const LATE_S: f64 = 0.05;
 
 impl Outcome {
-    /// Returns the number of the first second of a later run.
-    pub(crate) fn next_second(&self) -> u64 {
-        (self.elapsed.as_secs_f64() + LATE_S) as u64
-    }
-
-    /// Adds a later run of the same scenario against the same target, whose seconds go on from
-    /// these. Removes the late answers of the earlier run from its seconds.
+    /// Adds a later run of the same scenario against the same target. Removes the late answers of
+    /// the earlier run from its seconds.
     pub(crate) fn prolong(&mut self, next: Self) {
-        let begin = self.next_second();
+        let begin = (self.elapsed.as_secs_f64() + LATE_S) as u64;
         self.seconds.retain(|second| second.second < begin);
-        self.seconds.extend(next.seconds);
-        self.interval_log.extend(next.interval_log);
+        for second in next.seconds {
+            self.seconds.push(SecondFigures { second: second.second + begin, ..second });
+        }
+        self.interval_log.extend(later_lines(&next.interval_log, begin).into_bytes());
         self.counts.merge(next.counts);
         self.faults.extend(next.faults);
         self.target_cpu = self.target_cpu.zip(next.target_cpu).map(|(one, other)| one + other);
@@ -34,25 +33,40 @@ impl Outcome {
     }
 }
 
+/// Returns the intervals of a log, each moved by `begin` seconds. Each line is its start in
+/// seconds, a comma and the rest.
+fn later_lines(log: &[u8], begin: u64) -> String {
+    let lines = String::from_utf8_lossy(log);
+    let later = lines.lines().filter_map(|line| {
+        let (from_s, rest) = line.split_once(',')?;
+        Some(format!("{:.3},{rest}\n", from_s.parse::<f64>().ok()? + begin as f64))
+    });
+    later.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::measure::SecondFigures;
+
+    #[test]
+    fn an_interval_log_goes_on_without_a_second_head() {
+        let log = b"#[comment, with a comma]\n\"StartTimestamp\",\"Interval_Length\"\n0.000,1.000,7.1,abc\n1.5,1,2,x\n";
+        assert_eq!(later_lines(log, 10), "10.000,1.000,7.1,abc\n11.500,1,2,x\n");
+    }
 
     #[test]
     fn a_second_run_goes_on_where_the_first_ended() {
         let second = |second| SecondFigures { second, ..SecondFigures::default() };
-        let run = |seconds: [u64; 3], count| Outcome {
-            seconds: seconds.map(second).into(),
+        let run = |count| Outcome {
+            seconds: [0, 1, 2].map(second).into(),
             elapsed: Duration::from_secs(2),
             left_out: Some(count),
             ..Outcome::default()
         };
-        let mut all = run([0, 1, 2], 1);
-        assert_eq!(all.next_second(), 2);
-        all.prolong(run([2, 3, 4], 2));
+        let mut all = run(1);
+        all.prolong(run(2));
         let numbers: Vec<u64> = all.seconds.iter().map(|second| second.second).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4], "the partial one between goes");
         assert_eq!(all.left_out, Some(2), "those after the last round");
