@@ -9,7 +9,7 @@ use crate::report::figure::{Figures, Unit};
 /// run's own, it is the daemon's machine, too. No option contains a secret.
 pub(crate) fn of_this_process() -> Figures {
     let mut figures = Figures::default();
-    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
     let now = jiff::Timestamp::now().round(jiff::Unit::Second).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     let name = rustix::system::uname();
     let cpu = value_of(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default(), "model name");
@@ -34,9 +34,23 @@ fn value_of(file: &str, key: &str) -> Option<String> {
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
 }
 
+/// Quotes a word for a shell.
+fn quoted(word: &str) -> String {
+    if !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c)) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_split_them() {
+        let quoted: Vec<String> = ["--rate", "a b", "", "it's", "$(x)"].map(quoted).into();
+        assert_eq!(quoted, ["--rate", "'a b'", "''", r"'it'\''s'", "'$(x)'"]);
+    }
 
     #[test]
     fn files_of_proc_are_read() {

@@ -12,6 +12,9 @@ use crate::units::{grouped, percent, short_rate, time};
 /// The axis of times.
 const TIME: Axis = Axis { is_log: true, label: "", words: time };
 
+/// The most points of a line.
+const MAX_POINTS: usize = 300;
+
 /// A line of a chart.
 struct Line {
     name: &'static str,
@@ -27,6 +30,7 @@ pub(crate) fn render(run: &Run) -> String {
         section {
             h2 { "Second by second" }
             @if run.whole_seconds().is_empty() { p { "The measurement ended before its first second did." } }
+            @if run.whole_seconds().len() > MAX_POINTS { p { "Each point is the worst of several seconds." } }
             @for chart in of_seconds(run) {
                 h3 { (chart.name) }
                 (chart.markup())
@@ -103,17 +107,17 @@ fn of_seconds(run: &Run) -> Vec<Chart> {
     let refused = [Line { name: "refused", of: |it| (it.refused > 0).then_some(it.refused as f64) }];
     let cpu = [Line { name: "target’s CPU", of: |it| it.target_cpu_share }];
     let memory = [Line { name: "target’s memory", of: mib }];
-    let mut rates = chart(run, "IDs per second", linear("", short_rate), &received);
+    let mut rates = chart(run, "IDs per second", linear("", short_rate), &received, f64::min);
     let offered = run.figures.number(LOAD, "offered");
     rates.limits.extend(offered.map(|offered| (offered, format!("offered: {}/s", grouped(offered)))));
-    let mut times = chart(run, "Response time", TIME, &times);
+    let mut times = chart(run, "Response time", TIME, &times, f64::max);
     times.limits = limits(run);
     let all = [
         rates,
         times,
-        chart(run, "Requests refused", linear("", grouped), &refused),
-        chart(run, "The target’s processor time, of one core", linear("", percent), &cpu),
-        chart(run, "The target’s memory in MiB", linear("", grouped), &memory),
+        chart(run, "Requests refused", linear("", grouped), &refused, f64::max),
+        chart(run, "The target’s processor time, of one core", linear("", percent), &cpu, f64::max),
+        chart(run, "The target’s memory in MiB", linear("", grouped), &memory, f64::max),
     ];
     all.into_iter().filter(|chart| chart.series.iter().any(|line| !line.points.is_empty())).collect()
 }
@@ -122,12 +126,15 @@ fn mib(second: &SecondFigures) -> Option<f64> {
     second.target_memory_bytes.map(|bytes| bytes as f64 / f64::from(1 << 20))
 }
 
-/// Draws lines of what is known of each second.
-fn chart(run: &Run, name: &str, y: Axis, lines: &[Line]) -> Chart {
+/// Draws lines of what is known of each second; in a long run, of the worst second of several.
+fn chart(run: &Run, name: &str, y: Axis, lines: &[Line], worse: fn(f64, f64) -> f64) -> Chart {
     let seconds = run.whole_seconds();
+    let each = seconds.len().div_ceil(MAX_POINTS).max(1);
     let series = lines.iter().map(|line| {
-        let points =
-            seconds.iter().filter_map(|second| Some((second.second as f64 + 0.5, (line.of)(second)?)));
+        let points = seconds.chunks(each).filter_map(|chunk| {
+            let middle = chunk.first()?.second as f64 + chunk.len() as f64 / 2.0;
+            Some((middle, chunk.iter().filter_map(|second| (line.of)(second)).reduce(worse)?))
+        });
         Series { name: line.name.to_owned(), points: points.collect() }
     });
     Chart {

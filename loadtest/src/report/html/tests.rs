@@ -68,7 +68,10 @@ fn a_targets_words_stay_words() {
 }
 
 #[test]
-fn a_run_without_a_second_has_a_page() {
+fn a_long_run_and_one_without_a_second_have_pages() {
+    let long = page(&invented::run(&vec![60.0; 86_400]));
+    assert!(long.contains("Each point is the worst of several seconds"));
+    assert!(long.len() < 500_000, "{}", long.len());
     assert!(page(&invented::run(&[])).contains("ended before its first second did"));
 }
 
