@@ -162,6 +162,7 @@ impl<'a> Loaded<'a> {
     /// largest ID, and what is known of each target ([`Shared`]).
     fn load(&mut self, shared: &Shared<'_>, streams: approach::Streams) -> (Outcome, Samples) {
         std::thread::scope(|scope| {
+            let _running = Running(&shared.stop);
             shared.watched.watch(scope, &shared.stop);
             let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
             for (thread, streams) in streams.into_iter().enumerate() {
@@ -171,10 +172,18 @@ impl<'a> Loaded<'a> {
                 spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"));
             }
             drop(to);
-            let collected = collector::collect(self, shared, &from);
-            shared.stop.store(true, Ordering::Relaxed);
-            collected
+            collector::collect(self, shared, &from)
         })
+    }
+}
+
+/// Stops all threads of a run when it is dropped: the scope waits for them, also where a test's
+/// collector panics.
+struct Running<'a>(&'a AtomicBool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
