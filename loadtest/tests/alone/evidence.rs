@@ -15,6 +15,18 @@ use crate::support::scripted::{INFO, of_capacity, target};
 use crate::support::{Ran, command, has_daemon, loadtest};
 
 #[test]
+#[ignore = "for a quiet machine: two minutes"]
+fn a_sound_daemon_passes_each_time() {
+    let _alone = alone();
+    assert!(has_daemon(), "cargo build --release --workspace makes the daemon");
+    for _ in 0..10 {
+        let ran = loadtest(&[]);
+        eprintln!("{}", ran.result());
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+}
+
+#[test]
 #[ignore = "takes the cores from everything else for ten minutes"]
 fn thirty_sound_runs_beside_noises_never_fail() {
     let _alone = alone();
