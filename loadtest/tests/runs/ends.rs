@@ -84,6 +84,20 @@ fn a_runs_own_daemon_ends_with_it_and_hears_no_terminals_interrupt() {
 }
 
 #[test]
+fn a_late_target_without_a_bare_echo_says_why() {
+    if !has_daemon() {
+        return;
+    }
+    let mut few_files = Command::new("sh");
+    // An echo has both ends of its connections in the load test.
+    few_files.args(["-c", r#"ulimit -n 1000; exec "$0" "$@""#, env!("CARGO_BIN_EXE_snowbank-loadtest")]);
+    let load = ["--connections", "600", "--rate", "500", "--for", "500ms", "--p99.9", "1us", "--runs", "1"];
+    let ran = start_by(few_files, &load).wait();
+    assert!(ran.result().contains("p99.9 "), "{ran:?}");
+    assert!(ran.words().contains("a bare echo could not be run: "), "{ran:?}");
+}
+
+#[test]
 fn on_a_full_disk_the_table_is_printed_and_the_files_are_missing() {
     for option in ["--json", "--hlog"] {
         let address = sound_target().name();
