@@ -14,11 +14,11 @@ use crate::tls::Authorities;
 /// The rejection of a client that has shown no token, for the log.
 pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client one of its lines";
 
-/// Why a connection must be closed, in the words that its client reads.
+/// Why a connection must be closed, in the words that its client and the log read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The token is not one of the daemon's.
-    #[error("the token is not one of the daemon's; check the client's token")]
+    #[error("the token is not one of auth.token_file; give the client one of its lines")]
     UnknownToken,
     /// The token and the certificate have different identities.
     #[error(
@@ -31,17 +31,6 @@ pub enum Denial {
     /// A reload took the certificate's authority or its identity away.
     #[error("the daemon no longer accepts this certificate; give the client another one")]
     CertificateRevoked,
-}
-
-impl Denial {
-    /// Returns why a token is refused, for the log.
-    pub fn of_token(self) -> &'static str {
-        if self == Denial::TwoIdentities {
-            "a token of another identity than its certificate; give the client a token of the same identity"
-        } else {
-            "a token that is not one of auth.token_file; give the client one of its lines"
-        }
-    }
 }
 
 /// The chain of a TLS client's certificates, its own first, as the handshake left it.

@@ -33,6 +33,7 @@ pub(super) fn conditions<'f>(
         facts,
         session,
         draining: false,
+        is_stopping: false,
         wall: UnixMicros(1_000_000),
         incr_connections,
         counts: &|_| Counts::default(),

@@ -33,6 +33,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         facts,
         session: &mut scratch.session,
         draining: false,
+        is_stopping: false,
         wall: now.wall,
         incr_connections: &IncrConnections::default(),
         counts: &|_| Counts::default(),

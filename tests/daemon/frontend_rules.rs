@@ -33,7 +33,7 @@ fn a_token_is_required_before_ids() {
         client.asks(&request, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
         client.is_closed();
     }
-    daemon.assert_logs("a token that is not one of auth.token_file");
+    daemon.assert_logs("the token is not one of auth.token_file");
     daemon.stop();
 }
 
