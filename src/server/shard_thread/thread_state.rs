@@ -76,19 +76,11 @@ impl ThreadState {
         served
     }
 
-    /// Takes up a new configuration. The next turn is the first to use it.
+    /// Takes up a new configuration. The next turn is the first to use it. Connections that wait for
+    /// bytes start to wait by its timeouts, and those whose token or certificate is gone close.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
-        let turn = &mut *self.turn.borrow_mut();
-        let before = self.live_config.replace(Arc::clone(&live_config));
-        let old = &before.limits;
-        let new = &live_config.limits;
-        let waits_the_same = old.idle_timeout == new.idle_timeout && old.stall_timeout == new.stall_timeout;
-        let accepts_the_same = live_config.facts.access.accepts_the_same(&before.facts.access);
-        if !waits_the_same || !accepts_the_same {
-            // Connections that wait for bytes start to wait by the new timeouts. Those whose token
-            // or certificate is gone close.
-            turn.wakers.wake_all();
-        }
+        self.live_config.replace(live_config);
+        self.turn.borrow().wakers.wake_all();
     }
 
     /// Notes that a connection has answered everything that had arrived when the stop began, or has
