@@ -4,15 +4,16 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::ready;
 
 use tokio::net::TcpStream;
 
-use super::authorization;
 use super::connection::Connection;
 use super::member::Member;
 use super::scheduler::Account;
 use super::thread_state::ThreadState;
+use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
@@ -57,8 +58,10 @@ impl WithFrontEnd for Accepted {
     /// Spawns the task that serves the connection.
     fn call<F: FrontEnd + 'static>(self) {
         let Accepted { stream, is_loopback, pending, member, open } = self;
-        let has_tokens = F::PROTOCOL.has_tokens();
-        let session = authorization::begin(&stream, &member.thread.live_config.borrow(), has_tokens);
+        let live_config = Arc::clone(&member.thread.live_config.borrow());
+        let rules = &live_config.facts.access;
+        let session = Session::new(rules, live_config.version, stream.shown());
+        let session = if F::PROTOCOL.has_tokens() { session } else { session.without_token(rules) };
         let front = if is_loopback { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
         // A block, because an async function keeps its arguments twice.
