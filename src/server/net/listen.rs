@@ -70,10 +70,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     let mut unavailable = None;
     for at in resolved {
         match bind_tcp(at, address.is_tls()) {
-            Ok(listener) if !listeners.iter().any(|other: &Listener| other.address == listener.address) => {
-                listeners.push(listener);
-            }
-            Ok(_) => {}
+            Ok(listener) => listeners.push(listener),
             // `localhost` resolves to ::1 as well, even on a machine without IPv6.
             Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
             Err(error) => return Err(cannot_listen(&at, &error)),
@@ -81,10 +78,6 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     }
     match unavailable {
         Some(reason) if listeners.is_empty() => Err(reason),
-        None if listeners.is_empty() => {
-            let reason = format!("cannot resolve {address}: the name has no address");
-            Err(StartError::MayPass(reason))
-        }
         _ => Ok(listeners),
     }
 }
