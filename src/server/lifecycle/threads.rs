@@ -86,7 +86,6 @@ impl ShardThreads {
 pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
-    is_trimmed: Arc<AtomicBool>,
     sealed: std_mpsc::Receiver<Result<(), StateError>>,
 }
 
@@ -96,7 +95,6 @@ impl KeeperThread {
     pub(super) fn spawn(ceilings: Option<Ceilings>, common: &Arc<Common>) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
-        let is_trimmed = ceilings.as_ref().map(Ceilings::is_trimmed).unwrap_or_default();
         let shared = Arc::clone(common);
         let is_stopping = Arc::clone(&stopping);
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(move || {
@@ -110,7 +108,7 @@ impl KeeperThread {
             });
         })?;
         common.wake_ups.set_keeper(thread.thread().clone());
-        Ok(KeeperThread { thread, stopping, is_trimmed, sealed })
+        Ok(KeeperThread { thread, stopping, sealed })
     }
 
     /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until
@@ -124,10 +122,7 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
-            // The thread ends with the process, as by kill -9: durable ceilings stay durable.
-            Err(RecvTimeoutError::Timeout) if self.is_trimmed.load(Ordering::Acquire) => tracing::warn!(
-                "the coordinator did not answer in time; the worker IDs of the fleet may stay taken until their ceilings have passed"
-            ),
+            // The coordinator is waited for shorter. The thread ends with the process, as by kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),
