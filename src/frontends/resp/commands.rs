@@ -117,7 +117,7 @@ fn unknown(arguments: &Arguments<'_>) -> String {
 /// Returns true if an inline command is a request of HTTP or memcached.
 #[cold]
 pub(super) fn is_foreign(command: &[u8]) -> bool {
-    foreign::is_known(command, Protocol::Resp)
+    foreign::known(command, Protocol::Resp).is_some()
 }
 
 impl Resp {
