@@ -233,7 +233,7 @@ impl Opening {
         let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
         let now = wall.believe(*reading);
         let info_json = describe(settings, instance)?;
-        let access = rules(settings, secrets, instance, &Rules::default())?;
+        let access = rules(settings, secrets, &info_json, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
             let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
@@ -241,8 +241,13 @@ impl Opening {
             shards.push((shard, make_runtime()?));
         }
         let mut listeners = Vec::new();
+        let mut by_protocol = Vec::new();
         for (protocol, addresses) in settings.listeners() {
             let opened = listen_at(inherited.listeners(Purpose::Clients(protocol)), addresses)?;
+            if !opened.is_empty() {
+                let addresses = opened.iter().map(|listener| listener.address.to_string());
+                by_protocol.push((protocol, addresses.collect()));
+            }
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
         let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
@@ -257,7 +262,7 @@ impl Opening {
         }
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance.clone(), *reading);
+        let mut metrics = Metrics::new(shards.len(), by_protocol, instance.clone(), *reading);
         metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));
@@ -267,16 +272,6 @@ impl Opening {
             Server { listeners, admin, common, shards, ceilings: None, adopted, kernel_log: None, notes };
         Ok((server, live_config))
     }
-}
-
-/// Returns the protocols that have listeners, with their addresses.
-fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
-    let mut by_protocol = Vec::new();
-    for group in listeners.chunk_by(|(one, _), (other, _)| one == other) {
-        let addresses = group.iter().map(|(_, listener)| listener.address.to_string());
-        by_protocol.push((group[0].0, addresses.collect()));
-    }
-    by_protocol
 }
 
 /// Returns the inherited listeners of a protocol; if there are none, opens listeners at its
