@@ -105,8 +105,8 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
-            refused: metrics.acceptors.refused.get(),
+            accepted: metrics.accepted.iter().map(Counter::get).sum(),
+            refused: metrics.refused.get(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
@@ -121,7 +121,7 @@ impl Common {
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
         // Acceptors send no other error.
-        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
+        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.refused.get() } else { 0 };
         self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
     }
 

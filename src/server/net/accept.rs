@@ -173,11 +173,11 @@ pub(crate) async fn accept(
         let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.pending, max_connections).await {
             let pending = enter_pending(&common, info.tls.is_some(), max_connections).await;
-            common.metrics.acceptors.accepted[info.protocol as usize].add(1);
+            common.metrics.accepted[info.protocol as usize].add(1);
             hand_over(socket, &info, pending, &inboxes, &common).await;
             continue;
         }
-        common.metrics.acceptors.refused.add(1);
+        common.metrics.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would
         // cost too much.
         if info.tls.is_none() {
