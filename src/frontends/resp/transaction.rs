@@ -175,24 +175,3 @@ impl Resp {
         None
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_requests_are_kept_once_and_executed_each_time() {
-        let mut transaction = Transaction::default();
-        for request in [&b"CLIENT ID\r\n"[..], b"CLIENT ID\r\n", b"PING\r\n"] {
-            assert!(transaction.push(request));
-        }
-        assert_eq!(transaction.bytes.len(), 17);
-        let kept_bytes = transaction.kept_bytes();
-        let mut executed_bytes = 0;
-        while let Some(request) = transaction.next() {
-            executed_bytes += request.len();
-            assert_eq!(transaction.kept_bytes(), kept_bytes, "they are kept until the last one");
-        }
-        assert_eq!(executed_bytes, 28);
-    }
-}
