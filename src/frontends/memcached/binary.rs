@@ -117,7 +117,7 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
         VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
         STAT => {
             for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-                reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());
+                reply(out, echo, DONE, b"", name.as_bytes(), statistics::plain(&value).as_bytes());
             }
             // A packet without a name ends the list.
             reply(out, echo, DONE, b"", b"", b"");

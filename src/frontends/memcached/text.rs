@@ -119,7 +119,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
         line(out, "VERSION ", MEMCACHED_VERSION);
     } else if command.eq_ignore_ascii_case(b"stats") {
         for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-            line(out, "STAT ", &format!("{name} {value}"));
+            line(out, "STAT ", &format!("{name} {}", statistics::plain(&value)));
         }
         end(out);
     } else if command.eq_ignore_ascii_case(b"quit") {
