@@ -57,9 +57,11 @@ impl ServerFiles<'_> {
 pub struct ServerCertificate {
     config: Arc<ServerConfig>,
     stall_timeout: Duration,
-    validity: Validity,
+    /// The time in which clients trust the certificate.
+    pub validity: Validity,
     is_authority: bool,
-    authorities: Option<Authorities>,
+    /// The authorities of clients' certificates. `None`: clients need none.
+    pub authorities: Option<Authorities>,
     /// A hash of all contents. A reload compares it, to log whether anything changed.
     digest: u64,
 }
@@ -104,16 +106,6 @@ impl ServerCertificate {
         config.send_tls13_tickets = 0;
         let config = Arc::new(config);
         Ok(ServerCertificate { config, stall_timeout, validity, is_authority, authorities, digest })
-    }
-
-    /// Returns the authorities of clients' certificates. `None`: clients need none.
-    pub fn authorities(&self) -> Option<&Authorities> {
-        self.authorities.as_ref()
-    }
-
-    /// Returns the last instant at which clients trust the certificate.
-    pub fn not_after(&self) -> Timestamp {
-        self.validity.not_after
     }
 
     /// Returns a warning if the certificate ends soon, is not valid yet, or is an authority's own.

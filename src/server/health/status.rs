@@ -290,5 +290,8 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
 
 fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {
     let now = Timestamp::from_microsecond(now.wall.0).unwrap_or(Timestamp::UNIX_EPOCH);
-    CertificateStatus { ends_unix_s: identity.not_after().as_second() as f64, warning: identity.warning(now) }
+    CertificateStatus {
+        ends_unix_s: identity.validity.not_after.as_second() as f64,
+        warning: identity.warning(now),
+    }
 }

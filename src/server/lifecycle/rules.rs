@@ -20,6 +20,6 @@ pub(super) fn rules(
         Ok((made, identity.certificate_names.clone()))
     });
     let identities = identities.collect::<Result<Vec<_>, StartError>>()?;
-    let authorities = secrets.tls.as_ref().and_then(|certificate| certificate.authorities().cloned());
+    let authorities = secrets.tls.as_ref().and_then(|certificate| certificate.authorities.clone());
     Ok(Rules::new(identities, secrets.tokens.clone(), authorities))
 }

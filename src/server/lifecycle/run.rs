@@ -83,7 +83,7 @@ fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> 
     let mut serving = JoinSet::new();
     for listener in listeners {
         let tls = tls_of(&listener, common);
-        serving.spawn(admin_accept::serve(listener, tls, Site(Health::new(Arc::clone(common)))));
+        serving.spawn(admin_accept::serve(listener, tls, Site(Health(Arc::clone(common)))));
     }
     serving
 }

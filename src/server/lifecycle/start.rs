@@ -46,7 +46,8 @@ pub struct Server {
     pub(super) ceilings: Option<Ceilings>,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
-    pub(super) notes: Vec<Note>,
+    /// The notes for the operator about the start, a line each.
+    pub notes: Vec<Note>,
 }
 
 /// A try of a start that has its worker IDs: those of the configuration, or those that the fleet
@@ -171,11 +172,6 @@ impl Server {
         Ok((Server { ceilings, adopted, kernel_log, notes, ..server }, reloader))
     }
 
-    /// Returns the notes for the operator about the start, a line each.
-    pub fn notes(&self) -> &[Note] {
-        &self.notes
-    }
-
     /// Returns the admin listeners' addresses, with the ports that the system chose.
     pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
         self.admin.iter().map(|listener| &listener.address)
@@ -188,7 +184,7 @@ impl Server {
 
     /// Returns a handle that reads the daemon's status and heartbeat while it runs.
     pub fn health(&self) -> Health {
-        Health::new(Arc::clone(&self.common))
+        Health(Arc::clone(&self.common))
     }
 }
 
