@@ -87,7 +87,10 @@ fn incr_gives_strings_to_clients_that_announce_javascript() {
     let mut python = Client::of(&daemon);
     let mut node = Client::of(&daemon);
     python.asks("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n");
-    node.asks("CLIENT SETINFO LIB-VER 6.0.0\r\nclient setinfo lib-name ioredis\r\n", "+OK\r\n+OK\r\n");
+    node.asks(
+        "CLIENT SETINFO LIB-VER 6.0.0\r\nclient setinfo lib-name ioredis(bullmq)\r\n",
+        "+OK\r\n+OK\r\n",
+    );
     for _ in 0..2 {
         python.send("INCR fast\r\nINCRBY fast 1\r\n");
         python.integer();
