@@ -266,7 +266,6 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frontends::{FrontEnd, Http};
 
     fn polls(scheduler: &Scheduler, accounts: &mut [Account]) -> Vec<bool> {
         let cx = Context::from_waker(Waker::noop());
@@ -421,16 +420,6 @@ mod tests {
         }
         let permitted = polls(&scheduler, &mut accounts).into_iter().filter(|is_permitted| *is_permitted);
         assert_eq!(permitted.count(), 2, "whatever the turns before cost");
-    }
-
-    #[test]
-    fn a_browsers_request_over_http_is_no_flood() {
-        let cost = |requests: usize, head_bytes: usize| {
-            let cost_bytes = Http::REQUEST_COST_BYTES + head_bytes / Http::BYTES_OF_COST;
-            turn_cost(requests * cost_bytes, requests * 250)
-        };
-        assert!(cost(1, 3_000) < BUSY_TURN_COST && cost(3, 500) < BUSY_TURN_COST);
-        assert!(cost(5, 40) >= BUSY_TURN_COST);
     }
 
     #[test]
