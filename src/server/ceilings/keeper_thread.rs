@@ -334,18 +334,6 @@ impl Ceilings {
     }
 }
 
-/// Does what a daemon without ceilings needs of the keeper's thread: answers the heartbeat, and
-/// observes.
-pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
-    let mut observer = Observer::default();
-    while !stopping.load(Ordering::Acquire) {
-        let round = common.heartbeat.round();
-        common.heartbeat.keeper_looked(round);
-        observer.look(common, clock::os::read(), true);
-        thread::park_timeout(PERIOD);
-    }
-}
-
 /// Returns the clocks of a reading, for the fleet.
 fn clocks(keeper: &Keeper, reading: Reading) -> Clocks {
     Clocks::at(keeper.believe(reading).wall, reading)

@@ -79,7 +79,8 @@ pub(crate) struct Locked<'a> {
     pub(crate) locks: WorkerLocks,
 }
 
-/// Sources whose first ceilings are durable and may be granted.
+/// Sources whose first ceilings are durable and may be granted. By default there is none.
+#[derive(Default)]
 pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
     pub(super) locks: Vec<WorkerLocks>,

@@ -38,16 +38,21 @@ const AFTER_A_CRASH: &str = "the run before did not end its record: it was kille
 /// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having
 /// served.
 pub struct Server {
-    pub(super) listeners: Vec<(Protocol, Listener)>,
-    pub(super) admin: Vec<Listener>,
-    pub(super) common: Arc<Common>,
-    pub(super) shards: Vec<(Shard, Runtime)>,
-    /// `None`: the daemon waits for worker IDs, and has no ceilings.
-    pub(super) ceilings: Option<Ceilings>,
+    pub(super) open: Open,
+    /// Those of no source, while the daemon waits for worker IDs.
+    pub(super) ceilings: Ceilings,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: Option<KernelLog>,
     /// The notes for the operator about the start, a line each.
     pub notes: Vec<Note>,
+}
+
+/// The listeners and the shards of a daemon.
+pub(super) struct Open {
+    pub(super) listeners: Vec<(Protocol, Listener)>,
+    pub(super) admin: Vec<Listener>,
+    pub(super) common: Arc<Common>,
+    pub(super) shards: Vec<(Shard, Runtime)>,
 }
 
 /// A try of a start that has its worker IDs: those of the configuration, or those that the fleet
@@ -163,28 +168,27 @@ impl Server {
         let count = opening.settings.shards.get();
         let supplies = ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let opened = opening.open(supplies, &secrets, inherited);
-        let ((server, live_config), ceilings) = ceilings.or_trim(opened)?;
-        server.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
+        let ((open, live_config), ceilings) = ceilings.or_trim(opened)?;
+        open.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
-            Reloader::new(opening.settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
-        let ceilings = Some(ceilings);
+            Reloader::new(opening.settings, Arc::clone(&open.common), live_config, secrets.fleet_files);
         let kernel_log = Some(kernel_log);
-        Ok((Server { ceilings, adopted, kernel_log, notes, ..server }, reloader))
+        Ok((Server { open, ceilings, adopted, kernel_log, notes }, reloader))
     }
 
     /// Returns the admin listeners' addresses, with the ports that the system chose.
     pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
-        self.admin.iter().map(|listener| &listener.address)
+        self.open.admin.iter().map(|listener| &listener.address)
     }
 
     /// Returns the client listeners' protocols and addresses, with the ports that the system chose.
     pub fn addresses(&self) -> impl Iterator<Item = (Protocol, &Address)> {
-        self.listeners.iter().map(|(protocol, listener)| (*protocol, &listener.address))
+        self.open.listeners.iter().map(|(protocol, listener)| (*protocol, &listener.address))
     }
 
     /// Returns a handle that reads the daemon's status and heartbeat while it runs.
     pub fn health(&self) -> Health {
-        Health(Arc::clone(&self.common))
+        Health(Arc::clone(&self.open.common))
     }
 }
 
@@ -218,14 +222,13 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the shards with their reactors, and opens the listeners for clients and for the
-    /// operator. Returns the daemon, which has no ceilings yet, and the sender of its
-    /// configurations.
+    /// operator. Returns them, and the sender of the daemon's configurations.
     pub(super) fn open(
         &self,
         supplies: Vec<Supply>,
         secrets: &Secrets,
         mut inherited: Inherited,
-    ) -> Result<(Server, watch::Sender<Arc<LiveConfig>>), StartError> {
+    ) -> Result<(Open, watch::Sender<Arc<LiveConfig>>), StartError> {
         let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
         let now = wall.believe(*reading);
         let info_json = describe(settings, instance)?;
@@ -262,11 +265,7 @@ impl Opening {
         metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));
-        let adopted = mpsc::channel().0;
-        let notes = Vec::new();
-        let server =
-            Server { listeners, admin, common, shards, ceilings: None, adopted, kernel_log: None, notes };
-        Ok((server, live_config))
+        Ok((Open { listeners, admin, common, shards }, live_config))
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StateError;
-use crate::server::ceilings::keeper_thread::{self, Ceilings};
+use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
@@ -90,22 +90,15 @@ pub(super) struct KeeperThread {
 }
 
 impl KeeperThread {
-    /// Starts the thread that raises ceilings. Without any, it only shows that the daemon lives,
-    /// and observes it.
-    pub(super) fn spawn(ceilings: Option<Ceilings>, common: &Arc<Common>) -> io::Result<KeeperThread> {
+    /// Starts the thread that raises ceilings.
+    pub(super) fn spawn(ceilings: Ceilings, common: &Arc<Common>) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
         let shared = Arc::clone(common);
         let is_stopping = Arc::clone(&stopping);
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(move || {
             // All locks are free when this is received.
-            let _ = send_end.send(match ceilings {
-                Some(ceilings) => ceilings.run(&shared, &is_stopping),
-                None => {
-                    keeper_thread::idle(&shared, &is_stopping);
-                    Ok(())
-                }
-            });
+            let _ = send_end.send(ceilings.run(&shared, &is_stopping));
         })?;
         common.wake_ups.set_keeper(thread.thread().clone());
         Ok(KeeperThread { thread, stopping, sealed })

@@ -2,7 +2,7 @@
 //! is none left, or the coordinator does not answer and nothing shows that the state's own numbers
 //! are still its own. The daemon listens, is not ready, and refuses with `no_ceiling`.
 //!
-//! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to
+//! It has sources to which nothing is ever granted, and no ceilings of them. A thread of its own tries to
 //! take numbers, each time as a start does. Once it has them, this daemon ends, and the start goes
 //! on with its sockets. If it then cannot show that the numbers are still its own, it waits again.
 //! So clients can stay away, or wait, and no service manager has to start the daemon again. A stop
@@ -17,11 +17,12 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::info::instance;
-use super::start::{Opening, Prepared, Ready, Server};
+use super::start::{Open, Opening, Prepared, Ready, Server};
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
 use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
-use crate::server::ceilings::start_sources::waiting_source;
+use crate::server::ceilings::keeper_thread::Ceilings;
+use crate::server::ceilings::start_sources::{Durable, waiting_source};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::shared::common::Common;
@@ -110,12 +111,12 @@ impl Waiting {
         }
         let instance = instance();
         let opening = Opening { settings, instance, wall, reading, previous_run_unclean: None };
-        let (mut server, live_config) = opening.open(supplies, secrets, inherited)?;
-        let sockets = duplicate(&mut server)?;
-        note(&server.common.metrics, reason);
+        let (mut open, live_config) = opening.open(supplies, secrets, inherited)?;
+        let sockets = duplicate(&mut open)?;
+        note(&open.common.metrics, reason);
         let (send_end, ended) = oneshot::channel();
         let (is_over, over) = mpsc::channel();
-        let seen = Arc::clone(&server.common);
+        let seen = Arc::clone(&open.common);
         let spawned = thread::Builder::new().name(String::from("numbers")).spawn(move || {
             if let Some(result) = tries.run(&seen, &send_end)
                 && let Err((Ok(unwanted), _)) = send_end.send((result, tries))
@@ -125,6 +126,9 @@ impl Waiting {
             drop(is_over);
         });
         let trying = spawned.map_err(|error| StartError::no_thread(&error))?.thread().clone();
+        let ceilings = Ceilings::grant(Durable::default(), None, &opening.wall, reading)?;
+        let adopted = mpsc::channel().0;
+        let server = Server { open, ceilings, adopted, kernel_log: None, notes: Vec::new() };
         Ok(Waiting { server, sockets, ended, trying, over, _live_config: live_config })
     }
 
@@ -225,10 +229,10 @@ fn note(metrics: &Metrics, reason: &StartError) {
 }
 
 /// Returns other handles of the sockets. The new handles own the files of Unix sockets.
-fn duplicate(server: &mut Server) -> Result<Inherited, StartError> {
+fn duplicate(open: &mut Open) -> Result<Inherited, StartError> {
     let clients =
-        server.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
-    let all = clients.chain(server.admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
+        open.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
+    let all = clients.chain(open.admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
     let mut sockets = Vec::new();
     for (purpose, listener) in all {
         let duplicate = listener.duplicate().map_err(|error| StartError::MayPass(error.to_string()))?;
