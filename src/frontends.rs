@@ -268,14 +268,6 @@ pub trait FrontEnd: Default {
     fn refuse(&mut self, out: &mut Vec<u8>, form: Self::Form, words: &Words);
 }
 
-/// Returns the bytes that refuse a connection of this protocol, because the daemon has all its
-/// connections. They contain the reason if the protocol has room for one.
-pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    (protocol.about().refuse_connection)(&mut out, message);
-    out
-}
-
 /// The most that one frame holds. A full frame of any front end has at most
 /// [`MAX_REPLY_SIZE`](snowbank_client::protocol::MAX_REPLY_SIZE) bytes, which bounds the queue of a
 /// slow reader.

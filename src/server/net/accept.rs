@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use super::listen::{Listener, SocketFile};
 use super::pending::{self, Occupancy, Pending, PendingLimits, Room};
 use crate::config::{Address, Protocol};
-use crate::frontends;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
@@ -182,7 +181,9 @@ pub(crate) async fn accept(
         // cost too much.
         if info.tls.is_none() {
             let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
-            turn_away(&socket, &frontends::too_busy(info.protocol, &all));
+            let mut refusal = Vec::new();
+            (info.protocol.about().refuse_connection)(&mut refusal, &all);
+            turn_away(&socket, &refusal);
         }
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(

@@ -52,17 +52,14 @@ impl Member {
         self.thread.turn.borrow_mut().wakers.remember(self.slot, waker);
     }
 
-    /// Calls [`note_drained`](Self::note_drained) if the stop has begun.
-    pub(super) fn note_drained_if_draining(&mut self) {
-        if self.thread.draining.get() {
-            self.note_drained();
-        }
-    }
-
     /// Notes that the stop need not wait for this connection any more.
     pub(super) fn note_drained(&mut self) {
         if std::mem::take(&mut self.undrained) {
-            self.thread.note_drained();
+            let left = self.thread.undrained.get() - 1;
+            self.thread.undrained.set(left);
+            if left == 0 {
+                self.thread.drained.notify_one();
+            }
         }
     }
 }

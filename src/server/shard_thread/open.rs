@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::connection::Connection;
 use super::member::Member;
-use super::scheduler::Account;
+use super::scheduler::{Account, HANDSHAKE_COST};
 use super::thread_state::ThreadState;
 use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
@@ -90,11 +90,13 @@ async fn shake_hands(
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived.
-        member.note_drained_if_draining();
+        if thread.draining.get() {
+            member.note_drained();
+        }
         pending.note_heard();
         ready!(thread.scheduler.poll_permit(&mut account, cx));
         let polled = shake.as_mut().poll(cx);
-        thread.scheduler.end_handshake_step(&mut account);
+        thread.scheduler.end_turn(&mut account, HANDSHAKE_COST);
         if polled.is_pending() {
             pending.note_silent();
         }

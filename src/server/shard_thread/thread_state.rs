@@ -82,13 +82,4 @@ impl ThreadState {
         self.live_config.replace(live_config);
         self.turn.borrow().wakers.wake_all();
     }
-
-    /// Notes that a connection has answered everything that had arrived when the stop began, or has
-    /// closed.
-    pub(super) fn note_drained(&self) {
-        self.undrained.set(self.undrained.get() - 1);
-        if self.undrained.get() == 0 {
-            self.drained.notify_one();
-        }
-    }
 }
