@@ -21,7 +21,7 @@ const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
 /// The same for findings of load, because clients can come and go every few seconds.
-const LOAD_SETTLED: Duration = Duration::from_secs(60);
+const LOAD_SETTLED: Duration = Duration::from_secs(20);
 /// For this time after the start, nothing is logged while a source has yet to begin and all begin
 /// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;

@@ -82,7 +82,7 @@ fn load_that_comes_and_goes_has_two_lines() {
         log.quiet_seconds(10, |_| ());
         log.quiet_seconds(10, slowed);
     }
-    log.quiet_seconds(60, |_| ());
+    log.quiet_seconds(20, |_| ());
     assert_eq!(log.second(|_| ()), ["finding authorization has ended"]);
 }
 
