@@ -63,8 +63,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins the session of a connection. `shown` is `None` without TLS.
-    pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Self {
+    /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens`: its
+    /// protocol has a place for a token; a client of another needs none.
+    pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
         let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. Its certificate is then
@@ -75,9 +76,9 @@ impl Session {
             has_named_certificate: of_certificate.is_some(),
             identity: None,
             token: None,
-            is_authorized: rules.tokens.is_none(),
+            is_authorized: rules.tokens.is_none() || !has_tokens,
             revoked: None,
-            needs_no_token: false,
+            needs_no_token: !has_tokens,
             trusted_by,
             is_unlimited: true,
         };
@@ -85,16 +86,6 @@ impl Session {
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
         session
-    }
-
-    /// Makes it need no token, because its protocol has no place for one.
-    pub fn without_token(mut self, rules: &Rules) -> Self {
-        self.needs_no_token = true;
-        self.is_authorized = true;
-        if !self.has_named_certificate {
-            self.become_identity(rules.anonymous());
-        }
-        self
     }
 
     /// Takes an identity in place of the one that it had.

@@ -76,7 +76,7 @@ fn serve<'a, F: FrontEnd>(
     draining: bool,
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut session = Session::new(&facts.access, 0, None);
+    let mut session = Session::new(&facts.access, 0, None, true);
     let incr_connections = IncrConnections::default();
     let conditions = &mut conditions(facts, &mut session, &incr_connections);
     conditions.draining = draining;

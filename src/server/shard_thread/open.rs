@@ -60,8 +60,8 @@ impl WithFrontEnd for Accepted {
         let Accepted { stream, is_loopback, pending, member, open } = self;
         let live_config = Arc::clone(&member.thread.live_config.borrow());
         let rules = &live_config.facts.access;
-        let session = Session::new(rules, live_config.version, stream.shown());
-        let session = if F::PROTOCOL.has_tokens() { session } else { session.without_token(rules) };
+        let has_tokens = F::PROTOCOL.has_tokens();
+        let session = Session::new(rules, live_config.version, stream.shown(), has_tokens);
         let front = if is_loopback { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
         // A block, because an async function keeps its arguments twice.

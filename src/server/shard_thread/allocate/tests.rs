@@ -163,7 +163,7 @@ fn ask(wait: Duration) -> Ask {
 }
 
 fn session() -> Session {
-    Session::new(&Rules::default(), 0, None)
+    Session::new(&Rules::default(), 0, None, true)
 }
 
 const LONG: Duration = Duration::from_secs(60);
