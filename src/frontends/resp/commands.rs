@@ -3,7 +3,7 @@
 mod client;
 
 use super::encode;
-use super::ids::shown;
+use super::ids::{Refused, shown};
 use super::parse::{self, Arguments};
 use super::{Reply, Resp, ids};
 use crate::config::Protocol;
@@ -71,7 +71,7 @@ pub(super) fn refuse_to_queue(
 ///
 /// # Errors
 /// The command is unknown, or has too few or too many arguments.
-fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, (ErrorCode, String)> {
+fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
     let found = arguments.get().first().copied().unwrap_or_default();
     let mut commands = COMMANDS.iter();
     let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
@@ -112,10 +112,7 @@ impl Resp {
         let [_, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
         let name = match name_of(arguments) {
             Ok(name) => name,
-            Err((code, text)) => {
-                encode::error(out, &text);
-                return Reply::Encoded(Some(code));
-            }
+            Err(refused) => return ids::refuse_with(out, refused),
         };
         match name {
             "hello" => return self.hello(operands, conditions, out),
@@ -145,9 +142,13 @@ impl Resp {
             }
             "incrby" => {
                 let form = self.id_form(conditions);
-                return ids::incrby(operands, conditions.facts, form, out);
+                let asked = ids::incrby(operands, conditions.facts, form);
+                return asked.unwrap_or_else(|refused| ids::refuse_with(out, refused));
             }
-            "snowbank.next" => return ids::snowbank_next(operands, conditions.facts, out),
+            "snowbank.next" => {
+                let asked = ids::snowbank_next(operands, conditions.facts);
+                return asked.unwrap_or_else(|refused| ids::refuse_with(out, refused));
+            }
             _ => {}
         }
         Reply::Encoded(self.answer_about_connection(name, operands, conditions, out))
