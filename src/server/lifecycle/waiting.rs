@@ -65,17 +65,6 @@ pub struct TakenNumbers {
     pub tries: Tries,
 }
 
-/// The end of a start: the daemon may hand out IDs, must end, or must wait with these sockets and
-/// tries.
-pub struct StartEnd {
-    /// The start, or the reason why it cannot go on.
-    pub ready: Result<Ready, StartError>,
-    /// The inherited sockets, or those of the wait.
-    pub sockets: Inherited,
-    /// The tries so far.
-    pub tries: Tries,
-}
-
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
 pub struct Tries {
     settings: Settings,
@@ -179,11 +168,12 @@ impl Tries {
     }
 
     /// Starts without a wait.
-    pub fn start(mut self, secrets: &Secrets, sockets: Inherited) -> StartEnd {
-        match self.prepare() {
-            Ok(prepared) => self.grant(prepared, secrets, sockets),
-            Err(error) => StartEnd { ready: Err(error), sockets, tries: self },
-        }
+    ///
+    /// # Errors
+    /// The start cannot go on, or must wait with these tries.
+    pub fn start(&mut self, secrets: &Secrets, sockets: &Inherited) -> Result<Ready, StartError> {
+        let prepared = self.prepare()?;
+        self.grant(prepared, secrets, sockets)
     }
 
     /// Locks the state directory, and takes the worker IDs of a fleet.
@@ -194,9 +184,16 @@ impl Tries {
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
     /// serves.
-    pub fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
-        let ready = prepared.grant(secrets, &sockets, &mut self.tried);
-        StartEnd { ready, sockets, tries: self }
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn grant(
+        &mut self,
+        prepared: Prepared,
+        secrets: &Secrets,
+        sockets: &Inherited,
+    ) -> Result<Ready, StartError> {
+        prepared.grant(secrets, sockets, &mut self.tried)
     }
 
     /// Tries to take numbers until it has them, or cannot get them by waiting. Returns `None` if
