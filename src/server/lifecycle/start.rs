@@ -250,15 +250,6 @@ impl Opening {
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
         let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
-        let of_clients = listeners.iter().map(|(_, listener)| listener);
-        let mut over_tls = of_clients.chain(&admin).filter(|listener| listener.address.is_tls());
-        if let Some(Listener { address, .. }) = over_tls.next()
-            && secrets.tls.is_none()
-        {
-            return Err(StartError::WrongSetting(format!(
-                "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
-            )));
-        }
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let mut metrics = Metrics::new(shards.len(), by_protocol, instance.clone(), *reading);
