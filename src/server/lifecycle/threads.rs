@@ -55,10 +55,9 @@ impl ShardThreads {
             let adopted = adopted.clone();
             let stopped = stopped.clone();
             let name = format!("shard-{}", shard.index());
-            let seed = fastrand::u64(..);
             let alive = alive.clone();
             threads.push(thread::Builder::new().name(name).spawn(move || {
-                run::run(&runtime, ThreadState::new(common, shard, seed), inbox, adopted, stopped);
+                run::run(&runtime, ThreadState::new(common, shard), inbox, adopted, stopped);
                 drop(alive);
             })?);
         }
@@ -115,7 +114,8 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
-            // The coordinator is waited for shorter. The thread ends with the process, as by kill -9: durable ceilings stay durable.
+            // The coordinator is waited for shorter. The thread ends with the process, as by kill
+            // -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),

@@ -40,14 +40,14 @@ pub(crate) struct ThreadState {
 }
 
 impl ThreadState {
-    pub(crate) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
+    pub(crate) fn new(common: Arc<Common>, shard: Shard) -> Self {
         let index = shard.index();
         let live_config = Arc::clone(&common.live_config.borrow());
         ThreadState {
             index,
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
-            turn: RefCell::new(TurnState::new(shard, seed)),
+            turn: RefCell::new(TurnState::new(shard)),
             scheduler: Scheduler::default(),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
@@ -76,8 +76,8 @@ impl ThreadState {
         served
     }
 
-    /// Takes up a new configuration. The next turn is the first to use it. Connections that wait for
-    /// bytes start to wait by its timeouts, and those whose token or certificate is gone close.
+    /// Takes up a new configuration. The next turn is the first to use it. Connections that wait
+    /// for bytes start to wait by its timeouts, and those whose token or certificate is gone close.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
         self.live_config.replace(live_config);
         self.turn.borrow().wakers.wake_all();

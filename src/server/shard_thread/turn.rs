@@ -96,12 +96,12 @@ pub(super) struct TurnState {
 }
 
 impl TurnState {
-    pub(super) fn new(shard: Shard, seed: u64) -> Self {
+    pub(super) fn new(shard: Shard) -> Self {
         TurnState {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
             runs: Vec::new(),
-            rng: fastrand::Rng::with_seed(seed),
+            rng: fastrand::Rng::new(),
             timing: Timing::new(),
             waiters: HashMap::new(),
             ticker_wakes_at: None,
