@@ -1,6 +1,5 @@
 //! The daemon's start: from settings to a daemon that listens under durable ceilings.
 
-use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
@@ -11,11 +10,12 @@ use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::rules::rules;
 use super::threads::make_runtime;
+use super::waiting::Tries;
 use crate::access::Rules;
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
-use crate::fleet::{Access, Clocks, Tried};
+use crate::fleet::{Clocks, Tried};
 use crate::frontends::Facts;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
@@ -68,21 +68,17 @@ pub struct Prepared {
 impl Prepared {
     /// Locks the state directory, and takes the worker IDs of a fleet. Goes on where the earlier
     /// tries of this process ended.
-    pub(super) fn new(
-        settings: &Settings,
-        fleet: Option<Access>,
-        directory: Option<&Path>,
-        adopt: bool,
-        tried: &mut Tried,
-    ) -> Result<Prepared, StartError> {
+    pub(super) fn new(tries: &mut Tries) -> Result<Prepared, StartError> {
+        let Tries { settings, access, directory, adopt, tried } = tries;
         // The log is opened first, because a ceiling that became durable before the machine was
         // restored no longer counts.
-        let kernel_log = KernelLog::open(fleet.is_some());
-        let found = Found::open(directory, adopt)?;
+        let kernel_log = KernelLog::open(access.is_some());
+        let found = Found::open(directory.as_deref(), *adopt)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
-        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
+        let access = access.clone();
+        let fleet = access.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 

@@ -2,11 +2,12 @@
 //! is none left, or the coordinator does not answer and nothing shows that the state's own numbers
 //! are still its own. The daemon listens, is not ready, and refuses with `no_ceiling`.
 //!
-//! It has sources to which nothing is ever granted, and no ceilings of them. A thread of its own tries to
-//! take numbers, each time as a start does. Once it has them, this daemon ends, and the start goes
-//! on with its sockets. If it then cannot show that the numbers are still its own, it waits again.
-//! So clients can stay away, or wait, and no service manager has to start the daemon again. A stop
-//! of the wait gives back what was taken. A later one is noticed when the daemon serves.
+//! It has sources to which nothing is ever granted, and no ceilings of them. A thread of its own
+//! tries to take numbers, each time as a start does. Once it has them, this daemon ends, and the
+//! start goes on with its sockets. If it then cannot show that the numbers are still its own, it
+//! waits again. So clients can stay away, or wait, and no service manager has to start the daemon
+//! again. A stop of the wait gives back what was taken. A later one is noticed when the daemon
+//! serves.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,11 +68,11 @@ pub struct TakenNumbers {
 
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
 pub struct Tries {
-    settings: Settings,
-    access: Option<Access>,
-    directory: Option<PathBuf>,
-    adopt: bool,
-    tried: Tried,
+    pub(super) settings: Settings,
+    pub(super) access: Option<Access>,
+    pub(super) directory: Option<PathBuf>,
+    pub(super) adopt: bool,
+    pub(super) tried: Tried,
 }
 
 impl Waiting {
@@ -172,14 +173,8 @@ impl Tries {
     /// # Errors
     /// The start cannot go on, or must wait with these tries.
     pub fn start(&mut self, secrets: &Secrets, sockets: &Inherited) -> Result<Ready, StartError> {
-        let prepared = self.prepare()?;
+        let prepared = Prepared::new(self)?;
         self.grant(prepared, secrets, sockets)
-    }
-
-    /// Locks the state directory, and takes the worker IDs of a fleet.
-    fn prepare(&mut self) -> Result<Prepared, StartError> {
-        let Tries { settings, access, directory, adopt, tried } = self;
-        Prepared::new(settings, access.clone(), directory.as_deref(), *adopt, tried)
     }
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
@@ -209,7 +204,7 @@ impl Tries {
             if waits.is_closed() {
                 return None;
             }
-            match self.prepare() {
+            match Prepared::new(self) {
                 Err(error) if error.lacks_only_worker_id() => note(&common.metrics, &error),
                 end => return Some(end),
             }
