@@ -222,7 +222,8 @@ fn refuse_token(out: &mut Vec<u8>) -> Reply {
     Reply::Last(Some(ErrorCode::Unauthorized))
 }
 
-fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
+/// Encodes an error. Returns its code.
+pub(super) fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
     encode::error(out, text);
     Some(ErrorCode::Malformed)
 }
