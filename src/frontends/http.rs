@@ -122,7 +122,7 @@ impl Http {
         };
         let answer = match self.refusal(head, conditions) {
             Some(refusal) => Answer::Done(refusal),
-            None => answer(head, conditions),
+            None => answer(head, conditions).unwrap_or_else(Answer::Done),
         };
         match answer {
             Answer::Ids(ask, listing) if !conditions.draining => {

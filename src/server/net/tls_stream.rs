@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::counted_socket::{CountedSocket, RECORD_OVERHEAD, TlsRead};
+use super::counted_socket::{CountedSocket, RECORD_OVERHEAD};
 use crate::access::Shown;
 use crate::tls::ServerStream;
 
@@ -81,11 +81,6 @@ impl TlsStream {
             cx.waker().wake_by_ref();
         }
         polled
-    }
-
-    /// Returns what was read since the last call.
-    pub(crate) fn take_read(&mut self) -> TlsRead {
-        self.socket().count.take()
     }
 
     pub(super) fn socket(&mut self) -> &mut CountedSocket {
