@@ -32,7 +32,7 @@ pub use self::ceilings::start_sources::unlocked::check_records;
 pub use self::health::handle::{Health, StopTimes};
 pub use self::lifecycle::reload::Reloader;
 pub use self::lifecycle::start::{Prepared, Ready, Server};
-pub use self::lifecycle::waiting::{TRY_TIMEOUT, TakenNumbers, Tries, Waiting};
+pub use self::lifecycle::waiting::{StartEnd, TRY_TIMEOUT, TakenNumbers, Tries, Waiting};
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;
 pub use self::net::inherited::Inherited;
 pub use self::restored::is_kernel_log_standard_input;

@@ -13,7 +13,7 @@ use super::{Failure, Outcome, cores};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, StatePlace};
 use crate::server::{
-    self, Inherited, Note, Ready, RunError, Server, StartError, TakenNumbers, Tries, Waiting,
+    self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, TakenNumbers, Tries, Waiting,
 };
 use crate::service::{Extending, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
@@ -159,13 +159,14 @@ impl<W: Write> Process<'_, W> {
     /// daemon is stopped meanwhile.
     fn take_numbers(
         &mut self,
-        mut tries: Tries,
+        tries: Tries,
         secrets: &Secrets,
-        mut sockets: Inherited,
+        sockets: Inherited,
     ) -> Result<Option<Granted>, Failure> {
         let mut starting = self.notifier.extend_start(FIRST_CEILINGS);
-        let mut ready = tries.start(secrets, &sockets);
+        let mut end = tries.start(secrets, sockets);
         loop {
+            let StartEnd { ready, sockets, tries } = end;
             let reason = match ready {
                 Ok(ready) => return Ok(Some(Granted { ready, sockets, starting })),
                 Err(reason) if reason.lacks_only_worker_id() => reason,
@@ -175,12 +176,12 @@ impl<W: Write> Process<'_, W> {
             let waiting = Waiting::start(tries, secrets, sockets, &reason)?;
             self.log_choices();
             tracing::warn!("waits for a worker ID, and hands out nothing: {reason}");
-            let Some(taken) = self.wait(waiting)? else { return Ok(None) };
+            let Some(TakenNumbers { prepared, sockets, tries }) = self.wait(waiting)? else {
+                return Ok(None);
+            };
             tracing::info!("has worker IDs now, and starts");
             starting = self.notifier.extend_start(FIRST_CEILINGS);
-            tries = taken.tries;
-            sockets = taken.sockets;
-            ready = tries.grant(taken.prepared, secrets, &sockets);
+            end = tries.grant(prepared, secrets, sockets);
         }
     }
 

@@ -66,6 +66,17 @@ pub struct TakenNumbers {
     pub tries: Tries,
 }
 
+/// The end of a start: the daemon may hand out IDs, must end, or must wait with these sockets and
+/// tries.
+pub struct StartEnd {
+    /// The start, or the reason why it cannot go on.
+    pub ready: Result<Ready, StartError>,
+    /// The inherited sockets, or those of the wait.
+    pub sockets: Inherited,
+    /// The tries so far.
+    pub tries: Tries,
+}
+
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
 pub struct Tries {
     pub(super) settings: Settings,
@@ -169,26 +180,18 @@ impl Tries {
     }
 
     /// Starts without a wait.
-    ///
-    /// # Errors
-    /// The start cannot go on, or must wait with these tries.
-    pub fn start(&mut self, secrets: &Secrets, sockets: &Inherited) -> Result<Ready, StartError> {
-        let prepared = Prepared::new(self)?;
-        self.grant(prepared, secrets, sockets)
+    pub fn start(mut self, secrets: &Secrets, sockets: Inherited) -> StartEnd {
+        match Prepared::new(&mut self) {
+            Ok(prepared) => self.grant(prepared, secrets, sockets),
+            Err(error) => StartEnd { ready: Err(error), sockets, tries: self },
+        }
     }
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
     /// serves.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn grant(
-        &mut self,
-        prepared: Prepared,
-        secrets: &Secrets,
-        sockets: &Inherited,
-    ) -> Result<Ready, StartError> {
-        prepared.grant(secrets, sockets, &mut self.tried)
+    pub fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
+        let ready = prepared.grant(secrets, &sockets, &mut self.tried);
+        StartEnd { ready, sockets, tries: self }
     }
 
     /// Tries to take numbers until it has them, or cannot get them by waiting. Returns `None` if
