@@ -12,9 +12,7 @@ use super::stop::{Stops, catch};
 use super::{Failure, Outcome, cores};
 use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, StatePlace};
-use crate::server::{
-    self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, TakenNumbers, Tries, Waiting,
-};
+use crate::server::{self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, Tries, Waiting};
 use crate::service::{Extending, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
@@ -176,12 +174,9 @@ impl<W: Write> Process<'_, W> {
             let waiting = Waiting::start(tries, secrets, sockets, &reason)?;
             self.log_choices();
             tracing::warn!("waits for a worker ID, and hands out nothing: {reason}");
-            let Some(TakenNumbers { prepared, sockets, tries }) = self.wait(waiting)? else {
-                return Ok(None);
-            };
-            tracing::info!("has worker IDs now, and starts");
+            let Some(next) = self.wait(waiting, secrets)? else { return Ok(None) };
+            end = next;
             starting = self.notifier.extend_start(FIRST_CEILINGS);
-            end = tries.grant(prepared, secrets, sockets);
         }
     }
 
@@ -190,9 +185,9 @@ impl<W: Write> Process<'_, W> {
         self.choices.take().iter().for_each(Choices::log);
     }
 
-    /// Serves a daemon that waits for worker IDs until it has them. Returns `None` if it is stopped
-    /// meanwhile.
-    fn wait(&mut self, waiting: Waiting) -> Result<Option<TakenNumbers>, Failure> {
+    /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start.
+    /// Returns `None` if it is stopped meanwhile.
+    fn wait(&mut self, waiting: Waiting, secrets: &Secrets) -> Result<Option<StartEnd>, Failure> {
         let health = waiting.server().health();
         let addresses = where_it_listens(waiting.server());
         let ends_with_stdin = self.arguments.stop_at_stdin_eof;
@@ -204,7 +199,10 @@ impl<W: Write> Process<'_, W> {
             announce(&mut self.out, &addresses);
             stops.run_waiting(self.notifier, &health, ends_with_stdin).await;
         };
-        waiting.run(stop).map_err(failure)
+        let Some(taken) = waiting.run(stop).map_err(failure)? else { return Ok(None) };
+        tracing::info!("has worker IDs now, and starts");
+        let _starting = self.notifier.extend_start(FIRST_CEILINGS);
+        Ok(taken.grant(secrets, stops.run_starting(self.notifier, ends_with_stdin))?)
     }
 
     /// Serves until the stop. Runs `beside` meanwhile.

@@ -26,13 +26,28 @@ impl Stops {
     /// Completes when a daemon that waits for worker IDs is stopped.
     pub(super) async fn run_waiting(&mut self, notifier: &Notifier, health: &Health, ends_with_stdin: bool) {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            () = parent::standard_input_ended(), if ends_with_stdin => {}
+            () = self.asked(ends_with_stdin) => {}
             () = service::attend(notifier, health) => {}
         }
         notifier.stopping(health.announce_stop().longest.max(TRY_TIMEOUT));
         tracing::info!("stopping: has no worker ID, and nothing to answer");
+    }
+
+    /// Completes when a daemon is stopped that has taken its worker IDs after a wait, before it
+    /// serves.
+    pub(super) async fn run_starting(&mut self, notifier: &Notifier, ends_with_stdin: bool) {
+        self.asked(ends_with_stdin).await;
+        notifier.stopping(TRY_TIMEOUT);
+        tracing::info!("stopping: gives back the worker IDs that it has just taken");
+    }
+
+    /// Completes when a signal, or the end of standard input, asks for a stop.
+    async fn asked(&mut self, ends_with_stdin: bool) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            () = parent::standard_input_ended(), if ends_with_stdin => {}
+        }
     }
 
     /// Completes when the listeners are to close. Reports to the service manager, and runs

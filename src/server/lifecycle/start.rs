@@ -149,6 +149,15 @@ pub struct Ready {
     notes: Vec<Note>,
 }
 
+impl Ready {
+    /// Gives back the worker IDs of a fleet, because the daemon is stopped before it serves.
+    pub(super) fn give_back(self) {
+        // Nothing was handed out. If the ceilings cannot be trimmed, the next start begins above
+        // them.
+        let _ = self.ceilings.seal_and_trim();
+    }
+}
+
 impl Server {
     /// Opens the listeners that are not inherited. Returns the daemon and the handle that reloads
     /// its configuration while it runs.

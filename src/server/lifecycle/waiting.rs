@@ -6,19 +6,19 @@
 //! tries to take numbers, each time as a start does. Once it has them, this daemon ends, and the
 //! start goes on with its sockets. If it then cannot show that the numbers are still its own, it
 //! waits again. So clients can stay away, or wait, and no service manager has to start the daemon
-//! again. A stop of the wait gives back what was taken. A later one is noticed when the daemon
-//! serves.
+//! again. A stop gives back what was taken, at any moment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread::{self, Thread};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 
 use super::info::instance;
 use super::start::{Open, Opening, Prepared, Ready, Server};
+use super::threads::make_runtime;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
 use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
@@ -36,8 +36,8 @@ use crate::server::shared::start_error::{RunError, StartError};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause between tries.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a stop waits for the end of a try, which gives back what it took. Most of it is
-/// the pause after taking a number.
+/// The longest that a stop waits for the end of a try or of a start, which gives back what it took.
+/// Most of it is the pause after taking a number.
 pub const TRY_TIMEOUT: Duration =
     noticed_within(POLL_PERIOD_MAX, Duration::ZERO).saturating_add(Duration::from_secs(1));
 
@@ -46,24 +46,19 @@ pub struct Waiting {
     server: Server,
     /// Other handles of its sockets, for the start.
     sockets: Inherited,
-    /// The result of the tries, and the tries for the next wait.
-    ended: oneshot::Receiver<(Result<Prepared, StartError>, Tries)>,
-    /// The thread of the tries.
-    trying: Thread,
-    /// Closed once that thread has ended.
-    over: mpsc::Receiver<()>,
+    /// The thread of the tries. Its end brings their result, and the tries for the next wait.
+    tries: Work<(Result<Prepared, StartError>, Tries)>,
+    /// The tries end when this is dropped.
+    trying: SyncSender<()>,
     /// Shards adopt configurations as long as this lives.
     _live_config: watch::Sender<Arc<LiveConfig>>,
 }
 
-/// The worker IDs of a daemon after a wait, with which [`Tries::grant`] goes on with the start.
+/// A daemon that has its worker IDs after a wait. The start goes on.
 pub struct TakenNumbers {
-    /// The try that has taken them.
-    pub prepared: Prepared,
-    /// The sockets of the wait.
-    pub sockets: Inherited,
-    /// The tries so far.
-    pub tries: Tries,
+    prepared: Prepared,
+    sockets: Inherited,
+    tries: Tries,
 }
 
 /// The end of a start: the daemon may hand out IDs, must end, or must wait with these sockets and
@@ -75,6 +70,43 @@ pub struct StartEnd {
     pub sockets: Inherited,
     /// The tries so far.
     pub tries: Tries,
+}
+
+/// A part of a start, in a thread of its own. A stop abandons it.
+struct Work<T> {
+    ended: oneshot::Receiver<T>,
+    /// Closed once the thread has ended.
+    over: mpsc::Receiver<()>,
+    /// Gives back what an abandoned part has got.
+    give_back: fn(T),
+}
+
+impl<T: Send + 'static> Work<T> {
+    fn start(
+        work: impl FnOnce() -> Option<T> + Send + 'static,
+        give_back: fn(T),
+    ) -> Result<Work<T>, StartError> {
+        let (send_end, ended) = oneshot::channel();
+        let (is_over, over) = mpsc::sync_channel(0);
+        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(move || {
+            if let Some(Err(unwanted)) = work().map(|end| send_end.send(end)) {
+                give_back(unwanted);
+            }
+            drop(is_over);
+        });
+        spawned.map_err(|error| StartError::no_thread(&error))?;
+        Ok(Work { ended, over, give_back })
+    }
+
+    /// Gives back what the thread has got; if it is not done, lets it do so at its end. Waits for
+    /// that, but not for long.
+    fn abandon(mut self) {
+        self.ended.close();
+        if let Ok(unwanted) = self.ended.try_recv() {
+            (self.give_back)(unwanted);
+        }
+        let _ = self.over.recv_timeout(TRY_TIMEOUT);
+    }
 }
 
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
@@ -115,22 +147,16 @@ impl Waiting {
         let (mut open, live_config) = opening.open(supplies, secrets, inherited)?;
         let sockets = duplicate(&mut open)?;
         note(&open.common.metrics, reason);
-        let (send_end, ended) = oneshot::channel();
-        let (is_over, over) = mpsc::channel();
-        let seen = Arc::clone(&open.common);
-        let spawned = thread::Builder::new().name(String::from("numbers")).spawn(move || {
-            if let Some(result) = tries.run(&seen, &send_end)
-                && let Err((Ok(unwanted), _)) = send_end.send((result, tries))
-            {
-                unwanted.give_back();
-            }
-            drop(is_over);
-        });
-        let trying = spawned.map_err(|error| StartError::no_thread(&error))?.thread().clone();
         let ceilings = Ceilings::grant(Durable::default(), None, &opening.wall, reading)?;
         let adopted = mpsc::channel().0;
+        let (trying, is_trying) = mpsc::sync_channel(0);
+        let seen = Arc::clone(&open.common);
+        let tries = Work::start(
+            move || tries.run(&seen, &is_trying).map(|end| (end, tries)),
+            |(prepared, _)| prepared.into_iter().for_each(Prepared::give_back),
+        )?;
         let server = Server { open, ceilings, adopted, kernel_log: None, notes: Vec::new() };
-        Ok(Waiting { server, sockets, ended, trying, over, _live_config: live_config })
+        Ok(Waiting { server, sockets, tries, trying, _live_config: live_config })
     }
 
     /// Returns the server, for its addresses and its health.
@@ -143,26 +169,52 @@ impl Waiting {
     /// # Errors
     /// The daemon cannot start, whatever becomes of the numbers, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<Option<TakenNumbers>, RunError> {
-        let Waiting { server, sockets, mut ended, trying, over, .. } = self;
+        let Waiting { server, sockets, mut tries, trying, .. } = self;
         let mut taken = None;
         let until = async {
             tokio::select! {
                 () = stop => {}
-                end = &mut ended => taken = end.ok(),
+                end = &mut tries.ended => taken = end.ok(),
             }
         };
         server.run(until)?;
         let Some((prepared, tries)) = taken else {
-            // The thread gives back what it gets from now on.
-            ended.close();
-            trying.unpark();
-            if let Ok((Ok(unwanted), _)) = ended.try_recv() {
-                unwanted.give_back();
-            }
-            let _ = over.recv_timeout(TRY_TIMEOUT);
+            drop(trying);
+            tries.abandon();
             return Ok(None);
         };
         Ok(Some(TakenNumbers { prepared: prepared?, sockets, tries }))
+    }
+}
+
+impl TakenNumbers {
+    /// Goes on with the start, until its end or until `stop` is complete. Returns `None` after a
+    /// stop. Peers, storage and the coordinator may take their time.
+    ///
+    /// # Errors
+    /// The system has no thread or reactor left.
+    pub fn grant(
+        self,
+        secrets: &Secrets,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<StartEnd>, StartError> {
+        let TakenNumbers { prepared, sockets, tries } = self;
+        let runtime = make_runtime()?;
+        let secrets = secrets.clone();
+        let mut start = Work::start(
+            move || Some(tries.grant(prepared, &secrets, sockets)),
+            |end: StartEnd| end.ready.into_iter().for_each(Ready::give_back),
+        )?;
+        let end = runtime.block_on(async {
+            tokio::select! {
+                () = stop => None,
+                end = &mut start.ended => end.ok(),
+            }
+        });
+        if end.is_none() {
+            start.abandon();
+        }
+        Ok(end)
     }
 }
 
@@ -189,7 +241,7 @@ impl Tries {
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
     /// serves.
-    pub fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
+    fn grant(mut self, prepared: Prepared, secrets: &Secrets, sockets: Inherited) -> StartEnd {
         let ready = prepared.grant(secrets, &sockets, &mut self.tried);
         StartEnd { ready, sockets, tries: self }
     }
@@ -199,13 +251,13 @@ impl Tries {
     fn run(
         &mut self,
         common: &Common,
-        waits: &oneshot::Sender<(Result<Prepared, StartError>, Tries)>,
+        is_trying: &mpsc::Receiver<()>,
     ) -> Option<Result<Prepared, StartError>> {
         let mut pause = FIRST_PAUSE;
         loop {
-            thread::park_timeout(pause);
-            if waits.is_closed() {
-                return None;
+            match is_trying.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
             }
             match Prepared::new(self) {
                 Err(error) if error.lacks_only_worker_id() => note(&common.metrics, &error),

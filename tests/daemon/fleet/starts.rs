@@ -141,13 +141,14 @@ fn a_start_that_loses_its_number_before_its_first_id_waits() {
     });
 }
 
-/// Tries another worker ID if the coordinator answers late.
+/// Tries another worker ID if the signal comes after the question to the peer has ended, or the
+/// coordinator answers late.
 #[test]
 fn a_stop_ends_a_start_that_follows_a_wait() {
     on_one(|at| {
         let (peer, peers) = silent_peer();
         let mut worker = 0;
-        poll("a stop that gives its worker ID back", || {
+        poll("a stop before the daemon serves, which gives its worker ID back", || {
             worker += 1;
             let toml = prepared(at, Some(worker), SHORT);
             let [holder, taker] = [(); 2].map(|()| Machine::new());
@@ -158,7 +159,8 @@ fn a_stop_ends_a_start_that_follows_a_wait() {
             let _asked = poll("a question to the peer", || peer.accept().ok());
             daemon.signal(Signal::TERM);
             assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
-            fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by")).then_some(())
+            let is_given_back = fleet(&toml, &["list"]).1.contains(&format!("{worker}: free, released by"));
+            (is_given_back && daemon.log().contains("gives back the worker IDs")).then_some(())
         });
     });
 }
