@@ -17,6 +17,8 @@ use crate::server::shared::start_error::StartError;
 /// The first descriptor that is handed over.
 const FIRST_DESCRIPTOR: usize = 3;
 
+/// The most sockets that are taken. A larger number is an error in the environment.
+const SOCKETS_MAX: usize = 256;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
@@ -37,6 +39,7 @@ impl Inherited {
         if std::env::var("LISTEN_PID").unwrap_or_default().parse() != Ok(std::process::id()) {
             return Ok(Inherited::default());
         }
+        check_count(&std::env::var("LISTEN_FDS").unwrap_or_default())?;
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut handed_over = ListenFd::from_env();
         let names = names.split(':').chain(std::iter::repeat(""));
@@ -63,6 +66,18 @@ impl Inherited {
     /// Removes and returns the sockets of this use.
     pub(crate) fn listeners(&mut self, purpose: Purpose) -> Vec<Listener> {
         self.sockets.extract_if(.., |(of, _)| *of == purpose).map(|(_, listener)| listener).collect()
+    }
+}
+
+/// Refuses a number of sockets that no unit has. Otherwise the daemon might serve elsewhere than
+/// its unit says.
+fn check_count(sockets: &str) -> Result<(), StartError> {
+    match sockets.parse() {
+        Ok(0..=SOCKETS_MAX) => Ok(()),
+        _ if sockets.is_empty() => Ok(()),
+        _ => Err(StartError::WrongSetting(format!(
+            "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
+        ))),
     }
 }
 
@@ -110,4 +125,18 @@ fn address_of(socket: &Socket) -> Option<Address> {
         PathBuf::from(format!("@{}", std::ffi::OsStr::from_bytes(name).to_string_lossy().escape_debug()))
     });
     bound.as_pathname().map(PathBuf::from).or(abstract_name).map(Address::Unix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_sockets_that_no_unit_has_is_refused() {
+        assert!(["", "0", "2", "256"].into_iter().all(|sockets| check_count(sockets).is_ok()));
+        for sockets in ["-1", "two", "257", "4294967295", "99999999999999999999"] {
+            let refusal = check_count(sockets).unwrap_err().to_string();
+            assert!(refusal.contains(sockets) && refusal.contains("256"), "{refusal}");
+        }
+    }
 }

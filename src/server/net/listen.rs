@@ -70,7 +70,10 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     let mut unavailable = None;
     for at in resolved {
         match bind_tcp(at, address.is_tls()) {
-            Ok(listener) => listeners.push(listener),
+            Ok(listener) if !listeners.iter().any(|other: &Listener| other.address == listener.address) => {
+                listeners.push(listener);
+            }
+            Ok(_) => {}
             // `localhost` resolves to ::1 as well, even on a machine without IPv6.
             Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
             Err(error) => return Err(cannot_listen(&at, &error)),
