@@ -123,8 +123,11 @@ fn the_paths_of_katsubushi_and_leaf_answer_as_theirs() {
     for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {
         assert!(decoded.contains(part), "{decoded}");
     }
-    let fields = client.get(&format!("/v1/decode/{id}"), "").json();
-    assert!(fields["id"] == *id && fields["fields"]["time"].is_u64(), "{fields}");
+    let fields = client.get(&format!("/v1/decode/{id}"), "").body;
+    assert!(
+        fields.contains(&format!("\"id\":\"{id}\"")) && fields.contains("\"fields\":{\"time\":"),
+        "{fields}"
+    );
     let range = client.get("/v1/range?from=2026-01-01&to=2026-01-02", "").body;
     assert!(range.contains("\"first\":\"") && range.contains("\"last\":\""), "{range}");
     let objectid = client.get("/v1/ids?format=objectid", "accept: text/plain\r\n").body;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde::{Serialize, Serializer};
 
 use super::Head;
 use super::query::{Query, malformed};
@@ -37,15 +37,34 @@ pub(super) fn decode(text: &str, head: &Head<'_>, facts: &Facts) -> Result<Reply
         None => layout.parse_id(text).map_err(|error| malformed(&error.to_string()))?,
     };
     let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
-    Ok(Reply::json(&json!({
-        "id": id.to_string(),
-        "source": facts.sources[source],
-        "layout": layout.to_string(),
-        "time": layout.rfc3339(decoded.instant),
-        "unix_ms": decoded.instant.unix_ms(),
-        "worker_id": decoded.worker,
-        "fields": BTreeMap::from_iter(decoded.fields),
-    })))
+    #[derive(Serialize)]
+    struct Body<'a> {
+        id: String,
+        source: &'a str,
+        layout: String,
+        time: String,
+        unix_ms: i64,
+        worker_id: u64,
+        fields: Members<'a, u64>,
+    }
+    Ok(Reply::json(&Body {
+        id: id.to_string(),
+        source: &facts.sources[source],
+        layout: layout.to_string(),
+        time: layout.rfc3339(decoded.instant),
+        unix_ms: decoded.instant.unix_ms(),
+        worker_id: decoded.worker,
+        fields: Members(decoded.fields),
+    }))
+}
+
+/// An object, whose members keep their order.
+struct Members<'a, V>(Vec<(&'a str, V)>);
+
+impl<V: Serialize> Serialize for Members<'_, V> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
 }
 
 /// /v1/range: the first and the last ID of a time span.
@@ -56,19 +75,28 @@ pub(super) fn range(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply> {
     let from = query.instant("from")?;
     let to = query.instant("to")?;
     let (first, last) = layout.range(from, to).map_err(|error| malformed(&error.to_string()))?;
-    Ok(Reply::json(&json!({
-        "source": facts.sources[source],
-        "layout": layout.to_string(),
-        "from": from.to_string(),
-        "to": to.to_string(),
-        "first": first.to_string(),
-        "last": last.to_string(),
-    })))
+    #[derive(Serialize)]
+    struct Body<'a> {
+        source: &'a str,
+        layout: String,
+        from: String,
+        to: String,
+        first: String,
+        last: String,
+    }
+    Ok(Reply::json(&Body {
+        source: &facts.sources[source],
+        layout: layout.to_string(),
+        from: from.to_string(),
+        to: to.to_string(),
+        first: first.to_string(),
+        last: last.to_string(),
+    }))
 }
 
 /// katsubushi's /stats.
 pub(super) fn stats(conditions: &Conditions<'_>) -> Reply {
-    Reply::json(&BTreeMap::from(statistics::all(conditions, Protocol::Http)))
+    Reply::json(&Members(statistics::all(conditions, Protocol::Http).into()))
 }
 
 /// Leaf's /decodeSnowflakeId, of the front end's source.
@@ -78,9 +106,10 @@ pub(super) fn leaf_decode(head: &Head<'_>, facts: &Facts) -> Result<Reply, Reply
     let id = layout.parse_id(query.require("snowflakeId")?).map_err(|error| malformed(&error.to_string()))?;
     let decoded = layout.decode(id).map_err(|error| malformed(&error.to_string()))?;
     let time = decoded.instant.rfc3339(3).replace('T', " ").replace('Z', "");
-    Ok(Reply::json(&json!({
-        "timestamp": format!("{}({time})", decoded.instant.unix_ms()),
-        "workerId": decoded.worker.to_string(),
-        "sequenceId": decoded.sequence.to_string(),
-    })))
+    let body = BTreeMap::from([
+        ("timestamp", format!("{}({time})", decoded.instant.unix_ms())),
+        ("workerId", decoded.worker.to_string()),
+        ("sequenceId", decoded.sequence.to_string()),
+    ]);
+    Ok(Reply::json(&body))
 }

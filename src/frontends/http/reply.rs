@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::json;
 
 use crate::frontends::words::{Words, ceil_to_ms};
 use snowbank_client::protocol::ErrorCode;
@@ -46,11 +45,16 @@ impl Reply {
         message: &str,
         retry_after: Option<Duration>,
     ) -> Reply {
-        let mut problem = json!({ "error": code.name(), "message": message });
-        if let Some(after) = retry_after {
-            problem["retry_after_ms"] = json!(ceil_to_ms(after));
+        #[derive(Serialize)]
+        struct Problem<'a> {
+            error: &'a str,
+            message: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            retry_after_ms: Option<u128>,
         }
-        Reply { status, error: Some(code), retry_after, ..Reply::json(&problem) }
+        let retry_after_ms = retry_after.map(ceil_to_ms);
+        let problem = Reply::json(&Problem { error: code.name(), message, retry_after_ms });
+        Reply { status, error: Some(code), retry_after, ..problem }
     }
 
     /// Returns the refusal of a host name that does not belong to a loopback address: a script of
