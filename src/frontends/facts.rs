@@ -1,6 +1,6 @@
 //! The facts about the daemon that front ends use.
 
-use super::Replies;
+use super::{Replies, resp};
 use crate::access::Rules;
 use crate::config::{Settings, SourceSettings};
 use snowbank_client::layout::Layout;
@@ -11,6 +11,8 @@ use snowbank_client::layout::Layout;
 pub struct Facts {
     /// The JSON of an INFO reply.
     pub info_json: Vec<u8>,
+    /// The text of Redis' INFO.
+    pub redis_info: String,
     /// The most IDs per request.
     pub max_count: u32,
     /// The names of the sources, by their index.
@@ -34,7 +36,8 @@ impl Facts {
         let of_sources = settings.sources.clone();
         let max_count = settings.limits.max_count.get();
         let replies = settings.front_ends.resp.replies;
-        Facts { info_json, max_count, sources, access, replies, of_sources, any_key }
+        let redis_info = resp::info(&info_json);
+        Facts { info_json, redis_info, max_count, sources, access, replies, of_sources, any_key }
     }
 
     /// Returns true if several IDs of one request for this source are consecutive numbers.

@@ -13,6 +13,7 @@ mod parse;
 pub(super) mod settings;
 mod transaction;
 
+pub(super) use self::commands::info;
 use self::encode::Version;
 use self::form::Announced;
 pub use self::form::{IdForm, IncrConnections};

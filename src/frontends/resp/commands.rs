@@ -188,7 +188,7 @@ impl Resp {
                 encode::bulk_numbers(out, [micros / 1_000_000, micros % 1_000_000].into_iter());
             }
             // The only command that is left: INFO.
-            _ => encode::verbatim(out, self.version, &info(&conditions.facts.info_json)),
+            _ => encode::verbatim(out, self.version, &conditions.facts.redis_info),
         }
         None
     }
@@ -236,13 +236,13 @@ fn refuse_subcommand(out: &mut Vec<u8>, found: &[u8]) -> Option<ErrorCode> {
 /// Returns the text of INFO, from the JSON of Snowbank's own. ioredis waits until `loading` is 0.
 ///
 /// Values have no `=`, because redis-py would read a list with one as a dictionary.
-fn info(json: &[u8]) -> String {
+pub(in crate::frontends) fn info(json: &[u8]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let mut text = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
          # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
     );
-    // The daemon has made the JSON. Tests have another one.
+    // The daemon has made the JSON. Tests have none.
     if let Ok(info) = Info::from_json(json) {
         let instance = info.instance.unwrap_or_default();
         text += &format!("\r\n# Snowbank\r\nsnowbank_instance:{instance}\r\n");
