@@ -200,6 +200,13 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_log_that_fails_has_ended() {
+        assert_eq!(understand(Err(Errno::AGAIN)), Heard::Nothing);
+        assert_eq!(understand(Err(Errno::IO)), Heard::End);
+        assert_eq!(understand(Ok(b"")), Heard::End);
+    }
+
+    #[test]
     fn an_announcement_from_before_the_log_was_opened_is_found() {
         let log = |record: &[u8]| {
             let mut file = tempfile::tempfile().unwrap();
