@@ -107,6 +107,8 @@ pub struct Conditions<'f> {
     pub session: &'f mut Session,
     /// The daemon stops, and the message arrived after that was noticed.
     pub draining: bool,
+    /// The daemon stops: the reply to a message with nothing behind it is the connection's last.
+    pub is_stopping: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
     /// Counts connections by the form of INCR's replies.
@@ -125,7 +127,7 @@ impl Conditions<'_> {
     /// Takes a token that the client shows. A refusal is noted for the log.
     fn show_token(&mut self, token: &[u8]) -> Result<(), Denial> {
         let shown = self.session.show_token(token, &self.facts.access);
-        self.rejection = shown.err().map(|denial| denial.of_token().to_owned());
+        self.rejection = shown.err().map(|denial| denial.to_string());
         shown
     }
 
@@ -215,10 +217,6 @@ pub trait FrontEnd: Default {
         self
     }
 
-    /// Makes it aware that the daemon stops: the reply to a request with nothing behind it is the
-    /// connection's last.
-    fn expect_stop(&mut self) {}
-
     /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A
     /// message without an end in [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
@@ -268,14 +266,6 @@ pub trait FrontEnd: Default {
 
     /// Encodes a refusal.
     fn refuse(&mut self, out: &mut Vec<u8>, form: Self::Form, words: &Words);
-}
-
-/// Returns the bytes that refuse a connection of this protocol, because the daemon has all its
-/// connections. They contain the reason if the protocol has room for one.
-pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    (protocol.about().refuse_connection)(&mut out, message);
-    out
 }
 
 /// The most that one frame holds. A full frame of any front end has at most

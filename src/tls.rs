@@ -7,17 +7,17 @@
 //! Sessions are never resumed. Connections live long, so resumption would save little, and a
 //! resumed session could outlive its certificate.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, version};
+use rustls::{ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use snowbank_client::tls::fault::{self, Side};
@@ -57,9 +57,11 @@ impl ServerFiles<'_> {
 pub struct ServerCertificate {
     config: Arc<ServerConfig>,
     stall_timeout: Duration,
-    validity: Validity,
+    /// The time in which clients trust the certificate.
+    pub validity: Validity,
     is_authority: bool,
-    authorities: Option<Authorities>,
+    /// The authorities of clients' certificates. `None`: clients need none.
+    pub authorities: Option<Authorities>,
     /// A hash of all contents. A reload compares it, to log whether anything changed.
     digest: u64,
 }
@@ -84,15 +86,11 @@ impl ServerCertificate {
                 seconds(now)
             )));
         }
-        let roots = files.client_ca.map(files::read_authorities).transpose()?.map(Arc::new);
-        let digest = digest(&chain, &key, roots.as_deref());
+        let authorities = files.client_ca.map(Authorities::read).transpose()?;
+        let digest = hash_of(&(&chain, key.secret_der(), authorities.as_ref().map(Authorities::digest)));
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&version::TLS13])
             .map_err(|error| files.fault(error.to_string()))?;
-        let authorities = match files.client_ca.zip(roots) {
-            None => None,
-            Some((path, roots)) => Some(Authorities::new(path, roots)?),
-        };
         let builder = match &authorities {
             None => builder.with_no_client_auth(),
             Some(authorities) => builder.with_client_cert_verifier(Arc::clone(&authorities.verifier)),
@@ -104,16 +102,6 @@ impl ServerCertificate {
         config.send_tls13_tickets = 0;
         let config = Arc::new(config);
         Ok(ServerCertificate { config, stall_timeout, validity, is_authority, authorities, digest })
-    }
-
-    /// Returns the authorities of clients' certificates. `None`: clients need none.
-    pub fn authorities(&self) -> Option<&Authorities> {
-        self.authorities.as_ref()
-    }
-
-    /// Returns the last instant at which clients trust the certificate.
-    pub fn not_after(&self) -> Timestamp {
-        self.validity.not_after
     }
 
     /// Returns a warning if the certificate ends soon, is not valid yet, or is an authority's own.
@@ -158,13 +146,18 @@ pub struct Authorities {
 }
 
 impl Authorities {
-    fn new(path: &Path, roots: Arc<RootCertStore>) -> Result<Self, FileFault> {
-        let mut digest = DefaultHasher::new();
-        hash_roots(&roots, &mut digest);
+    fn read(path: &Path) -> Result<Self, FileFault> {
+        let roots = Arc::new(files::read_authorities(path)?);
+        let names_and_keys: Vec<(&[u8], &[u8])> = roots
+            .roots
+            .iter()
+            .map(|root| (root.subject.as_ref(), root.subject_public_key_info.as_ref()))
+            .collect();
+        let digest = hash_of(&names_and_keys);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .build()
             .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
-        Ok(Authorities { verifier, digest: digest.finish() })
+        Ok(Authorities { verifier, digest })
     }
 
     /// Returns the hash that identifies these authorities.
@@ -177,12 +170,6 @@ impl Authorities {
     pub fn trust(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((own, others)) = chain.split_first() else { return false };
         self.verifier.verify_client_cert(own, others, UnixTime::now()).is_ok()
-    }
-}
-
-fn hash_roots(roots: &RootCertStore, digest: &mut DefaultHasher) {
-    for root in &roots.roots {
-        (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(digest);
     }
 }
 
@@ -235,13 +222,8 @@ impl Acceptor {
     }
 }
 
-/// Returns a hash of the certificates, the key and the clients' authorities.
-fn digest(chain: &[CertificateDer<'_>], key: &PrivateKeyDer<'_>, roots: Option<&RootCertStore>) -> u64 {
-    let mut digest = DefaultHasher::new();
-    chain.iter().for_each(|certificate| certificate.hash(&mut digest));
-    key.secret_der().hash(&mut digest);
-    roots.into_iter().for_each(|roots| hash_roots(roots, &mut digest));
-    digest.finish()
+fn hash_of(value: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 
 /// The reason why a handshake failed.

@@ -115,21 +115,6 @@ impl Rules {
         }
     }
 
-    /// Returns whether other rules give the same names to the same tokens and certificates.
-    pub fn accepts_the_same(&self, other: &Rules) -> bool {
-        self.tokens == other.tokens
-            && self.identities.keys().eq(other.identities.keys())
-            && self.by_certificate.keys().eq(other.by_certificate.keys())
-            && self.names_of_certificates().eq(other.names_of_certificates())
-            && self.authorities.as_ref().map(Authorities::digest)
-                == other.authorities.as_ref().map(Authorities::digest)
-    }
-
-    /// Returns the name of the identity of each certificate name, in the order of these names.
-    fn names_of_certificates(&self) -> impl Iterator<Item = &str> {
-        self.by_certificate.values().map(|identity| identity.name.as_str())
-    }
-
     /// Returns the identity of clients that have no other, if one is configured.
     pub(super) fn anonymous(&self) -> Option<&Arc<Identity>> {
         self.identities.get(ANONYMOUS)

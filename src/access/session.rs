@@ -14,11 +14,11 @@ use crate::tls::Authorities;
 /// The rejection of a client that has shown no token, for the log.
 pub const NO_TOKEN: &str = "no token, and auth.token_file asks for one; give the client one of its lines";
 
-/// Why a connection must be closed, in the words that its client reads.
+/// Why a connection must be closed, in the words that its client and the log read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The token is not one of the daemon's.
-    #[error("the token is not one of the daemon's; check the client's token")]
+    #[error("the token is not one of auth.token_file; give the client one of its lines")]
     UnknownToken,
     /// The token and the certificate have different identities.
     #[error(
@@ -31,17 +31,6 @@ pub enum Denial {
     /// A reload took the certificate's authority or its identity away.
     #[error("the daemon no longer accepts this certificate; give the client another one")]
     CertificateRevoked,
-}
-
-impl Denial {
-    /// Returns why a token is refused, for the log.
-    pub fn of_token(self) -> &'static str {
-        if self == Denial::TwoIdentities {
-            "a token of another identity than its certificate; give the client a token of the same identity"
-        } else {
-            "a token that is not one of auth.token_file; give the client one of its lines"
-        }
-    }
 }
 
 /// The chain of a TLS client's certificates, its own first, as the handshake left it.
@@ -74,8 +63,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins the session of a connection. `shown` is `None` without TLS.
-    pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Self {
+    /// Begins the session of a connection. `shown` is `None` without TLS. `has_tokens`: its
+    /// protocol has a place for a token; a client of another needs none.
+    pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>, has_tokens: bool) -> Self {
         let of_certificate = shown.and_then(|shown| rules.of_chain(shown.chain));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. Its certificate is then
@@ -86,9 +76,9 @@ impl Session {
             has_named_certificate: of_certificate.is_some(),
             identity: None,
             token: None,
-            is_authorized: rules.tokens.is_none(),
+            is_authorized: rules.tokens.is_none() || !has_tokens,
             revoked: None,
-            needs_no_token: false,
+            needs_no_token: !has_tokens,
             trusted_by,
             is_unlimited: true,
         };
@@ -96,16 +86,6 @@ impl Session {
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
         session.become_identity(of_certificate.or(anonymous));
         session
-    }
-
-    /// Makes it need no token, because its protocol has no place for one.
-    pub fn without_token(mut self, rules: &Rules) -> Self {
-        self.needs_no_token = true;
-        self.is_authorized = true;
-        if !self.has_named_certificate {
-            self.become_identity(rules.anonymous());
-        }
-        self
     }
 
     /// Takes an identity in place of the one that it had.

@@ -8,7 +8,7 @@ use tokio::signal::unix::Signal;
 
 use super::inputs::{self, Inputs, Unread};
 use crate::clock;
-use crate::server::{Reloaded, Reloader};
+use crate::server::Reloader;
 use crate::service::{self, Logs, Notifier};
 
 /// Starts the thread that reloads at each request. It reads files, which no reactor may. A stop
@@ -78,7 +78,7 @@ fn reload(
     inputs: &Inputs,
     reloader: &mut Reloader,
     logs: &mut Logs,
-) -> Result<(Reloaded, Vec<String>), String> {
+) -> Result<(String, Vec<String>), String> {
     let now = clock::os::read().wall;
     let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
         Unread::Mistakes(mistakes) => mistakes.to_string(),

@@ -91,7 +91,7 @@ fn start_and_serve(
     drop(starting);
     // Not before, because a refusal to start is one line.
     process.log_choices();
-    server.notes().iter().for_each(Note::log);
+    server.notes.iter().for_each(Note::log);
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let warned = settings.warnings(now).into_iter().chain(warnings).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)

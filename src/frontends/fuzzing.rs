@@ -1,5 +1,7 @@
 //! Fuzzing of front ends: any bytes, in any pieces, from a client.
 
+use std::time::Duration;
+
 use super::{
     Ask, Conditions, Counts, Facts, FrontEnd, Http, IncrConnections, Memcached, Native, Noeqd, Resp, Step,
     in_words, noeqd,
@@ -33,6 +35,7 @@ pub(super) fn conditions<'f>(
         facts,
         session,
         draining: false,
+        is_stopping: false,
         wall: UnixMicros(1_000_000),
         incr_connections,
         counts: &|_| Counts::default(),
@@ -75,7 +78,7 @@ fn serve<'a, F: FrontEnd>(
     draining: bool,
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut session = Session::new(&facts.access, 0, None);
+    let mut session = Session::new(&facts.access, 0, None, true);
     let incr_connections = IncrConnections::default();
     let conditions = &mut conditions(facts, &mut session, &incr_connections);
     conditions.draining = draining;
@@ -96,7 +99,7 @@ fn serve<'a, F: FrontEnd>(
                 assert!(!conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
                 let reason = Refusal::Exhausted(None).into();
-                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", None));
+                front.refuse(&mut out, *form, &in_words(reason, "anonymous", "default", Duration::ZERO));
                 asks.push(*ask);
             }
             alike.check(front, bytes, &step);

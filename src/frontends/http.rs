@@ -82,8 +82,6 @@ enum Answer {
 pub struct Form {
     takes_chunks: bool,
     keeps_connection: bool,
-    /// More bytes were read behind the request.
-    has_next: bool,
     /// The wall clock when the request was read.
     date: Option<UnixMicros>,
 }
@@ -99,8 +97,6 @@ pub struct Http {
     listing: Option<Box<Listing>>,
     /// The last response says that the connection closes.
     is_over: bool,
-    /// The daemon stops.
-    is_stopping: bool,
 }
 
 impl Http {
@@ -116,15 +112,17 @@ impl Http {
         out: &mut Vec<u8>,
     ) -> Step<Form> {
         self.requests += 1;
+        // The last response before a stop says that no request may follow, so that the client opens
+        // another connection. If the request has to wait, more of them may have arrived meanwhile.
+        let is_last = head.has_body || conditions.is_stopping && !head.has_next;
         let form = Form {
             takes_chunks: head.takes_chunks,
-            keeps_connection: head.keeps_connection && !head.has_body,
-            has_next: head.has_next,
+            keeps_connection: head.keeps_connection && !is_last,
             date: Some(conditions.wall),
         };
         let answer = match self.refusal(head, conditions) {
             Some(refusal) => Answer::Done(refusal),
-            None => answer(head, conditions),
+            None => answer(head, conditions).unwrap_or_else(Answer::Done),
         };
         match answer {
             Answer::Ids(ask, listing) if !conditions.draining => {
@@ -168,12 +166,6 @@ impl Http {
         Some(Reply::refusal(ErrorCode::Unauthorized, 401, &denial, None))
     }
 
-    /// Returns true if another request may follow the response. The last response before a stop
-    /// says that none may, so that the client opens another connection.
-    fn keeps_connection(&self, form: Form) -> bool {
-        form.keeps_connection && (form.has_next || !self.is_stopping)
-    }
-
     /// Encodes a complete reply.
     fn reply(&mut self, out: &mut Vec<u8>, reply: &Reply, method: &str, form: Form) {
         let body = if method == "HEAD" {
@@ -181,7 +173,7 @@ impl Http {
         } else {
             Body::Whole(reply.body.as_bytes())
         };
-        let keeps_connection = self.keeps_connection(form) && !reply.closes();
+        let keeps_connection = form.keeps_connection && !reply.closes();
         reply.encode(out, body, Form { keeps_connection, ..form });
         self.is_over = !keeps_connection;
     }
@@ -227,10 +219,6 @@ impl FrontEnd for Http {
         Http { is_loopback: true, ..self }
     }
 
-    fn expect_stop(&mut self) {
-        self.is_stopping = true;
-    }
-
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         if self.is_over {
             return Step::Close { error: None };
@@ -269,7 +257,7 @@ impl FrontEnd for Http {
         let mut body = Vec::new();
         listing.write(ids.ids(rng), !ids.more, &mut body);
         let is_whole = ids.reply_count.is_some() && !ids.more;
-        let keeps_connection = self.keeps_connection(form) && (is_whole || form.takes_chunks);
+        let keeps_connection = form.keeps_connection && (is_whole || form.takes_chunks);
         if ids.reply_count.is_some() {
             let body = if is_whole { Body::Whole(&body) } else { Body::InPieces };
             let reply = Reply::with_body(listing.content_type(), String::new());
@@ -297,9 +285,6 @@ impl FrontEnd for Http {
 /// Encodes the refusal of a connection, because the daemon has reached its connection limit.
 fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let refusal = Reply::refusal(ErrorCode::TooBusy, 503, message, Some(Duration::from_secs(1)));
-    let form = Form { takes_chunks: true, keeps_connection: false, has_next: false, date: None };
+    let form = Form { takes_chunks: true, keeps_connection: false, date: None };
     refusal.encode(out, Body::Whole(refusal.body.as_bytes()), form);
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,8 +10,6 @@
 mod binary;
 mod keys;
 pub(super) mod settings;
-#[cfg(test)]
-mod tests;
 mod text;
 
 use self::keys::Keys;

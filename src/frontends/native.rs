@@ -124,7 +124,7 @@ impl FrontEnd for Native {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
                 let reason = foreign::describe(bytes, Protocol::Native);
-                let message = if foreign::is_known(bytes, Protocol::Native) {
+                let message = if foreign::known(bytes, Protocol::Native).is_some() {
                     &reason
                 } else {
                     &format!("found frame length {length}, allowed 4 to 1024; the stream is lost")

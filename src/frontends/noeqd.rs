@@ -64,7 +64,7 @@ pub(super) fn is_foreign(bytes: &[u8]) -> bool {
     }
     let Some(first) = bytes.first_chunk::<4>() else { return false };
     first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ')
-        && foreign::is_known(first, Protocol::Noeqd)
+        && foreign::known(first, Protocol::Noeqd).is_some()
 }
 
 /// Returns the reason for the log if these are the first bytes of another protocol's client.

@@ -17,7 +17,7 @@ pub(super) use self::commands::info;
 use self::encode::Version;
 use self::form::Announced;
 pub use self::form::{IdForm, IncrConnections};
-use self::parse::{Arguments, Fault, Miss};
+use self::parse::{Arguments, Miss};
 use self::transaction::Transaction;
 use super::words::Words;
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
@@ -110,7 +110,15 @@ impl FrontEnd for Resp {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
             Err(Miss::Incomplete) => Step::Incomplete,
-            Err(Miss::Fault(fault)) => reject(conditions, out, describe(fault, bytes)),
+            Err(Miss::NoText) => {
+                let first = &bytes[..parse::FOREIGN_BYTES];
+                reject(conditions, out, foreign::describe(first, Protocol::Resp))
+            }
+            Err(Miss::NoBulkString(found)) => {
+                let found = char::from(found).escape_default();
+                reject(conditions, out, format!("Protocol error: expected '$', got '{found}'"))
+            }
+            Err(Miss::Fault(reason)) => reject(conditions, out, format!("Protocol error: {reason}")),
             Ok(size) if bytes[0] != b'*' && commands::is_foreign(&bytes[..size]) => {
                 reject(conditions, out, foreign::describe(&bytes[..size], Protocol::Resp))
             }
@@ -212,26 +220,6 @@ fn reject(conditions: &mut Conditions<'_>, out: &mut Vec<u8>, reason: String) ->
     encode::error(out, &format!("ERR {reason}"));
     conditions.rejection = Some(reason);
     Step::Close { error: Some(ErrorCode::Malformed) }
-}
-
-/// Returns the error for bytes that are no request: the name of the client's protocol if it is
-/// another, otherwise Redis' own words.
-fn describe(fault: Fault, bytes: &[u8]) -> String {
-    let reason = match fault {
-        Fault::NoText => {
-            let first = &bytes[..parse::FOREIGN_BYTES];
-            return foreign::describe(first, Protocol::Resp);
-        }
-        Fault::ArgumentCount => "invalid multibulk length",
-        Fault::ArgumentSize => "invalid bulk length",
-        Fault::NoBulkString(found) => {
-            let found = char::from(found).escape_default();
-            return format!("Protocol error: expected '$', got '{found}'");
-        }
-        Fault::NoLineEnd => "expected a line end after the bulk string",
-        Fault::TooLong => "too big request",
-    };
-    format!("Protocol error: {reason}")
 }
 
 impl Resp {

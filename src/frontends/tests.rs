@@ -28,7 +28,7 @@ fn assert_frames_fit<F: FrontEnd>(request: &[u8], needs_list: bool) {
     let facts = Facts::new(&settings, b"{}".to_vec(), Rules::default());
     for is_small in [false, true] {
         let mut front = F::default();
-        let mut session = Session::new(&facts.access, 0, None);
+        let mut session = Session::new(&facts.access, 0, None, true);
         let incr_connections = IncrConnections::default();
         let mut conditions = fuzzing::conditions(&facts, &mut session, &incr_connections);
         let Step::Ids { ask, form, .. } = front.step(request, &mut conditions, &mut Vec::new()) else {

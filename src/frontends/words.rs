@@ -54,15 +54,13 @@ pub(super) fn ceil_to_ms(after: Duration) -> u128 {
 /// The answer to a request for IDs while the daemon stops.
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
-/// Puts a refusal into words, with the names of the client's identity and of the source.
-/// `longer_wait` is the longest wait that the daemon allows. It is `None` if the request's wait was
-/// as long, or if its IDs could not come within the longest either.
-pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Option<Duration>) -> Words {
-    let wait_longer =
-        longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
+/// Puts a refusal into words, with the names of the client's identity and of the source. `max_wait`
+/// is the longest wait that the daemon allows.
+pub fn in_words(reason: Reason, identity: &str, source: &str, max_wait: Duration) -> Words {
+    let longer_or_fewer = format!("wait longer (up to {max_wait:?}) or ask for fewer");
     match reason {
-        Reason::Source(refusal) => source_refusal(refusal, source, &wait_longer),
-        Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &wait_longer),
+        Reason::Source(refusal) => source_refusal(refusal, source, &longer_or_fewer),
+        Reason::TooFast(too_fast) => rate_refusal(too_fast, identity, &longer_or_fewer),
         Reason::Denied => {
             let message =
                 format!("identity {identity} may not draw from source {source}; ask for another source");
@@ -72,19 +70,19 @@ pub fn in_words(reason: Reason, identity: &str, source: &str, longer_wait: Optio
 }
 
 /// Puts a source's refusal into words.
-fn source_refusal(refusal: Refusal, source: &str, wait_longer: &str) -> Words {
+fn source_refusal(refusal: Refusal, source: &str, longer_or_fewer: &str) -> Words {
     let (code, retry_after, message) = match refusal {
         Refusal::Exhausted(Some(retry_after)) => (
             ErrorCode::Exhausted,
             Some(retry_after),
             format!(
-                "source {source} cannot give that many within the wait; ask again later, {wait_longer}ask for fewer"
+                "source {source} cannot give that many within the wait; ask again later, {longer_or_fewer}"
             ),
         ),
         Refusal::Exhausted(None) => (
             ErrorCode::Exhausted,
             None,
-            format!("source {source} can never give that many within that wait; {wait_longer}ask for fewer"),
+            format!("source {source} can never give that many within that wait; {longer_or_fewer}"),
         ),
         Refusal::ClockBehind(retry_after) => (
             ErrorCode::ClockBehind,
@@ -136,12 +134,12 @@ fn lost(source: &str) -> String {
 }
 
 /// Puts a refusal of a rate into words.
-fn rate_refusal(too_fast: TooFast, identity: &str, wait_longer: &str) -> Words {
+fn rate_refusal(too_fast: TooFast, identity: &str, longer_or_fewer: &str) -> Words {
     let TooFast { per_second, retry_after } = too_fast;
     let rate = format!("the {per_second} IDs per second of identity {identity}");
     let message = match retry_after {
-        Some(_) => format!("{rate} are used up; ask again later, {wait_longer}ask for fewer"),
-        None => format!("{rate} never yield that many within that wait; {wait_longer}ask for fewer"),
+        Some(_) => format!("{rate} are used up; ask again later, {longer_or_fewer}"),
+        None => format!("{rate} never yield that many within that wait; {longer_or_fewer}"),
     };
     Words { code: ErrorCode::Exhausted, retry_after, message }
 }

@@ -9,14 +9,12 @@
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both
 //!   a front end and a shard.
 //! - `allocate`: allocates IDs for a request of any protocol, at once or after a wait.
-//! - `authorization`: begins sessions, and waits for a place for clients that owe a token.
 //! - `limits`: the sources and the rate of a client that has a limit.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `ticker`: ends waits for IDs.
 //! - `scheduler`: keeps connections that send or receive much from delaying the others.
 
 mod allocate;
-mod authorization;
 mod backlog;
 mod connection;
 mod drain;

@@ -33,6 +33,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         facts,
         session: &mut scratch.session,
         draining: false,
+        is_stopping: false,
         wall: now.wall,
         incr_connections: &IncrConnections::default(),
         counts: &|_| Counts::default(),
@@ -85,7 +86,7 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
     let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
     let facts = Facts::new(&settings, Vec::new(), access::Rules::default());
-    let session = Session::new(&facts.access, 0, None);
+    let session = Session::new(&facts.access, 0, None, true);
     let mut scratch = Scratch { front: Native, session, runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };

@@ -296,7 +296,12 @@ const FOREIGN: [(&str, &[u8], &str, &str); 17] = [
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
     ("native", REDIS, "give it an address of [resp]", "a Redis client on a listener of Snowbank's own"),
     ("native", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol", "a PROXY protocol header"),
-    ("native", b"\xff\xfe\xfd\xfc\xfb", "found frame length", "bytes that are no request of Snowbank's"),
+    (
+        "native",
+        b"\xff\xfe\xfd\xfc\xfb",
+        "found frame length",
+        "bytes that are no request on a listener of Snowbank's own",
+    ),
     ("resp", HTTP, "an HTTP client", "an HTTP client on a listener for clients of Redis"),
     ("resp", b"get fast\r\n", "a memcached client", "a memcached client on a listener for clients of Redis"),
     ("resp", b"\xc2\x80\0\0\0", "no request", "bytes that are no request on a listener for clients of Redis"),

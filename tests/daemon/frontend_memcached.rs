@@ -27,6 +27,101 @@ fn values(client: &mut FrontEndClient) -> Vec<(String, u64)> {
 }
 
 #[test]
+fn each_key_draws_from_its_source_in_its_order() {
+    let daemon = two_sources();
+    let mut client = FrontEndClient::of(&daemon);
+    client.send("GETS fast\t slow:1 \x0b slow:a:b nothing :slow \x0b\x0c\n");
+    let (keys, ids): (Vec<String>, Vec<u64>) = values(&mut client).into_iter().unzip();
+    assert_eq!(keys, ["fast", "slow:1", "slow:a:b", "nothing", ":slow"]);
+    // IDs of the slow source are short.
+    assert_eq!(ids.iter().map(|id| *id < 1 << 53).collect::<Vec<_>>(), [false, true, true, false, false]);
+    daemon.stop();
+}
+
+#[test]
+fn faults_and_refusals_are_answered_and_the_connection_goes_on() {
+    let config = format!("limits.max_wait = 0\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).front_end("memcached").start();
+    let mut client = FrontEndClient::of(&daemon);
+    let long_key = "k".repeat(251);
+    for (line, answer) in [
+        ("", "ERROR"),
+        ("get", "ERROR"),
+        ("set a 0 0 1", "ERROR"),
+        ("incr a 1", "ERROR"),
+        ("get a\x01b", "CLIENT_ERROR found a key with a control character, allowed are none"),
+        (&format!("get {long_key}"), "CLIENT_ERROR found a key of 251 bytes, allowed 1 to 250"),
+    ] {
+        client.send(format!("{line}\r\nversion\r\n"));
+        assert_eq!([(); 2].map(|()| client.line()), [answer, "VERSION 1.6.0"], "{line:?}");
+    }
+    // More than the slow source has in a tick. The keys behind the refused ones are not answered.
+    client.send(format!("get fast{} fast\r\nget fast\r\n", " slow".repeat(40)));
+    assert_eq!(client.line(), "VALUE fast 0 19");
+    let _id = client.line();
+    let refusal = client.line();
+    assert!(refusal.starts_with("SERVER_ERROR exhausted "), "{refusal}");
+    assert_eq!(values(&mut client).len(), 1);
+    daemon.stop();
+}
+
+/// Returns a request packet with the opaque bytes "wxyz".
+fn packet(opcode: u8, key: &str) -> Vec<u8> {
+    let mut packet = vec![0x80, opcode];
+    packet.extend_from_slice(&(key.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[0; 4]);
+    packet.extend_from_slice(&(key.len() as u32).to_be_bytes());
+    packet.extend_from_slice(b"wxyz");
+    packet.extend_from_slice(&[0; 8]);
+    packet.extend_from_slice(key.as_bytes());
+    packet
+}
+
+/// Reads a reply packet: its opcode, status, key and value.
+fn reply(client: &mut FrontEndClient) -> (u8, u8, String, String) {
+    let header = client.read(24);
+    assert_eq!((header[0], &header[12..16]), (0x81, &b"wxyz"[..]), "{header:?}");
+    let mut body = client.read(usize::from(header[11]));
+    let mut key = body.split_off(header[4].into());
+    let value = key.split_off(header[3].into());
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (header[1], header[7], text(key), text(value))
+}
+
+#[test]
+fn packets_are_answered_with_their_opaque_bytes() {
+    let daemon = two_sources();
+    let mut client = FrontEndClient::of(&daemon);
+    for (opcode, key, status, key_back) in [
+        (0x0d, "slow", 0, "slow"),
+        (0x00, "a", 0, ""),
+        (0x0a, "", 0, ""),
+        (0x20, "", 0x81, ""),
+        (0x00, "", 4, ""),
+    ] {
+        client.send(packet(opcode, key));
+        let (of, found, key, value) = reply(&mut client);
+        assert_eq!((of, found, &*key), (opcode, status, key_back), "{value}");
+        assert_eq!(value.parse::<u64>().is_ok(), status == 0 && opcode != 0x0a, "{value}");
+    }
+    let mut short_body = packet(0x00, "fast");
+    short_body[11] = 3;
+    short_body.truncate(24 + 3);
+    client.send(short_body);
+    assert_eq!(reply(&mut client).1, 4);
+    client.send(packet(0x07, ""));
+    assert_eq!(reply(&mut client).1, 0);
+    assert_eq!(client.rest(), b"", "it quits");
+    let mut client = FrontEndClient::of(&daemon);
+    let mut endless = packet(0x00, "fast");
+    endless[8] = 0xff;
+    client.send(endless);
+    assert_eq!(reply(&mut client).1, 3);
+    assert_eq!(client.rest(), b"");
+    daemon.stop();
+}
+
+#[test]
 fn statistics_begin_with_the_nine_of_katsubushi() {
     let daemon = two_sources();
     let mut client = FrontEndClient::of(&daemon);

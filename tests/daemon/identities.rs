@@ -178,7 +178,8 @@ fn connections_of_an_identity_share_its_rate() {
     let refused = behind[0].call(&Ask::of(20_000).wait_ms(1_000).tag(3).bytes());
     let message = refused.assert_error(3, EXHAUSTED);
     assert!(
-        message.contains("the 1000 IDs per second of identity billing never yield that many"),
+        message
+            .contains("identity billing never yield that many within that wait; wait longer (up to 10s) or"),
         "{message}"
     );
     let asked = Instant::now();

@@ -177,20 +177,3 @@ fn silence_is_allowed_unless_idle_timeout_is_set() {
     assert_eq!(waits.reply().id_count(), Some(128));
     waits.assert_closed();
 }
-
-#[test]
-fn a_refusal_advises_no_longer_wait_than_the_daemon_allows() {
-    let daemon = Setup::configured(&format!("[limits]\nmax_wait = \"2s\"\n{TWO_SOURCES}")).start();
-    let mut wire = daemon.connect();
-    let refusal = |wire: &mut Wire, count, wait_ms| {
-        wire.call(&Ask::of(count).source(1).tag(1).wait_ms(wait_ms).bytes()).assert_error(1, EXHAUSTED)
-    };
-    // 16 IDs a second. This many may come within two seconds, but never at once.
-    assert!(refusal(&mut wire, 40, 0).contains("wait longer (up to 2s) or ask for fewer"));
-    // More than the yield of two seconds: no wait helps.
-    for wait_ms in [0, 2_000, 60_000] {
-        let message = refusal(&mut wire, 1_000, wait_ms);
-        assert!(message.contains("ask for fewer") && !message.contains("wait longer"), "{message}");
-    }
-    daemon.stop();
-}

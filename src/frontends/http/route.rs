@@ -18,11 +18,10 @@ pub(super) const OPENAPI_PATH: &str = "/v1/openapi.json";
 const OPENAPI: &str = include_str!("openapi.json");
 
 /// Returns the answer to a request, or what it draws.
-pub(crate) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Answer {
-    try_answer(head, conditions).unwrap_or_else(Answer::Done)
-}
-
-fn try_answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+///
+/// # Errors
+/// The refusal.
+pub(super) fn answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
     let facts = conditions.facts;
     if head.has_body && head.path != OPENAPI_PATH {
         return Err(malformed("found a body, allowed: none; parameters stand in the query"));
@@ -33,7 +32,7 @@ fn try_answer(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Re
     }
     let reply = match head.path {
         "/v1/ids" => return ids(head, conditions),
-        "/id" => return katsubushi_id(head, conditions),
+        "/id" => return katsubushi_id(head),
         "/ids" => return katsubushi_ids(head, conditions),
         OPENAPI_PATH => read_only(head).map(|()| Reply::with_body(super::reply::JSON, OPENAPI.to_owned())),
         "/v1/sources" => read_only(head).map(|()| lookup::sources(conditions)),
@@ -124,11 +123,11 @@ fn wants_json(head: &Head<'_>) -> bool {
 }
 
 /// katsubushi's /id.
-fn katsubushi_id(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer, Reply> {
+fn katsubushi_id(head: &Head<'_>) -> Result<Answer, Reply> {
     may_draw(head)?;
     Query::parse(head.query, &[])?;
     let listing = if wants_json(head) { Listing::json_of_one() } else { Listing::lines("", None) };
-    Ok(Answer::Ids(ask_for(source_of(None, conditions.facts)?, 1), Box::new(listing)))
+    Ok(Answer::Ids(ask_for(0, 1), Box::new(listing)))
 }
 
 /// katsubushi's /ids.
@@ -136,7 +135,7 @@ fn katsubushi_ids(head: &Head<'_>, conditions: &Conditions<'_>) -> Result<Answer
     may_draw(head)?;
     let count = Query::parse(head.query, &["n"])?.count("n", conditions.facts.max_count)?;
     let listing = if wants_json(head) { Listing::json("", None) } else { Listing::lines("", None) };
-    Ok(Answer::Ids(ask_for(source_of(None, conditions.facts)?, count), Box::new(listing)))
+    Ok(Answer::Ids(ask_for(0, count), Box::new(listing)))
 }
 
 /// Leaf's /api/snowflake/get/KEY and /api/segment/get/KEY.

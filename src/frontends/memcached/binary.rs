@@ -117,7 +117,7 @@ fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &m
         VERSION => reply(out, echo, DONE, b"", b"", MEMCACHED_VERSION.as_bytes()),
         STAT => {
             for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-                reply(out, echo, DONE, b"", name.as_bytes(), value.to_string().as_bytes());
+                reply(out, echo, DONE, b"", name.as_bytes(), statistics::plain(&value).as_bytes());
             }
             // A packet without a name ends the list.
             reply(out, echo, DONE, b"", b"", b"");
@@ -166,4 +166,27 @@ fn reply(out: &mut Vec<u8>, echo: Echo, status: u16, extras: &[u8], key: &[u8], 
     out.extend_from_slice(extras);
     out.extend_from_slice(key);
     out.extend_from_slice(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_does_not_pass_is_not_one_to_try_later() {
+        let later = Some(Duration::from_millis(5));
+        for (code, retry_after, expected) in [
+            (ErrorCode::Exhausted, later, 0x86),
+            (ErrorCode::Exhausted, None, 0x84),
+            (ErrorCode::NoCeiling, None, 0x84),
+            (ErrorCode::ShuttingDown, None, 0x85),
+        ] {
+            let words = Words { code, retry_after, message: String::from("why") };
+            let mut out = Vec::new();
+            refusal(&mut out, Echo { opcode: GET, opaque: [0; 4] }, &words, "why");
+            assert_eq!(out[6..8], [0, expected], "{code:?}");
+        }
+    }
 }

@@ -119,7 +119,7 @@ fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mu
         line(out, "VERSION ", MEMCACHED_VERSION);
     } else if command.eq_ignore_ascii_case(b"stats") {
         for (name, value) in statistics::all(conditions, Protocol::Memcached) {
-            line(out, "STAT ", &format!("{name} {value}"));
+            line(out, "STAT ", &format!("{name} {}", statistics::plain(&value)));
         }
         end(out);
     } else if command.eq_ignore_ascii_case(b"quit") {
@@ -141,9 +141,9 @@ fn rejection(bytes: &[u8]) -> Option<String> {
         && !first[..3].contains(&b'\n')
         && !first.eq_ignore_ascii_case(b"get ")
         && first[0] != super::binary::REQUEST
-        && foreign::is_known(first, Protocol::Memcached)
+        && let Some(reason) = foreign::known(first, Protocol::Memcached)
     {
-        return Some(foreign::describe(first, Protocol::Memcached));
+        return Some(reason);
     }
     match line_of_bytes(bytes) {
         Some((line, _)) if is_http(line) => Some(foreign::describe(line, Protocol::Memcached)),

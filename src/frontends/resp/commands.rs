@@ -3,7 +3,7 @@
 mod client;
 
 use super::encode;
-use super::ids::shown;
+use super::ids::{Refused, shown};
 use super::parse::{self, Arguments};
 use super::{Reply, Resp, ids};
 use crate::config::Protocol;
@@ -14,10 +14,7 @@ use snowbank_client::protocol::{ErrorCode, Info};
 /// send.
 const REDIS_VERSION: &str = "7.0.0";
 
-/// The longest name of a command, and of a subcommand.
-const NAME_BYTES_MAX: usize = 20;
-
-/// The commands: name, the fewest and the most arguments without the name.
+/// The commands: name in lower case, the fewest and the most arguments without the name.
 const COMMANDS: [(&str, usize, usize); 18] = [
     ("incr", 1, 1),
     ("incrby", 2, 2),
@@ -44,31 +41,6 @@ const NOAUTH: &str = "NOAUTH Authentication required.";
 const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
-/// A name in lower case.
-struct Name([u8; NAME_BYTES_MAX], usize);
-
-impl Name {
-    /// Returns an empty name for one that is too long to be known.
-    fn new(text: &[u8]) -> Name {
-        let mut name = Name([0; NAME_BYTES_MAX], 0);
-        if let Some(place) = name.0.get_mut(..text.len()) {
-            place.copy_from_slice(text);
-            place.make_ascii_lowercase();
-            name.1 = text.len();
-        }
-        name
-    }
-
-    fn get(&self) -> &[u8] {
-        &self.0[..self.1]
-    }
-}
-
-/// Returns the command of this name.
-fn command_of(name: &Name) -> Option<&'static (&'static str, usize, usize)> {
-    COMMANDS.iter().find(|(known, ..)| known.as_bytes() == name.get())
-}
-
 /// Returns true for commands that a transaction does not queue.
 pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
     let at_once = ["multi", "exec", "discard", "reset", "quit"];
@@ -82,28 +54,35 @@ pub(super) fn refuse_to_queue(
     authorized: bool,
     out: &mut Vec<u8>,
 ) -> Option<ErrorCode> {
-    let name = Name::new(arguments.get().first().copied().unwrap_or_default());
-    let (code, text) = match refusal(&name, arguments) {
-        Some(refused) => refused,
-        None if !authorized => (ErrorCode::Unauthorized, String::from(NOAUTH)),
-        None if matches!(name.get(), b"hello" | b"auth") => {
+    let (code, text) = match name_of(arguments) {
+        Err(refused) => refused,
+        Ok(_) if !authorized => (ErrorCode::Unauthorized, String::from(NOAUTH)),
+        Ok("hello" | "auth") => {
             let text = "ERR Command not allowed inside a transaction";
             (ErrorCode::Malformed, String::from(text))
         }
-        None => return None,
+        Ok(_) => return None,
     };
     encode::error(out, &text);
     Some(code)
 }
 
-/// Returns the error for a command that is unknown, or has too few or too many arguments.
-fn refusal(name: &Name, arguments: &Arguments<'_>) -> Option<(ErrorCode, String)> {
-    let Some(&(name, fewest, most)) = command_of(name) else {
-        return Some((ErrorCode::Unsupported, unknown(arguments)));
+/// Returns the name of a request's command, as in [`COMMANDS`].
+///
+/// # Errors
+/// The command is unknown, or has too few or too many arguments.
+fn name_of(arguments: &Arguments<'_>) -> Result<&'static str, Refused> {
+    let found = arguments.get().first().copied().unwrap_or_default();
+    let mut commands = COMMANDS.iter();
+    let Some((name, fewest, most)) = commands.find(|(name, ..)| found.eq_ignore_ascii_case(name.as_bytes()))
+    else {
+        return Err((ErrorCode::Unsupported, unknown(arguments)));
     };
-    let operands = arguments.count() - 1;
-    (!(fewest..=most).contains(&operands))
-        .then(|| (ErrorCode::Malformed, format!("ERR wrong number of arguments for '{name}' command")))
+    if !(*fewest..=*most).contains(&(arguments.count() - 1)) {
+        let text = format!("ERR wrong number of arguments for '{name}' command");
+        return Err((ErrorCode::Malformed, text));
+    }
+    Ok(name)
 }
 
 /// Returns Redis' error for an unknown command.
@@ -117,7 +96,7 @@ fn unknown(arguments: &Arguments<'_>) -> String {
 /// Returns true if an inline command is a request of HTTP or memcached.
 #[cold]
 pub(super) fn is_foreign(command: &[u8]) -> bool {
-    foreign::is_known(command, Protocol::Resp)
+    foreign::known(command, Protocol::Resp).is_some()
 }
 
 impl Resp {
@@ -130,20 +109,19 @@ impl Resp {
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
-        let [name, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
-        let name = Name::new(name);
-        if let Some((code, text)) = refusal(&name, arguments) {
-            encode::error(out, &text);
-            return Reply::Encoded(Some(code));
-        }
-        match name.get() {
-            b"hello" => return self.hello(operands, conditions, out),
-            b"auth" => return auth(operands, conditions, out),
-            b"quit" => {
+        let [_, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
+        let name = match name_of(arguments) {
+            Ok(name) => name,
+            Err(refused) => return ids::refuse_with(out, refused),
+        };
+        match name {
+            "hello" => return self.hello(operands, conditions, out),
+            "auth" => return auth(operands, conditions, out),
+            "quit" => {
                 encode::simple(out, "OK");
                 return Reply::Last(None);
             }
-            b"reset" => {
+            "reset" => {
                 // Redis keeps the library's name, too.
                 let Resp { id, announced, executed_bytes, .. } = *self;
                 *self = Resp { id, announced, executed_bytes, ..Resp::default() };
@@ -155,52 +133,56 @@ impl Resp {
                 encode::error(out, NOAUTH);
                 return Reply::Encoded(Some(ErrorCode::Unauthorized));
             }
-            b"incr" | b"incrby" | b"snowbank.next" if conditions.draining => {
+            "incr" | "incrby" | "snowbank.next" if conditions.draining => {
                 return ids::refuse_stopping(out);
             }
-            b"incr" => {
+            "incr" => {
                 let form = self.id_form(conditions);
                 return ids::incr(operands[0], conditions.facts, form, out);
             }
-            b"incrby" => {
+            "incrby" => {
                 let form = self.id_form(conditions);
-                return ids::incrby(operands, conditions.facts, form, out);
+                let asked = ids::incrby(operands, conditions.facts, form);
+                return asked.unwrap_or_else(|refused| ids::refuse_with(out, refused));
             }
-            b"snowbank.next" => return ids::snowbank_next(operands, conditions.facts, out),
+            "snowbank.next" => {
+                let asked = ids::snowbank_next(operands, conditions.facts);
+                return asked.unwrap_or_else(|refused| ids::refuse_with(out, refused));
+            }
             _ => {}
         }
-        Reply::Encoded(self.answer_about_connection(name.get(), operands, conditions, out))
+        Reply::Encoded(self.answer_about_connection(name, operands, conditions, out))
     }
 
     /// Answers requests that concern the connection or the server. Returns the code of an error.
     fn answer_about_connection(
         &mut self,
-        name: &[u8],
+        name: &str,
         operands: &[&[u8]],
         conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Option<ErrorCode> {
         match name {
-            b"multi" => return self.multi(out),
-            b"exec" => return self.exec(out),
-            b"discard" => return self.discard(out),
-            b"client" => return self.client(operands, out),
+            "multi" => return self.multi(out),
+            "exec" => return self.exec(out),
+            "discard" => return self.discard(out),
+            "client" => return self.client(operands, out),
             // No client needs to know the arities.
-            b"command" => match operands.first() {
+            "command" => match operands.first() {
                 None => encode::array(out, 0),
                 Some(count) if count.eq_ignore_ascii_case(b"count") => encode::integer(out, 0),
                 Some(docs) if docs.eq_ignore_ascii_case(b"docs") => encode::map(out, self.version, 0),
                 Some(other) => return refuse_subcommand(out, other),
             },
-            b"config" => return self.config(operands, out),
-            b"select" => match parse::number(operands[0]) {
+            "config" => return self.config(operands, out),
+            "select" => match parse::number(operands[0]) {
                 Some(0) => encode::simple(out, "OK"),
                 Some(_) => return refuse(out, "ERR DB index is out of range"),
                 None => return refuse(out, NO_INTEGER),
             },
-            b"ping" if operands.is_empty() => encode::simple(out, "PONG"),
-            b"ping" | b"echo" => encode::bulk(out, operands[0]),
-            b"time" => {
+            "ping" if operands.is_empty() => encode::simple(out, "PONG"),
+            "ping" | "echo" => encode::bulk(out, operands[0]),
+            "time" => {
                 let micros = conditions.wall.0.max(0).unsigned_abs();
                 encode::array(out, 2);
                 encode::bulk_numbers(out, [micros / 1_000_000, micros % 1_000_000].into_iter());
@@ -240,7 +222,8 @@ fn refuse_token(out: &mut Vec<u8>) -> Reply {
     Reply::Last(Some(ErrorCode::Unauthorized))
 }
 
-fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
+/// Encodes an error. Returns its code.
+pub(super) fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
     encode::error(out, text);
     Some(ErrorCode::Malformed)
 }

@@ -20,8 +20,8 @@ pub enum IdForm {
 /// The library that a connection's client has announced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Announced {
-    /// The library for JavaScript that the client announced.
-    library: Option<&'static str>,
+    /// It is one for JavaScript.
+    is_javascript: bool,
     /// The connection is in [`IncrConnections`].
     is_counted: bool,
 }
@@ -30,19 +30,20 @@ impl Announced {
     /// Takes the name of the client's library: a name, or `name(suffix)`.
     pub(super) fn take_library(&mut self, name: &[u8]) {
         let name = name.split(|&byte| byte == b'(').next().unwrap_or_default();
-        self.library = JAVASCRIPT.into_iter().find(|known| name == known.as_bytes());
+        self.is_javascript = JAVASCRIPT.iter().any(|known| name == known.as_bytes());
     }
 
     /// Returns the form of IDs for the client, and counts its connection once.
     #[inline]
     pub(super) fn form(&mut self, replies: Replies, connections: &IncrConnections) -> IdForm {
-        let form = match (replies, self.library) {
-            (Replies::String, _) | (Replies::Auto, Some(_)) => IdForm::String,
-            (Replies::Integer, _) | (Replies::Auto, None) => IdForm::Integer,
+        let form = match replies {
+            Replies::String => IdForm::String,
+            Replies::Auto if self.is_javascript => IdForm::String,
+            Replies::Auto | Replies::Integer => IdForm::Integer,
         };
         if !self.is_counted {
             self.is_counted = true;
-            connections.count(form, replies, self.library);
+            connections.of(form).fetch_add(1, Ordering::Relaxed);
         }
         form
     }
@@ -65,54 +66,6 @@ impl IncrConnections {
         match form {
             IdForm::Integer => &self.integers,
             IdForm::String => &self.strings,
-        }
-    }
-
-    /// Counts a connection. Logs the first of each form if the library decided it.
-    #[cold]
-    fn count(&self, form: IdForm, replies: Replies, library: Option<&str>) {
-        let is_first = self.of(form).fetch_add(1, Ordering::Relaxed) == 0;
-        if !is_first || replies != Replies::Auto {
-            return;
-        }
-        match library {
-            Some(library) => tracing::info!(
-                "a client of {library} draws by INCR and gets strings, because JavaScript reads integers above 2^53 \
-                 inexactly (resp.replies = \"auto\"); later ones are not logged"
-            ),
-            None => tracing::info!(
-                "a client that announced no library for JavaScript draws by INCR and gets integers \
-                 (resp.replies = \"auto\"); later ones are not logged"
-            ),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn form_of(library: Option<&str>, replies: Replies) -> IdForm {
-        let mut announced = Announced::default();
-        if let Some(name) = library {
-            announced.take_library(name.as_bytes());
-        }
-        announced.form(replies, &IncrConnections::default())
-    }
-
-    #[test]
-    fn libraries_for_javascript_get_strings() {
-        for (library, form) in [
-            (None, IdForm::Integer),
-            (Some("redis-py"), IdForm::Integer),
-            (Some("ioredisson"), IdForm::Integer),
-            (Some("ioredis"), IdForm::String),
-            (Some("ioredis(bullmq)"), IdForm::String),
-            (Some("node-redis"), IdForm::String),
-        ] {
-            assert_eq!(form_of(library, Replies::Auto), form, "{library:?}");
-            assert_eq!(form_of(library, Replies::Integer), IdForm::Integer);
-            assert_eq!(form_of(library, Replies::String), IdForm::String);
         }
     }
 }

@@ -23,29 +23,18 @@ fn one(source: usize, form: IdForm) -> Reply {
     Reply::Ids(Ask { source, count: 1, wait: None, partial: false }, Form::One(form))
 }
 
-/// Answers INCRBY.
-pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm, out: &mut Vec<u8>) -> Reply {
-    let increased = increase(operands[0], operands[1], facts, form);
-    increased.unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
-}
-
-/// Answers SNOWBANK.NEXT.
-pub(super) fn snowbank_next(operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
-    next(operands, facts).unwrap_or_else(|(code, text)| refuse_with(out, code, &text))
-}
-
-/// The reason why a request for IDs is refused: its code, and the error that the client gets.
-type Refused = (ErrorCode, String);
+/// The reason why a request is refused: its code, and the error that the client gets.
+pub(super) type Refused = (ErrorCode, String);
 
 /// INCRBY: one ID if the number is 1. A ticket counter with increment 1 gives that many numbers,
 /// and the reply is the last of them. Other sources refuse any other number.
-fn increase(key: &[u8], by: &[u8], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
-    let source = source_of(key, facts)?;
-    match parse::number(by) {
+pub(super) fn incrby(operands: &[&[u8]], facts: &Facts, form: IdForm) -> Result<Reply, Refused> {
+    let source = source_of(operands[0], facts)?;
+    match parse::number(operands[1]) {
         Some(1) => Ok(one(source, form)),
         Some(_) if facts.is_consecutive(source) => {
             // A counter claims the numbers of a request together.
-            let ask = Ask { source, count: count_of(by, facts)?, wait: None, partial: false };
+            let ask = Ask { source, count: count_of(operands[1], facts)?, wait: None, partial: false };
             Ok(Reply::Ids(ask, Form::Last(form)))
         }
         Some(_) => {
@@ -63,7 +52,7 @@ fn increase(key: &[u8], by: &[u8], facts: &Facts, form: IdForm) -> Result<Reply,
 }
 
 /// SNOWBANK.NEXT [source] [count] [WAIT ms] [PARTIAL].
-fn next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
+pub(super) fn snowbank_next(mut operands: &[&[u8]], facts: &Facts) -> Result<Reply, Refused> {
     let mut ask = Ask { source: 0, count: 1, wait: None, partial: false };
     if let [name, rest @ ..] = operands
         && !is_count(name)
@@ -142,8 +131,7 @@ fn unknown_key(key: &[u8], facts: &Facts) -> Refused {
 /// Refuses a key that is no source's name.
 #[cold]
 fn refuse_key(out: &mut Vec<u8>, key: &[u8], facts: &Facts) -> Reply {
-    let (code, text) = unknown_key(key, facts);
-    refuse_with(out, code, &text)
+    refuse_with(out, unknown_key(key, facts))
 }
 
 /// Refuses requests for IDs while the daemon stops.
@@ -153,9 +141,10 @@ pub(super) fn refuse_stopping(out: &mut Vec<u8>) -> Reply {
     Reply::Last(Some(code))
 }
 
-fn refuse_with(out: &mut Vec<u8>, code: ErrorCode, text: &str) -> Reply {
-    encode::error(out, text);
-    Reply::Encoded(Some(code))
+/// Encodes a refusal.
+pub(super) fn refuse_with(out: &mut Vec<u8>, refused: Refused) -> Reply {
+    encode::error(out, &refused.1);
+    Reply::Encoded(Some(refused.0))
 }
 
 /// Encodes a refusal: its code as a word, the time to retry after if there is one, and the reason.

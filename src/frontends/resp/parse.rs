@@ -49,37 +49,23 @@ impl<'b> Arguments<'b> {
     }
 }
 
-/// The reason why bytes are no request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The number of arguments is no number, or above [`ARGUMENTS_MAX`].
-    ArgumentCount,
-    /// The size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
-    ArgumentSize,
-    /// An argument begins with this byte instead of `$`, as in an array of arrays.
-    NoBulkString(u8),
-    /// An argument does not end where its length says.
-    NoLineEnd,
-    /// An inline command has a control character, which no text has.
-    NoText,
-    /// The request has more than [`MESSAGE_BYTES_MAX`] bytes.
-    TooLong,
-}
-
 /// Why there is no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
     /// It is not complete yet.
     Incomplete,
-    /// It is none of this protocol. The stream is lost.
-    Fault(Fault),
+    /// An inline command has a control character, which no text has.
+    NoText,
+    /// An argument begins with this byte instead of `$`, as in an array of arrays.
+    NoBulkString(u8),
+    /// The bytes are none of this protocol, for this reason in Redis' words. The stream is lost.
+    Fault(&'static str),
 }
 
-impl From<Fault> for Miss {
-    fn from(fault: Fault) -> Self {
-        Miss::Fault(fault)
-    }
-}
+/// The number of arguments is no number, or above [`ARGUMENTS_MAX`].
+const ARGUMENT_COUNT: &str = "invalid multibulk length";
+/// The size of an argument is no number, negative, or above [`MESSAGE_BYTES_MAX`].
+const ARGUMENT_SIZE: &str = "invalid bulk length";
 
 /// Parses the first request of `bytes`, and adds its arguments. Returns its size in bytes. A
 /// request without arguments asks for nothing.
@@ -92,32 +78,32 @@ pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Resul
         Some(_) => inline(message, arguments),
     };
     match parsed {
-        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Err(Fault::TooLong.into()),
+        Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Err(Miss::Fault("too big request")),
         parsed => parsed,
     }
 }
 
 #[inline]
 fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
-    let (count, mut at) = length(bytes, 0, Fault::ArgumentCount)?;
+    let (count, mut at) = length(bytes, 0, ARGUMENT_COUNT)?;
     // Redis, too, takes an array of a negative length for one without arguments.
     let count = usize::try_from(count).unwrap_or(0);
     if count > ARGUMENTS_MAX {
-        return Err(Fault::ArgumentCount.into());
+        return Err(Miss::Fault(ARGUMENT_COUNT));
     }
     for _ in 0..count {
         match bytes.get(at) {
             Some(b'$') => {}
-            Some(&other) => return Err(Fault::NoBulkString(other).into()),
+            Some(&other) => return Err(Miss::NoBulkString(other)),
             None => return Err(Miss::Incomplete),
         }
-        let (size, begin) = length(bytes, at, Fault::ArgumentSize)?;
+        let (size, begin) = length(bytes, at, ARGUMENT_SIZE)?;
         let size = usize::try_from(size).ok().filter(|&size| size <= MESSAGE_BYTES_MAX);
-        let end = begin + size.ok_or(Fault::ArgumentSize)?;
+        let end = begin + size.ok_or(Miss::Fault(ARGUMENT_SIZE))?;
         match bytes.get(end..) {
             Some([b'\r', b'\n', ..]) => {}
             Some([] | [b'\r']) | None => return Err(Miss::Incomplete),
-            Some(_) => return Err(Fault::NoLineEnd.into()),
+            Some(_) => return Err(Miss::Fault("expected a line end after the bulk string")),
         }
         arguments.push(&bytes[begin..end]);
         at = end + 2;
@@ -128,7 +114,7 @@ fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Mi
 /// Parses the line of a length, which begins at `at` with its kind. Returns the length and the
 /// start of the next line.
 #[inline]
-fn length(bytes: &[u8], at: usize, fault: Fault) -> Result<(i64, usize), Miss> {
+fn length(bytes: &[u8], at: usize, fault: &'static str) -> Result<(i64, usize), Miss> {
     let digits = &bytes[at + 1..];
     // Nearly every length has one or two digits.
     match *digits {
@@ -141,10 +127,10 @@ fn length(bytes: &[u8], at: usize, fault: Fault) -> Result<(i64, usize), Miss> {
     let line = &digits[..digits.len().min(LENGTH_LINE_BYTES_MAX)];
     let Some(end) = line.iter().position(|&byte| byte == b'\n') else {
         let is_too_long = line.len() == LENGTH_LINE_BYTES_MAX;
-        return Err(if is_too_long { fault.into() } else { Miss::Incomplete });
+        return Err(if is_too_long { Miss::Fault(fault) } else { Miss::Incomplete });
     };
     let number = line[..end].strip_suffix(b"\r").and_then(number);
-    Ok((number.ok_or(fault)?, at + 1 + end + 1))
+    Ok((number.ok_or(Miss::Fault(fault))?, at + 1 + end + 1))
 }
 
 /// Parses a decimal number as Redis does: digits, with a minus in front of a negative one.
@@ -164,13 +150,13 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     // Memcached's binary requests begin with this byte, and no text does.
     if line.first() == Some(&0x80) || whole.iter().any(|&byte| byte < 0x20 && byte != b'\t') {
         // Waits for as many bytes as show which protocol it is.
-        return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Fault::NoText.into() });
+        return Err(if bytes.len() < FOREIGN_BYTES { Miss::Incomplete } else { Miss::NoText });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
     for word in line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
         arguments.push(word);
         if arguments.count > ARGUMENTS_MAX {
-            return Err(Fault::ArgumentCount.into());
+            return Err(Miss::Fault(ARGUMENT_COUNT));
         }
     }
     Ok(consumed)

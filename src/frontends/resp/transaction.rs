@@ -3,6 +3,7 @@
 //! Transactions are not isolated from other clients. IDs need no isolation, because each request
 //! draws its own.
 
+use super::commands::refuse;
 use super::parse::{self, Arguments};
 use super::{Form, Reply, Resp, commands, encode, step_of};
 use crate::frontends::{Conditions, MESSAGE_BYTES_MAX, Step};
@@ -131,8 +132,7 @@ impl Resp {
                     "ERR the requests since MULTI have more than {QUEUED_BYTES_MAX} bytes; send them in several transactions, \
                      or in none"
                 );
-                encode::error(out, &text);
-                Some(ErrorCode::Malformed)
+                refuse(out, &text)
             }
         };
         transaction.has_failed = true;
@@ -141,8 +141,7 @@ impl Resp {
 
     pub(super) fn multi(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
         if self.transaction.is_some() {
-            encode::error(out, "ERR MULTI calls can not be nested");
-            return Some(ErrorCode::Malformed);
+            return refuse(out, "ERR MULTI calls can not be nested");
         }
         self.transaction = Some(Box::default());
         encode::simple(out, "OK");
@@ -151,12 +150,10 @@ impl Resp {
 
     pub(super) fn exec(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
         let Some(transaction) = self.transaction.take() else {
-            encode::error(out, "ERR EXEC without MULTI");
-            return Some(ErrorCode::Malformed);
+            return refuse(out, "ERR EXEC without MULTI");
         };
         if transaction.has_failed {
-            encode::error(out, "EXECABORT Transaction discarded because of previous errors.");
-            return Some(ErrorCode::Malformed);
+            return refuse(out, "EXECABORT Transaction discarded because of previous errors.");
         }
         let count = transaction.count();
         encode::array(out, count);
@@ -168,31 +165,9 @@ impl Resp {
 
     pub(super) fn discard(&mut self, out: &mut Vec<u8>) -> Option<ErrorCode> {
         if self.transaction.take().is_none() {
-            encode::error(out, "ERR DISCARD without MULTI");
-            return Some(ErrorCode::Malformed);
+            return refuse(out, "ERR DISCARD without MULTI");
         }
         encode::simple(out, "OK");
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_requests_are_kept_once_and_executed_each_time() {
-        let mut transaction = Transaction::default();
-        for request in [&b"CLIENT ID\r\n"[..], b"CLIENT ID\r\n", b"PING\r\n"] {
-            assert!(transaction.push(request));
-        }
-        assert_eq!(transaction.bytes.len(), 17);
-        let kept_bytes = transaction.kept_bytes();
-        let mut executed_bytes = 0;
-        while let Some(request) = transaction.next() {
-            executed_bytes += request.len();
-            assert_eq!(transaction.kept_bytes(), kept_bytes, "they are kept until the last one");
-        }
-        assert_eq!(executed_bytes, 28);
     }
 }

@@ -50,8 +50,6 @@ pub(crate) struct Ceilings {
     fleet_period: Duration,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
-    /// True once the ceilings are trimmed at a stop.
-    is_trimmed: Arc<AtomicBool>,
 }
 
 impl Ceilings {
@@ -93,7 +91,6 @@ impl Ceilings {
             fleet_is_looking: false,
             fleet_period: POLL_PERIOD_MIN,
             stored_at: started.boot,
-            is_trimmed: Arc::default(),
         })
     }
 
@@ -108,11 +105,6 @@ impl Ceilings {
                 Err(error)
             }
         }
-    }
-
-    /// Returns a flag that is set once the ceilings are trimmed at a stop.
-    pub(crate) fn is_trimmed(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_trimmed)
     }
 
     /// The sources, by their index.
@@ -314,7 +306,6 @@ impl Ceilings {
         let trimmed = self.storage.map_or(Ok(()), |storage| storage_thread::end(storage, trim));
         marked.map_err(|error| StateError::storage(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed?;
-        self.is_trimmed.store(true, Ordering::Release);
         // The fleet's bounds are lowered after the state's, because the state must never be above
         // them.
         if let Some(mut fleet) = returning
@@ -340,18 +331,6 @@ impl Ceilings {
                 None
             }
         }
-    }
-}
-
-/// Does what a daemon without ceilings needs of the keeper's thread: answers the heartbeat, and
-/// observes.
-pub(crate) fn idle(common: &Common, stopping: &AtomicBool) {
-    let mut observer = Observer::default();
-    while !stopping.load(Ordering::Acquire) {
-        let round = common.heartbeat.round();
-        common.heartbeat.keeper_looked(round);
-        observer.look(common, clock::os::read(), true);
-        thread::park_timeout(PERIOD);
     }
 }
 

@@ -79,7 +79,8 @@ pub(crate) struct Locked<'a> {
     pub(crate) locks: WorkerLocks,
 }
 
-/// Sources whose first ceilings are durable and may be granted.
+/// Sources whose first ceilings are durable and may be granted. By default there is none.
+#[derive(Default)]
 pub(crate) struct Durable {
     pub(super) sources: Vec<ManagedSource>,
     pub(super) locks: Vec<WorkerLocks>,
@@ -123,16 +124,12 @@ impl Found {
     /// Locks and reads the state directory.
     pub(crate) fn open(directory: Option<&Path>, adopt: bool) -> Result<Found, StartError> {
         let here = HostIdentity::here();
-        let Some(path) = directory else {
-            let owner = Owner::new();
-            let records = Vec::new();
-            let notes = Vec::new();
-            return Ok(Found { directory: None, adopt, records, owner, here, notes });
-        };
+        let directory = directory.map(StateDir::lock).transpose()?;
+        let mut records = directory.as_ref().map(StateDir::read).transpose()?.unwrap_or_default();
         let mut notes = Vec::new();
-        let directory = StateDir::lock(path)?;
-        let mut records = directory.read()?;
-        if let Some(record) = store::foreign(&records, &here) {
+        if let Some(path) = directory.as_ref().map(StateDir::path)
+            && let Some(record) = store::foreign(&records, &here)
+        {
             if !adopt {
                 return Err(refuse_foreign(record, path));
             }
@@ -143,7 +140,7 @@ impl Found {
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
         let owner = Owner::after(records.iter().map(|record| &record.owner));
-        Ok(Found { directory: Some(directory), adopt, records, owner, here, notes })
+        Ok(Found { directory, adopt, records, owner, here, notes })
     }
 
     /// Returns the state directory; `None`: nothing is kept.

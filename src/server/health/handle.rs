@@ -25,53 +25,47 @@ pub struct StopTimes {
 
 /// The daemon's health, read from outside its threads.
 #[derive(Clone)]
-pub struct Health {
-    common: Arc<Common>,
-}
+pub struct Health(pub(crate) Arc<Common>);
 
 impl Health {
-    pub(crate) fn new(common: Arc<Common>) -> Self {
-        Health { common }
-    }
-
     /// Makes `/readyz` report the stop, and returns the time that the stop takes.
     pub fn announce_stop(&self) -> StopTimes {
         // A daemon that was not ready has no traffic that anybody could send elsewhere.
-        let was_ready = self.common.status().ready;
-        self.common.metrics.draining.store(true, Ordering::Relaxed);
-        let limits = &self.common.live_config.borrow().limits;
+        let was_ready = self.0.status().ready;
+        self.0.metrics.draining.store(true, Ordering::Relaxed);
+        let limits = &self.0.live_config.borrow().limits;
         let drain_delay = Some(limits.drain_delay).filter(|delay| was_ready && !delay.is_zero());
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
     /// Completes when the worker IDs, a shared counter or the state are lost to another process.
     pub async fn await_loss(&self) {
-        self.common.lost.wait().await;
+        self.0.lost.wait().await;
     }
 
     /// Returns why the worker IDs, a shared counter or the state are lost, if they are.
     pub fn lost(&self) -> Option<&str> {
-        self.common.lost.get().map(String::as_str)
+        self.0.lost.get().map(String::as_str)
     }
 
     /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
-        self.common.status()
+        self.0.status()
     }
 
     /// Returns the live configuration, a line for each setting.
     pub(crate) fn config(&self) -> String {
-        self.common.live_config.borrow().text.clone()
+        self.0.live_config.borrow().text.clone()
     }
 
     /// Returns the history of the last hour, as JSON.
     pub(crate) fn history_json(&self) -> String {
         // Plain structs do not fail to serialize.
-        serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()
+        serde_json::to_string(&*self.0.metrics.history()).unwrap_or_default()
     }
 
     /// Completes when every thread has shown that it makes progress: never, if one is blocked.
     pub(crate) async fn all_beat(&self) {
-        self.common.heartbeat.all_beat(&self.common.wake_ups).await;
+        self.0.heartbeat.all_beat(&self.0.wake_ups).await;
     }
 }

@@ -199,15 +199,6 @@ impl Timing {
     }
 }
 
-/// The counters of the acceptors, all on the main thread.
-#[derive(Debug, Default)]
-pub(crate) struct AcceptorCounters {
-    /// Connections handed to a shard, by protocol.
-    pub(crate) accepted: [Counter; PROTOCOLS],
-    /// Connections refused with `too_busy`.
-    pub(crate) refused: Counter,
-}
-
 /// All counters, and the other facts of the daemon's status.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -220,7 +211,10 @@ pub(crate) struct Metrics {
     pub(crate) incr_connections: IncrConnections,
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
-    pub(crate) acceptors: AcceptorCounters,
+    /// Connections handed to a shard, by protocol. The acceptors are all on the main thread.
+    pub(crate) accepted: [Counter; PROTOCOLS],
+    /// Connections refused with `too_busy`.
+    pub(crate) refused: Counter,
     /// The bytes that all connections keep: replies that clients have not taken, and requests that
     /// are not decoded.
     pub(crate) queued_bytes: CachePadded<AtomicUsize>,
@@ -250,7 +244,8 @@ impl Metrics {
             listeners,
             incr_connections: IncrConnections::default(),
             open_by_protocol: Default::default(),
-            acceptors: AcceptorCounters::default(),
+            accepted: Default::default(),
+            refused: Counter::default(),
             queued_bytes: CachePadded::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             recent: Mutex::default(),
@@ -299,7 +294,7 @@ impl CountsOf for Metrics {
         Counts {
             uptime: clock::os::boot().since(self.started.boot),
             open: self.open_by_protocol[index].load(Ordering::Relaxed) as u64,
-            accepted: self.acceptors.accepted[index].get(),
+            accepted: self.accepted[index].get(),
             id_requests: requests.saturating_sub(other),
             errors: self.sum(|shard| shard.protocols[index].errors.get()),
         }
@@ -314,16 +309,6 @@ mod tests {
         let mut sum = Latency::default();
         counters.add_to(&mut sum);
         sum
-    }
-
-    #[test]
-    fn a_bucket_holds_what_took_at_most_its_bound() {
-        for (index, &bound_us) in BOUNDS_US.iter().enumerate() {
-            assert_eq!(bucket_of(bound_us), index);
-            assert_eq!(bucket_of(bound_us + 1), index + 1);
-        }
-        assert_eq!(bucket_of(0), 0);
-        assert_eq!(bucket_of(u64::MAX), BOUNDS_US.len());
     }
 
     #[test]
@@ -353,15 +338,6 @@ mod tests {
             timing.end_turn(&counters, &Counter::default(), began);
             assert_eq!(timing.timed_at, began);
         }
-    }
-
-    #[test]
-    fn a_turn_without_a_request_is_not_timed() {
-        let mut timing = Timing::new();
-        let counters = LatencyCounters::default();
-        timing.end_turn(&counters, &Counter::default(), BootMicros(1));
-        timing.end_late_turn(&counters, &Counter::default(), BootMicros(1), BootMicros(2));
-        assert_eq!(latency_of(&counters).counts.iter().sum::<u64>(), 0);
     }
 
     #[test]

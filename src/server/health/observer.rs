@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::rate_limited_log::PERIOD as LOG_PERIOD;
 use crate::admin::{Effect, Finding, Status};
 use crate::clock::{BootMicros, Reading};
 use crate::keeper;
@@ -21,6 +20,8 @@ const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a finding must be better before that is logged. A finding that flaps then
 /// causes two lines.
 const SETTLED: Duration = Duration::from_secs(5);
+/// The same for findings of load, because clients can come and go every few seconds.
+const LOAD_SETTLED: Duration = Duration::from_secs(20);
 /// For this time after the start, nothing is logged while a source has yet to begin and all begin
 /// within [`BEGINS_WITHIN_S`]. A source without a stored state begins with the next tick.
 const BEGINNING_S: f64 = 2.0;
@@ -76,30 +77,21 @@ struct Logged {
     level: Level,
     /// Since when the finding is better than the logged level.
     better_since: Option<Instant>,
-    /// The last level that was logged because it was worse, and when.
-    worsened: Option<(Level, Instant)>,
 }
 
 impl Logged {
-    /// Returns true if the level must be logged: at once if it is worse than the logged one, later
-    /// if it is better. The same level is logged again as worse only after `repeat_after`.
-    fn should_log(&mut self, level: Level, now: Instant, repeat_after: Duration) -> bool {
+    /// Returns true if the level must be logged: at once if it is worse than the logged one, and if
+    /// it is better, once it has been so for `settled`.
+    fn should_log(&mut self, level: Level, now: Instant, settled: Duration) -> bool {
         if level <= self.level {
             self.better_since = None;
         }
         let is_settled =
-            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= SETTLED;
+            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= settled;
         if level >= self.level && !is_settled {
             return false;
         }
-        let is_worse = level < self.level;
-        let repeated =
-            self.worsened.filter(|(to, at)| level >= *to && now.duration_since(*at) < repeat_after);
-        if is_worse && repeated.is_some() {
-            return false;
-        }
-        let worsened = if is_worse { Some((level, now)) } else { self.worsened };
-        *self = Logged { level, better_since: None, worsened };
+        *self = Logged { level, better_since: None };
         true
     }
 }
@@ -107,8 +99,9 @@ impl Logged {
 /// The logged levels of all findings, and the logged readiness.
 #[derive(Debug, Default)]
 struct Changes {
-    /// By the findings' full names. One that is not here was never found.
-    findings: BTreeMap<String, Logged>,
+    /// By the findings' full names, each with the time after which a better level is logged. One
+    /// that is not here was never found.
+    findings: BTreeMap<String, (Logged, Duration)>,
     /// [`Effect::Refuses`]: not ready.
     readiness: Logged,
 }
@@ -122,10 +115,10 @@ impl Changes {
         }
         let mut changed: Vec<Vec<&Finding>> = Vec::new();
         for finding in status.findings.iter().filter(|finding| !finding.is_logged_elsewhere()) {
-            // Clients can come and go every few seconds.
-            let repeat_after = if finding.is_of_load() { LOG_PERIOD } else { Duration::ZERO };
-            let logged = self.findings.entry(finding.full_name()).or_default();
-            if !logged.should_log(Level::Found(finding.effect), now, repeat_after) {
+            let settled = if finding.is_of_load() { LOAD_SETTLED } else { SETTLED };
+            let (logged, _) =
+                self.findings.entry(finding.full_name()).or_insert_with(|| (Logged::default(), settled));
+            if !logged.should_log(Level::Found(finding.effect), now, settled) {
                 continue;
             }
             let mut groups = changed.iter_mut();
@@ -135,14 +128,14 @@ impl Changes {
             }
         }
         let mut lines: Vec<Line> = changed.iter().map(|group| line_of(group)).collect();
-        for (name, logged) in &mut self.findings {
+        for (name, (logged, settled)) in &mut self.findings {
             let is_found = status.findings.iter().any(|finding| finding.full_name() == *name);
-            if !is_found && logged.should_log(Level::Ok, now, Duration::ZERO) {
+            if !is_found && logged.should_log(Level::Ok, now, *settled) {
                 lines.push(Line(Level::Ok, format!("finding {name} has ended")));
             }
         }
         let readiness = if status.ready { Level::Ok } else { Level::Found(Effect::Refuses) };
-        if self.readiness.should_log(readiness, now, Duration::ZERO) {
+        if self.readiness.should_log(readiness, now, SETTLED) {
             lines.push(readiness_line(status));
         }
         lines

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The time between two log lines of one kind of event: an hour of them fits a page of the journal.
-pub(super) const PERIOD: Duration = Duration::from_secs(60);
+const PERIOD: Duration = Duration::from_secs(60);
 /// Events of one kind. The first is logged at once, later ones once in [`PERIOD`] with their
 /// number.
 #[derive(Debug, Default)]

@@ -105,8 +105,8 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
-            refused: metrics.acceptors.refused.get(),
+            accepted: metrics.accepted.iter().map(Counter::get).sum(),
+            refused: metrics.refused.get(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
@@ -121,7 +121,7 @@ impl Common {
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
         // Acceptors send no other error.
-        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
+        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.refused.get() } else { 0 };
         self.metrics.sum(|shard| shard.errors[code as usize - 1].get()) + of_acceptors
     }
 
@@ -290,5 +290,8 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
 
 fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {
     let now = Timestamp::from_microsecond(now.wall.0).unwrap_or(Timestamp::UNIX_EPOCH);
-    CertificateStatus { ends_unix_s: identity.not_after().as_second() as f64, warning: identity.warning(now) }
+    CertificateStatus {
+        ends_unix_s: identity.validity.not_after.as_second() as f64,
+        warning: identity.warning(now),
+    }
 }

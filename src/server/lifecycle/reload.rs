@@ -3,7 +3,6 @@
 //! The steps that can fail come first: [`diff`] refuses settings that take a restart. Then every
 //! shard takes up the new [`LiveConfig`] between two of its turns.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -22,35 +21,6 @@ use crate::server::shared::live_config::LiveConfig;
 /// The time for which a reload waits for the shards. A turn takes far less. A thread that is
 /// blocked longer takes up the newest configuration when it continues.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
-
-/// The changes that a reload has made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reloaded {
-    /// Settings that have another value.
-    pub changed: Vec<Changed>,
-    /// True if the tokens in the token file have changed.
-    pub tokens: bool,
-    /// True if the certificate of TLS listeners or the clients that they accept have changed.
-    pub certificates: bool,
-    /// The settings of those files for the fleet's coordinator that have other contents. The next
-    /// connection to the coordinator uses them.
-    pub fleet_files: Vec<&'static str>,
-}
-
-impl fmt::Display for Reloaded {
-    /// All changes in one line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let changed = self.changed.iter().map(Changed::to_string);
-        let tokens = self.tokens.then(|| String::from("other tokens"));
-        let certificates = self.certificates.then(|| String::from("other certificates"));
-        let fleet_files = self.fleet_files.iter().map(|setting| {
-            format!("{setting} has other contents, which the next connection to the coordinator uses")
-        });
-        let all: Vec<String> = changed.chain(tokens).chain(certificates).chain(fleet_files).collect();
-        f.write_str(if all.is_empty() { "nothing changed" } else { "" })?;
-        f.write_str(&all.join(", "))
-    }
-}
 
 /// The handle that reloads a running daemon's configuration. Reloads run one at a time: each starts
 /// from the configuration that the last one made live.
@@ -84,17 +54,17 @@ impl Reloader {
     }
 
     /// Makes these settings, tokens and certificates live. Blocks until all shards use the new
-    /// configuration.
+    /// configuration. Returns all changes in one line.
     ///
     /// # Errors
     /// The reasons why nothing was changed, a line each.
-    pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, String> {
+    pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<String, String> {
         keep_picked(&self.settings, &mut settings);
         let changed = diff(&self.settings, &settings).map_err(|mistakes| mistakes.to_string())?;
         let instance = &self.common.metrics.instance;
         let info_json = describe(&settings, instance).map_err(|error| error.to_string())?;
         let before = Arc::clone(&self.live_config.borrow());
-        let access = rules(&settings, &secrets, instance, &before.facts.access);
+        let access = rules(&settings, &secrets, &info_json, &before.facts.access);
         let access = access.map_err(|error| error.to_string())?;
         // Nothing below fails, except when the daemon stops.
         access.apply_rates(clock::os::boot());
@@ -103,16 +73,24 @@ impl Reloader {
         let version = before.version + 1;
         self.live_config.send_replace(Arc::new(LiveConfig::new(version, &settings, facts, supplies)));
         self.wait_for_shards(version)?;
-        let certificates = match (&self.common.tls, secrets.tls) {
-            (Some(acceptor), Some(identity)) => acceptor.replace(identity),
-            _ => false,
-        };
+        let mut changes: Vec<String> = changed.iter().map(Changed::to_string).collect();
+        if secrets.tokens != before.facts.access.tokens {
+            changes.push(String::from("other tokens"));
+        }
+        if let (Some(acceptor), Some(identity)) = (&self.common.tls, secrets.tls)
+            && acceptor.replace(identity)
+        {
+            changes.push(String::from("other certificates"));
+        }
+        for file in secrets.fleet_files.iter().filter(|file| !self.fleet_files.contains(file)) {
+            let setting = file.setting;
+            changes.push(format!(
+                "{setting} has other contents, which the next connection to the coordinator uses"
+            ));
+        }
         self.settings = settings;
-        let tokens = secrets.tokens != before.facts.access.tokens;
-        let earlier = std::mem::replace(&mut self.fleet_files, secrets.fleet_files);
-        let renewed = self.fleet_files.iter().filter(|file| !earlier.contains(file));
-        let fleet_files = renewed.map(|file| file.setting).collect();
-        Ok(Reloaded { changed, tokens, certificates, fleet_files })
+        self.fleet_files = secrets.fleet_files;
+        Ok(if changes.is_empty() { String::from("nothing changed") } else { changes.join(", ") })
     }
 
     /// Waits until all shards use the configuration of this version.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::start::Server;
+use super::start::{Open, Server};
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::Site;
 use crate::config::{Address, Protocol};
@@ -29,18 +29,13 @@ impl Server {
     /// # Errors
     /// The system does not provide a thread or a reactor, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Server { listeners, admin, common, shards, ceilings, adopted, kernel_log, notes: _ } = self;
+        let Server { open, ceilings, adopted, kernel_log, notes: _ } = self;
+        let Open { listeners, admin, common, shards } = open;
         let runtime = make_runtime()?;
         let reactor = runtime.enter();
         let listening = register(listeners, admin);
         drop(reactor);
-        let ((clients, admin), ceilings) = match ceilings {
-            Some(ceilings) => {
-                let (listening, ceilings) = ceilings.or_trim(listening)?;
-                (listening, Some(ceilings))
-            }
-            None => (listening?, None),
-        };
+        let ((clients, admin), ceilings) = ceilings.or_trim(listening)?;
         let keeper = KeeperThread::spawn(ceilings, &common).map_err(|error| StartError::no_thread(&error))?;
         if let Some(kernel_log) = kernel_log {
             restored::watch(kernel_log, Arc::clone(&common));
@@ -83,7 +78,7 @@ fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> 
     let mut serving = JoinSet::new();
     for listener in listeners {
         let tls = tls_of(&listener, common);
-        serving.spawn(admin_accept::serve(listener, tls, Site(Health::new(Arc::clone(common)))));
+        serving.spawn(admin_accept::serve(listener, tls, Site(Health(Arc::clone(common)))));
     }
     serving
 }

@@ -1,6 +1,5 @@
 //! The daemon's start: from settings to a daemon that listens under durable ceilings.
 
-use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tokio::runtime::Runtime;
@@ -11,11 +10,12 @@ use super::peers::refuse_shared;
 use super::reload::Reloader;
 use super::rules::rules;
 use super::threads::make_runtime;
+use super::waiting::Tries;
 use crate::access::Rules;
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Reading, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
-use crate::fleet::{Access, Clocks, Tried};
+use crate::fleet::{Clocks, Tried};
 use crate::frontends::Facts;
 use crate::server::ceilings::join_fleet::{Here, Joined};
 use crate::server::ceilings::keeper_thread::Ceilings;
@@ -38,15 +38,21 @@ const AFTER_A_CRASH: &str = "the run before did not end its record: it was kille
 /// A daemon that listens. If it is dropped without [`run`](Server::run), it ends without having
 /// served.
 pub struct Server {
+    pub(super) open: Open,
+    /// Those of no source, while the daemon waits for worker IDs.
+    pub(super) ceilings: Ceilings,
+    pub(super) adopted: mpsc::Sender<u64>,
+    pub(super) kernel_log: Option<KernelLog>,
+    /// The notes for the operator about the start, a line each.
+    pub notes: Vec<Note>,
+}
+
+/// The listeners and the shards of a daemon.
+pub(super) struct Open {
     pub(super) listeners: Vec<(Protocol, Listener)>,
     pub(super) admin: Vec<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
-    /// `None`: the daemon waits for worker IDs, and has no ceilings.
-    pub(super) ceilings: Option<Ceilings>,
-    pub(super) adopted: mpsc::Sender<u64>,
-    pub(super) kernel_log: Option<KernelLog>,
-    pub(super) notes: Vec<Note>,
 }
 
 /// A try of a start that has its worker IDs: those of the configuration, or those that the fleet
@@ -62,21 +68,17 @@ pub struct Prepared {
 impl Prepared {
     /// Locks the state directory, and takes the worker IDs of a fleet. Goes on where the earlier
     /// tries of this process ended.
-    pub(super) fn new(
-        settings: &Settings,
-        fleet: Option<Access>,
-        directory: Option<&Path>,
-        adopt: bool,
-        tried: &mut Tried,
-    ) -> Result<Prepared, StartError> {
+    pub(super) fn new(tries: &mut Tries) -> Result<Prepared, StartError> {
+        let Tries { settings, access, directory, adopt, tried } = tries;
         // The log is opened first, because a ceiling that became durable before the machine was
         // restored no longer counts.
-        let kernel_log = KernelLog::open(fleet.is_some());
-        let found = Found::open(directory, adopt)?;
+        let kernel_log = KernelLog::open(access.is_some());
+        let found = Found::open(directory.as_deref(), *adopt)?;
         let first = clock::os::read();
         let mut settings = settings.clone();
         let here = Here { found: &found, reading: first, kernel_log: &kernel_log };
-        let fleet = fleet.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
+        let access = access.clone();
+        let fleet = access.map(|access| Joined::join(&mut settings, access, here, tried)).transpose()?;
         Ok(Prepared { settings, found, fleet, kernel_log, first })
     }
 
@@ -171,33 +173,27 @@ impl Server {
         let count = opening.settings.shards.get();
         let supplies = ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let opened = opening.open(supplies, &secrets, inherited);
-        let ((server, live_config), ceilings) = ceilings.or_trim(opened)?;
-        server.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
+        let ((open, live_config), ceilings) = ceilings.or_trim(opened)?;
+        open.common.metrics.keeper().looked.fleet_ceilings = ceilings.fleet_ceilings();
         let (reloader, adopted) =
-            Reloader::new(opening.settings, Arc::clone(&server.common), live_config, secrets.fleet_files);
-        let ceilings = Some(ceilings);
+            Reloader::new(opening.settings, Arc::clone(&open.common), live_config, secrets.fleet_files);
         let kernel_log = Some(kernel_log);
-        Ok((Server { ceilings, adopted, kernel_log, notes, ..server }, reloader))
-    }
-
-    /// Returns the notes for the operator about the start, a line each.
-    pub fn notes(&self) -> &[Note] {
-        &self.notes
+        Ok((Server { open, ceilings, adopted, kernel_log, notes }, reloader))
     }
 
     /// Returns the admin listeners' addresses, with the ports that the system chose.
     pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
-        self.admin.iter().map(|listener| &listener.address)
+        self.open.admin.iter().map(|listener| &listener.address)
     }
 
     /// Returns the client listeners' protocols and addresses, with the ports that the system chose.
     pub fn addresses(&self) -> impl Iterator<Item = (Protocol, &Address)> {
-        self.listeners.iter().map(|(protocol, listener)| (*protocol, &listener.address))
+        self.open.listeners.iter().map(|(protocol, listener)| (*protocol, &listener.address))
     }
 
     /// Returns a handle that reads the daemon's status and heartbeat while it runs.
     pub fn health(&self) -> Health {
-        Health::new(Arc::clone(&self.common))
+        Health(Arc::clone(&self.open.common))
     }
 }
 
@@ -231,18 +227,17 @@ pub(super) struct Opening {
 
 impl Opening {
     /// Makes the shards with their reactors, and opens the listeners for clients and for the
-    /// operator. Returns the daemon, which has no ceilings yet, and the sender of its
-    /// configurations.
+    /// operator. Returns them, and the sender of the daemon's configurations.
     pub(super) fn open(
         &self,
         supplies: Vec<Supply>,
         secrets: &Secrets,
         mut inherited: Inherited,
-    ) -> Result<(Server, watch::Sender<Arc<LiveConfig>>), StartError> {
+    ) -> Result<(Open, watch::Sender<Arc<LiveConfig>>), StartError> {
         let Opening { settings, instance, wall, reading, previous_run_unclean } = self;
         let now = wall.believe(*reading);
         let info_json = describe(settings, instance)?;
-        let access = rules(settings, secrets, instance, &Rules::default())?;
+        let access = rules(settings, secrets, &info_json, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
             let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
@@ -250,42 +245,24 @@ impl Opening {
             shards.push((shard, make_runtime()?));
         }
         let mut listeners = Vec::new();
+        let mut by_protocol = Vec::new();
         for (protocol, addresses) in settings.listeners() {
             let opened = listen_at(inherited.listeners(Purpose::Clients(protocol)), addresses)?;
+            if !opened.is_empty() {
+                let addresses = opened.iter().map(|listener| listener.address.to_string());
+                by_protocol.push((protocol, addresses.collect()));
+            }
             listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
         }
         let admin = listen_at(inherited.listeners(Purpose::Admin), &settings.admin.listen)?;
-        let of_clients = listeners.iter().map(|(_, listener)| listener);
-        let mut over_tls = of_clients.chain(&admin).filter(|listener| listener.address.is_tls());
-        if let Some(Listener { address, .. }) = over_tls.next()
-            && secrets.tls.is_none()
-        {
-            return Err(StartError::WrongSetting(format!(
-                "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
-            )));
-        }
         let live_config = LiveConfig::new(0, settings, Facts::new(settings, info_json, access), supplies);
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let mut metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance.clone(), *reading);
+        let mut metrics = Metrics::new(shards.len(), by_protocol, instance.clone(), *reading);
         metrics.previous_run_unclean = *previous_run_unclean;
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
         let common = Arc::new(Common::new(receiver, Arc::clone(wall), settings.order, tls, metrics));
-        let adopted = mpsc::channel().0;
-        let notes = Vec::new();
-        let server =
-            Server { listeners, admin, common, shards, ceilings: None, adopted, kernel_log: None, notes };
-        Ok((server, live_config))
+        Ok((Open { listeners, admin, common, shards }, live_config))
     }
-}
-
-/// Returns the protocols that have listeners, with their addresses.
-fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
-    let mut by_protocol = Vec::new();
-    for group in listeners.chunk_by(|(one, _), (other, _)| one == other) {
-        let addresses = group.iter().map(|(_, listener)| listener.address.to_string());
-        by_protocol.push((group[0].0, addresses.collect()));
-    }
-    by_protocol
 }
 
 /// Returns the inherited listeners of a protocol; if there are none, opens listeners at its

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StateError;
-use crate::server::ceilings::keeper_thread::{self, Ceilings};
+use crate::server::ceilings::keeper_thread::Ceilings;
 use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
@@ -55,10 +55,9 @@ impl ShardThreads {
             let adopted = adopted.clone();
             let stopped = stopped.clone();
             let name = format!("shard-{}", shard.index());
-            let seed = fastrand::u64(..);
             let alive = alive.clone();
             threads.push(thread::Builder::new().name(name).spawn(move || {
-                run::run(&runtime, ThreadState::new(common, shard, seed), inbox, adopted, stopped);
+                run::run(&runtime, ThreadState::new(common, shard), inbox, adopted, stopped);
                 drop(alive);
             })?);
         }
@@ -86,31 +85,22 @@ impl ShardThreads {
 pub(super) struct KeeperThread {
     thread: JoinHandle<()>,
     stopping: Arc<AtomicBool>,
-    is_trimmed: Arc<AtomicBool>,
     sealed: std_mpsc::Receiver<Result<(), StateError>>,
 }
 
 impl KeeperThread {
-    /// Starts the thread that raises ceilings. Without any, it only shows that the daemon lives,
-    /// and observes it.
-    pub(super) fn spawn(ceilings: Option<Ceilings>, common: &Arc<Common>) -> io::Result<KeeperThread> {
+    /// Starts the thread that raises ceilings.
+    pub(super) fn spawn(ceilings: Ceilings, common: &Arc<Common>) -> io::Result<KeeperThread> {
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, sealed) = std_mpsc::channel();
-        let is_trimmed = ceilings.as_ref().map(Ceilings::is_trimmed).unwrap_or_default();
         let shared = Arc::clone(common);
         let is_stopping = Arc::clone(&stopping);
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(move || {
             // All locks are free when this is received.
-            let _ = send_end.send(match ceilings {
-                Some(ceilings) => ceilings.run(&shared, &is_stopping),
-                None => {
-                    keeper_thread::idle(&shared, &is_stopping);
-                    Ok(())
-                }
-            });
+            let _ = send_end.send(ceilings.run(&shared, &is_stopping));
         })?;
         common.wake_ups.set_keeper(thread.thread().clone());
-        Ok(KeeperThread { thread, stopping, is_trimmed, sealed })
+        Ok(KeeperThread { thread, stopping, sealed })
     }
 
     /// Seals the sources and trims their ceilings. Waits for storage and the coordinator until
@@ -124,10 +114,8 @@ impl KeeperThread {
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
-            // The thread ends with the process, as by kill -9: durable ceilings stay durable.
-            Err(RecvTimeoutError::Timeout) if self.is_trimmed.load(Ordering::Acquire) => tracing::warn!(
-                "the coordinator did not answer in time; the worker IDs of the fleet may stay taken until their ceilings have passed"
-            ),
+            // The coordinator is waited for shorter. The thread ends with the process, as by kill
+            // -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
                 "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),

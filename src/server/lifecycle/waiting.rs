@@ -2,11 +2,11 @@
 //! is none left, or the coordinator does not answer and nothing shows that the state's own numbers
 //! are still its own. The daemon listens, is not ready, and refuses with `no_ceiling`.
 //!
-//! It has sources to which nothing is ever granted, and no ceilings. A thread of its own tries to
-//! take numbers, each time as a start does. Once it has them, this daemon ends, and the start goes
-//! on with its sockets. If it then cannot show that the numbers are still its own, it waits again.
-//! So clients can stay away, or wait, and no service manager has to start the daemon again. A stop
-//! gives back what was taken, at any moment.
+//! It has sources to which nothing is ever granted, and no ceilings of them. A thread of its own
+//! tries to take numbers, each time as a start does. Once it has them, this daemon ends, and the
+//! start goes on with its sockets. If it then cannot show that the numbers are still its own, it
+//! waits again. So clients can stay away, or wait, and no service manager has to start the daemon
+//! again. A stop gives back what was taken, at any moment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
 use super::info::instance;
-use super::start::{Opening, Prepared, Ready, Server};
+use super::start::{Open, Opening, Prepared, Ready, Server};
 use super::threads::make_runtime;
 use crate::clock::{self, Remembered, Wall};
 use crate::config::{Purpose, Secrets, Settings};
 use crate::fleet::{Access, POLL_PERIOD_MAX, Tried, noticed_within};
-use crate::server::ceilings::start_sources::waiting_source;
+use crate::server::ceilings::keeper_thread::Ceilings;
+use crate::server::ceilings::start_sources::{Durable, waiting_source};
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::Inherited;
 use crate::server::shared::common::Common;
@@ -110,11 +111,11 @@ impl<T: Send + 'static> Work<T> {
 
 /// The tries of a start to take its worker IDs: the first one, and those of the wait after it.
 pub struct Tries {
-    settings: Settings,
-    access: Option<Access>,
-    directory: Option<PathBuf>,
-    adopt: bool,
-    tried: Tried,
+    pub(super) settings: Settings,
+    pub(super) access: Option<Access>,
+    pub(super) directory: Option<PathBuf>,
+    pub(super) adopt: bool,
+    pub(super) tried: Tried,
 }
 
 impl Waiting {
@@ -143,15 +144,18 @@ impl Waiting {
         }
         let instance = instance();
         let opening = Opening { settings, instance, wall, reading, previous_run_unclean: None };
-        let (mut server, live_config) = opening.open(supplies, secrets, inherited)?;
-        let sockets = duplicate(&mut server)?;
-        note(&server.common.metrics, reason);
+        let (mut open, live_config) = opening.open(supplies, secrets, inherited)?;
+        let sockets = duplicate(&mut open)?;
+        note(&open.common.metrics, reason);
+        let ceilings = Ceilings::grant(Durable::default(), None, &opening.wall, reading)?;
+        let adopted = mpsc::channel().0;
         let (trying, is_trying) = mpsc::sync_channel(0);
-        let seen = Arc::clone(&server.common);
+        let seen = Arc::clone(&open.common);
         let tries = Work::start(
             move || tries.run(&seen, &is_trying).map(|end| (end, tries)),
             |(prepared, _)| prepared.into_iter().for_each(Prepared::give_back),
         )?;
+        let server = Server { open, ceilings, adopted, kernel_log: None, notes: Vec::new() };
         Ok(Waiting { server, sockets, tries, trying, _live_config: live_config })
     }
 
@@ -229,16 +233,10 @@ impl Tries {
 
     /// Starts without a wait.
     pub fn start(mut self, secrets: &Secrets, sockets: Inherited) -> StartEnd {
-        match self.prepare() {
+        match Prepared::new(&mut self) {
             Ok(prepared) => self.grant(prepared, secrets, sockets),
             Err(error) => StartEnd { ready: Err(error), sockets, tries: self },
         }
-    }
-
-    /// Locks the state directory, and takes the worker IDs of a fleet.
-    fn prepare(&mut self) -> Result<Prepared, StartError> {
-        let Tries { settings, access, directory, adopt, tried } = self;
-        Prepared::new(settings, access.clone(), directory.as_deref(), *adopt, tried)
     }
 
     /// Makes the first ceilings durable for a try that has its worker IDs, right before the daemon
@@ -261,7 +259,7 @@ impl Tries {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return None,
             }
-            match self.prepare() {
+            match Prepared::new(self) {
                 Err(error) if error.lacks_only_worker_id() => note(&common.metrics, &error),
                 end => return Some(end),
             }
@@ -278,10 +276,10 @@ fn note(metrics: &Metrics, reason: &StartError) {
 }
 
 /// Returns other handles of the sockets. The new handles own the files of Unix sockets.
-fn duplicate(server: &mut Server) -> Result<Inherited, StartError> {
+fn duplicate(open: &mut Open) -> Result<Inherited, StartError> {
     let clients =
-        server.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
-    let all = clients.chain(server.admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
+        open.listeners.iter_mut().map(|(protocol, listener)| (Purpose::Clients(*protocol), listener));
+    let all = clients.chain(open.admin.iter_mut().map(|listener| (Purpose::Admin, listener)));
     let mut sockets = Vec::new();
     for (purpose, listener) in all {
         let duplicate = listener.duplicate().map_err(|error| StartError::MayPass(error.to_string()))?;

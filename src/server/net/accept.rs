@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use super::listen::{Listener, SocketFile};
 use super::pending::{self, Occupancy, Pending, PendingLimits, Room};
 use crate::config::{Address, Protocol};
-use crate::frontends;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
@@ -173,16 +172,18 @@ pub(crate) async fn accept(
         let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.pending, max_connections).await {
             let pending = enter_pending(&common, info.tls.is_some(), max_connections).await;
-            common.metrics.acceptors.accepted[info.protocol as usize].add(1);
+            common.metrics.accepted[info.protocol as usize].add(1);
             hand_over(socket, &info, pending, &inboxes, &common).await;
             continue;
         }
-        common.metrics.acceptors.refused.add(1);
+        common.metrics.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would
         // cost too much.
         if info.tls.is_none() {
             let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
-            turn_away(&socket, &frontends::too_busy(info.protocol, &all));
+            let mut refusal = Vec::new();
+            (info.protocol.about().refuse_connection)(&mut refusal, &all);
+            turn_away(&socket, &refusal);
         }
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(

@@ -18,7 +18,7 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
     let peer = socket.peer_addr();
     // Read before the handshake. If a reload changes the authorities during it, the session checks
     // the certificate again.
-    let checked_by = acceptor.identity().authorities().map_or(0, Authorities::digest);
+    let checked_by = acceptor.identity().authorities.as_ref().map_or(0, Authorities::digest);
     match acceptor.accept(CountedSocket::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
         Err((failure, socket)) => {

@@ -81,10 +81,6 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     }
     match unavailable {
         Some(reason) if listeners.is_empty() => Err(reason),
-        None if listeners.is_empty() => {
-            let reason = format!("cannot resolve {address}: the name has no address");
-            Err(StartError::MayPass(reason))
-        }
         _ => Ok(listeners),
     }
 }

@@ -72,7 +72,7 @@ impl SocketStream {
     /// Returns what TLS has read since the last call. Each record costs time, also one without a
     /// byte for the reader. Without TLS there is none.
     pub(crate) fn take_tls_read(&mut self) -> TlsRead {
-        if let SocketStream::Tls(stream) = self { stream.take_read() } else { TlsRead::default() }
+        if let SocketStream::Tls(stream) = self { stream.socket().count.take() } else { TlsRead::default() }
     }
 
     /// Returns true while TLS keeps bytes that were accepted for writing.

@@ -207,11 +207,8 @@ impl Turn<'_> {
     #[cold]
     pub(super) fn refuse(&self, ask: &Ask, protocol: Protocol, reason: Reason) -> Words {
         let source = self.config.source(ask.source);
-        let most = self.config.limits.max_wait;
-        let least = if ask.partial { ask.count.min(1) } else { ask.count };
-        let helps = self.wait_of(ask) < most && least <= source.most_within(most);
         let identity = self.conditions.session.name();
-        let words = in_words(reason, identity, source.name(), helps.then_some(most));
+        let words = in_words(reason, identity, source.name(), self.config.limits.max_wait);
         // A refusal by the client's own limits does not count for the source.
         if let Reason::Source(_) = reason {
             let counters = &self.thread.counters.sources[ask.source];

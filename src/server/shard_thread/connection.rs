@@ -28,6 +28,7 @@ use std::task::{Context, Poll};
 
 use self::exchange::Exchange;
 use self::pending::SHORT_READ_BYTES_MAX;
+use self::queue::KEPT_FREELY;
 use super::allocate::Parked;
 use super::member::Member;
 use super::scheduler::Account;
@@ -138,7 +139,8 @@ impl<F: FrontEnd> Connection<F> {
                     false
                 }
             };
-            if read && self.keeps_much() {
+            // The rest of a request may be so long that it needs a share of the budget.
+            if read && self.exchange.unread.len() > KEPT_FREELY {
                 Box::pin(self.await_share()).await?;
             }
             turn = if read {

@@ -9,8 +9,9 @@ use super::thread_state::ThreadState;
 /// A connection of this thread, from accept to close. The stop waits for it until it is drained.
 pub(super) struct Member {
     pub(super) thread: Rc<ThreadState>,
-    slot: usize,
-    undrained: bool,
+    pub(super) slot: usize,
+    /// True while the stop waits for this connection.
+    pub(super) undrained: bool,
     /// The bytes that it keeps between turns, in units of [`KEPT_UNIT`].
     kept_units: usize,
 }
@@ -24,15 +25,6 @@ impl Member {
         let slot = thread.turn.borrow_mut().wakers.reserve();
         thread.undrained.set(thread.undrained.get() + 1);
         Member { thread, slot, undrained: true, kept_units: 0 }
-    }
-
-    pub(super) fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// Returns true while the stop waits for this connection.
-    pub(super) fn is_undrained(&self) -> bool {
-        self.undrained
     }
 
     /// Returns true if what arrives now is refused. During a stop, a connection's requests are
@@ -60,17 +52,14 @@ impl Member {
         self.thread.turn.borrow_mut().wakers.remember(self.slot, waker);
     }
 
-    /// Calls [`note_drained`](Self::note_drained) if the stop has begun.
-    pub(super) fn note_drained_if_draining(&mut self) {
-        if self.thread.draining.get() {
-            self.note_drained();
-        }
-    }
-
     /// Notes that the stop need not wait for this connection any more.
     pub(super) fn note_drained(&mut self) {
         if std::mem::take(&mut self.undrained) {
-            self.thread.note_drained();
+            let left = self.thread.undrained.get() - 1;
+            self.thread.undrained.set(left);
+            if left == 0 {
+                self.thread.drained.notify_one();
+            }
         }
     }
 }

@@ -4,15 +4,16 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::ready;
 
 use tokio::net::TcpStream;
 
-use super::authorization;
 use super::connection::Connection;
 use super::member::Member;
-use super::scheduler::Account;
+use super::scheduler::{Account, HANDSHAKE_COST};
 use super::thread_state::ThreadState;
+use crate::access::Session;
 use crate::frontends::{FrontEnd, WithFrontEnd};
 use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
@@ -57,8 +58,10 @@ impl WithFrontEnd for Accepted {
     /// Spawns the task that serves the connection.
     fn call<F: FrontEnd + 'static>(self) {
         let Accepted { stream, is_loopback, pending, member, open } = self;
+        let live_config = Arc::clone(&member.thread.live_config.borrow());
+        let rules = &live_config.facts.access;
         let has_tokens = F::PROTOCOL.has_tokens();
-        let session = authorization::begin(&stream, &member.thread.live_config.borrow(), has_tokens);
+        let session = Session::new(rules, live_config.version, stream.shown(), has_tokens);
         let front = if is_loopback { F::default().at_loopback() } else { F::default() };
         let mut connection = Connection::new(stream, front, member, session, pending);
         // A block, because an async function keeps its arguments twice.
@@ -87,11 +90,13 @@ async fn shake_hands(
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
         // No request of this connection has arrived.
-        member.note_drained_if_draining();
+        if thread.draining.get() {
+            member.note_drained();
+        }
         pending.note_heard();
         ready!(thread.scheduler.poll_permit(&mut account, cx));
         let polled = shake.as_mut().poll(cx);
-        thread.scheduler.end_handshake_step(&mut account);
+        thread.scheduler.end_turn(&mut account, HANDSHAKE_COST);
         if polled.is_pending() {
             pending.note_silent();
         }

@@ -40,14 +40,14 @@ pub(crate) struct ThreadState {
 }
 
 impl ThreadState {
-    pub(crate) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
+    pub(crate) fn new(common: Arc<Common>, shard: Shard) -> Self {
         let index = shard.index();
         let live_config = Arc::clone(&common.live_config.borrow());
         ThreadState {
             index,
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
-            turn: RefCell::new(TurnState::new(shard, seed)),
+            turn: RefCell::new(TurnState::new(shard)),
             scheduler: Scheduler::default(),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
@@ -76,27 +76,10 @@ impl ThreadState {
         served
     }
 
-    /// Takes up a new configuration. The next turn is the first to use it.
+    /// Takes up a new configuration. The next turn is the first to use it. Connections that wait
+    /// for bytes start to wait by its timeouts, and those whose token or certificate is gone close.
     pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
-        let turn = &mut *self.turn.borrow_mut();
-        let before = self.live_config.replace(Arc::clone(&live_config));
-        let old = &before.limits;
-        let new = &live_config.limits;
-        let waits_the_same = old.idle_timeout == new.idle_timeout && old.stall_timeout == new.stall_timeout;
-        let accepts_the_same = live_config.facts.access.accepts_the_same(&before.facts.access);
-        if !waits_the_same || !accepts_the_same {
-            // Connections that wait for bytes start to wait by the new timeouts. Those whose token
-            // or certificate is gone close.
-            turn.wakers.wake_all();
-        }
-    }
-
-    /// Notes that a connection has answered everything that had arrived when the stop began, or has
-    /// closed.
-    pub(super) fn note_drained(&self) {
-        self.undrained.set(self.undrained.get() - 1);
-        if self.undrained.get() == 0 {
-            self.drained.notify_one();
-        }
+        self.live_config.replace(live_config);
+        self.turn.borrow().wakers.wake_all();
     }
 }

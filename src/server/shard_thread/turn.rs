@@ -69,6 +69,7 @@ impl<'t> Turn<'t> {
             facts: &config.facts,
             session,
             draining: false,
+            is_stopping: thread.draining.get(),
             wall: now.wall,
             incr_connections: &metrics.incr_connections,
             counts: metrics,
@@ -90,17 +91,17 @@ pub(super) struct TurnState {
     pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
     pub(super) ticker_wakes_at: Option<Instant>,
-    /// Wakes each connection when the stop begins, and at some reloads.
+    /// Wakes each connection when the stop begins, and at a reload.
     pub(super) wakers: Wakers,
 }
 
 impl TurnState {
-    pub(super) fn new(shard: Shard, seed: u64) -> Self {
+    pub(super) fn new(shard: Shard) -> Self {
         TurnState {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
             runs: Vec::new(),
-            rng: fastrand::Rng::with_seed(seed),
+            rng: fastrand::Rng::new(),
             timing: Timing::new(),
             waiters: HashMap::new(),
             ticker_wakes_at: None,

@@ -1,4 +1,4 @@
-//! The wakers of a thread's connections: a stop and some reloads wake them all.
+//! The wakers of a thread's connections: a stop and a reload wake them all.
 
 use std::task::Waker;
 

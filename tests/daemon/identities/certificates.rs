@@ -72,5 +72,5 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
             Some(code) => drop(answer.assert_error(1, code)),
         }
     }
-    daemon.assert_logs("another identity than its certificate");
+    daemon.assert_logs("another identity than the certificate");
 }

@@ -8,7 +8,7 @@ const PEERS: usize = 40;
 /// The requests of each peer.
 const REQUESTS: usize = 100;
 
-/// The key changes before each request. With two more the daemon could close the connection.
+/// The key changes before each request. The TLS library allows 32.
 const KEY_CHANGES: usize = 15;
 
 /// Returns requests for an ID each, encrypted, with key changes before each.

@@ -45,7 +45,7 @@ impl Limited {
     }
 
     pub(crate) fn connect(&self) -> Session {
-        Session::new(&self.rules, self.version, None)
+        Session::new(&self.rules, self.version, None, true)
     }
 
     /// Reloads another rate.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Name, REDIS_VERSION, refuse, refuse_subcommand, refuse_token};
+use super::{REDIS_VERSION, refuse, refuse_subcommand, refuse_token};
 use crate::frontends::Conditions;
 use crate::frontends::resp::encode::{self, Version};
 use crate::frontends::resp::ids::shown;
@@ -90,30 +90,30 @@ impl Resp {
 
     /// CLIENT SETINFO, SETNAME, GETNAME and ID.
     pub(super) fn client(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
-        let name = Name::new(operands[0]);
-        match (name.get(), &operands[1..]) {
-            (b"id", []) => encode::integer(out, self.client_id()),
-            (b"getname", []) => match &self.name {
+        let known = ["id", "getname", "setname", "setinfo"];
+        let name = known.into_iter().find(|name| operands[0].eq_ignore_ascii_case(name.as_bytes()));
+        match (name, &operands[1..]) {
+            (Some("id"), []) => encode::integer(out, self.client_id()),
+            (Some("getname"), []) => match &self.name {
                 Some(name) => encode::bulk(out, name),
                 None => encode::null(out, self.version),
             },
-            (b"setname", [name]) => {
+            (Some("setname"), [name]) => {
                 if let Some(error) = self.set_name(name, out) {
                     return Some(error);
                 }
                 encode::simple(out, "OK");
             }
-            (b"setinfo", [attribute, value]) => {
+            (Some("setinfo"), [attribute, value]) => {
                 if attribute.eq_ignore_ascii_case(b"lib-name") {
                     self.announced.take_library(value);
                 }
                 encode::simple(out, "OK");
             }
-            (b"id" | b"getname" | b"setname" | b"setinfo", _) => {
-                let name = String::from_utf8_lossy(name.get()).into_owned();
+            (Some(name), _) => {
                 return refuse(out, &format!("ERR wrong number of arguments for 'client|{name}' command"));
             }
-            _ => return refuse_subcommand(out, operands[0]),
+            (None, _) => return refuse_subcommand(out, operands[0]),
         }
         None
     }

@@ -49,7 +49,7 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
     let metrics = Metrics::new(1, Vec::new(), String::from("test"), reading);
     let common = Common::new(live_config, wall, Order::Relaxed, None, metrics);
-    (Rc::new(ThreadState::new(Arc::new(common), shard, 1)), source)
+    (Rc::new(ThreadState::new(Arc::new(common), shard)), source)
 }
 
 fn ready<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
@@ -163,7 +163,7 @@ fn ask(wait: Duration) -> Ask {
 }
 
 fn session() -> Session {
-    Session::new(&Rules::default(), 0, None)
+    Session::new(&Rules::default(), 0, None, true)
 }
 
 const LONG: Duration = Duration::from_secs(60);

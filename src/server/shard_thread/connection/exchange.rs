@@ -55,7 +55,6 @@ impl<F: FrontEnd> Exchange<F> {
 
     /// Serves all requests in `bytes`, and keeps the rest of the bytes.
     pub(super) fn serve(&mut self, turn: &mut Turn<'_>, peer: &SocketStream, bytes: &[u8]) -> TurnEnd<F> {
-        self.expect_stop(turn);
         let full_at = self.share.full_at(self.unwritten.len());
         let extra_before = self.front.extra_cost_bytes();
         let mut at = 0;
@@ -105,14 +104,6 @@ impl<F: FrontEnd> Exchange<F> {
         let cost_bytes = at / F::BYTES_OF_COST + self.front.extra_cost_bytes() - extra_before;
         self.turn_cost = turn_cost(cost_bytes, turn.state.output.len()) + scan_cost(bytes.len() - at);
         end
-    }
-
-    /// Makes the front end aware of a stop that has begun.
-    #[inline]
-    fn expect_stop(&mut self, turn: &Turn<'_>) {
-        if turn.thread.draining.get() {
-            self.front.expect_stop();
-        }
     }
 
     /// Keeps `rest` for the next turn. An idle connection owns no buffer.
@@ -180,9 +171,7 @@ impl<F: FrontEnd> Exchange<F> {
         }
     }
 
-    /// Encodes the reply to a request that was parked. Returns the request if it waits again. More
-    /// requests may have arrived meanwhile, so the reply never says that it is the last one before
-    /// a stop.
+    /// Encodes the reply to a request that was parked. Returns the request if it waits again.
     #[cold]
     pub(super) fn resume(&mut self, turn: &mut Turn<'_>, parked: Parked<F::Form>) -> Option<Parked<F::Form>> {
         let request = parked.request();

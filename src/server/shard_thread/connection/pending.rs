@@ -1,15 +1,21 @@
 //! The time until a client has sent its token. Its connection is pending until then.
 
 use std::io;
+use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::super::authorization::{UNAUTHORIZED_DELAY, enter_pending};
 use super::{Connection, TurnEnd};
 use crate::frontends::FrontEnd;
-use crate::server::net::pending::AUTHORIZED_WITHIN;
+use crate::server::net::pending::{AUTHORIZED_WITHIN, places_of};
 use crate::server::net::rejections;
 use snowbank_client::protocol::MAX_REQUEST_SIZE;
+
+/// The delay before a client learns that its token is wrong or missing. The client holds one of few
+/// places meanwhile, so guesses are slow. A second does not matter to a client with a mistake in
+/// its configuration.
+const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 /// The bytes that a short turn reads at most: one request of Snowbank's own protocol of any size,
 /// or 64 common ones. Turns of pending connections and turns without a permit are short.
@@ -19,9 +25,14 @@ impl<F: FrontEnd> Connection<F> {
     /// Serves the connection until the client has sent its token. Returns the end of that turn, or
     /// [`TurnEnd::End`].
     pub(super) async fn authorize(&mut self) -> io::Result<TurnEnd<F>> {
+        let thread = Rc::clone(&self.member.thread);
         let pending = match self.pending.take() {
             Some(pending) => pending,
-            None => Box::new(enter_pending(&self.member.thread).await),
+            // The TLS handshake has given up its own place.
+            None => {
+                let places = places_of(thread.live_config.borrow().limits.max_connections);
+                Box::new(thread.common.pending.tokens.enter(places).await)
+            }
         };
         let pending = self.pending.insert(pending);
         let evicted = pending.evicted();
@@ -31,7 +42,7 @@ impl<F: FrontEnd> Connection<F> {
             turn = timeout(AUTHORIZED_WITHIN, self.run(TurnEnd::Done)) => match turn {
                 Ok(turn) => return turn,
                 Err(_) => {
-                    self.member.thread.counters.unauthorized_timeouts.add(1);
+                    thread.counters.unauthorized_timeouts.add(1);
                     "it sent no token within five seconds"
                 }
             },

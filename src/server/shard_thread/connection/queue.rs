@@ -119,9 +119,4 @@ impl<F: FrontEnd> Connection<F> {
             sleep(LOOK_AGAIN).await;
         }
     }
-
-    /// Returns true if the rest of a request is so long that it needs a share of the budget.
-    pub(super) fn keeps_much(&self) -> bool {
-        self.exchange.unread.len() > KEPT_FREELY
-    }
 }

@@ -58,7 +58,7 @@ impl<F: FrontEnd> Connection<F> {
     pub(super) fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<TurnEnd<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
-        state.wakers.remember(self.member.slot(), cx.waker());
+        state.wakers.remember(self.member.slot, cx.waker());
         // A busy connection without bytes waits for bytes, and not for a permit.
         if self.account.is_busy() && (self.account.is_queued() || self.stream.is_readable(cx)) {
             ready!(self.poll_permit(cx));
@@ -152,7 +152,7 @@ impl<F: FrontEnd> Connection<F> {
         if polled.is_pending() {
             let awaits_first = self.exchange.read_at == NEVER_READ && thread.awaits_newcomers.get();
             // A request that has half arrived is answered once its rest has.
-            let awaits_rest = kept > 0 && self.member.is_undrained();
+            let awaits_rest = kept > 0 && self.member.undrained;
             if thread.draining.get() && !awaits_first && !awaits_rest {
                 self.member.note_drained();
             }

@@ -1,8 +1,6 @@
 //! Admission to the wait queue: a request is admitted if its positions are available by its
 //! deadline, and if every request admitted before it still gets its own in time.
 
-use std::time::Duration;
-
 use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest};
 use crate::clock::BootMicros;
 use crate::source::{Bound, Source, Window};
@@ -64,18 +62,6 @@ impl Source {
             self.let_pass(queue.waiting.len(), 0);
         }
         Ok(id)
-    }
-
-    /// Returns the most IDs that a request with this wait could have without other requests. A
-    /// ticket source sets no bound.
-    pub fn most_within(&self, wait: Duration) -> u64 {
-        if !self.kind.follows_the_clock() {
-            return u64::MAX;
-        }
-        let lasting = wait.saturating_add(self.rules.burst_window);
-        // The number of ticks that this time touches, wherever in a tick it begins.
-        let ticks = lasting.as_millis() as u64 / self.numbering.tick_ms() + 2;
-        ticks.saturating_mul(self.numbering.ids_per_tick())
     }
 
     /// Lowers the number of IDs that may pass, as far as the promises need it. The new promise is
@@ -166,6 +152,8 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use proptest::prelude::*;
 
     use super::*;
