@@ -68,15 +68,7 @@ impl World {
 
     /// The faults end, and numbers flow again.
     fn recover_counter(&mut self) {
-        self.mend_storage();
-        self.set_clock_right();
-        if self.daemon.is_none() {
-            self.put_newest_back();
-            self.start();
-        }
-        if let Some(daemon) = &mut self.daemon {
-            daemon.paused = None;
-        }
+        self.end_the_faults();
         let before = self.granted;
         for _ in 0..4 * RECOVERS_WITHIN_S {
             self.machine.true_us += SECOND / 4;

@@ -46,7 +46,7 @@ impl World {
             self.machine.true_us += SECOND;
             self.note_wall();
             self.advance();
-            let (writes, _) = self.keep();
+            let writes = self.keep();
             let is_quiet = self.machine.true_us > quiet_from_us && self.is_well();
             assert!(!is_quiet || writes == 0, "seed {}: written though nobody asks", self.seed);
         }
@@ -67,12 +67,7 @@ impl World {
     /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good,
     /// and the process is killed. The next one believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
-        self.mend_storage();
-        self.set_clock_right();
-        if self.daemon.is_none() {
-            self.put_newest_back();
-            self.start();
-        }
+        self.end_the_faults();
         self.idle(WRITTEN_AFTER_USE + Duration::from_secs(60));
         self.machine.wall_offset_us += 61 * SECOND + self.rng.i64(0..3_600 * SECOND);
         self.idle(STEP_RULE.step_hold + Duration::from_secs(3));
@@ -134,7 +129,7 @@ impl World {
         match self.rng.u8(..100) {
             0..60 => self.take(),
             60..72 => self.advance(),
-            72..78 => _ = self.take_outcomes(),
+            72..78 => self.take_outcomes(),
             78..88 => _ = self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),
