@@ -81,19 +81,6 @@ fn a_start_whose_state_was_lost_lies_above_its_grants() {
 }
 
 #[test]
-fn two_directories_that_run_in_turn_are_no_copies() {
-    let machine = Machine::new();
-    let mut last = 0;
-    for setup in [machine.setup(""), machine.beside(""), machine.setup(""), machine.beside("")] {
-        let daemon = setup.start();
-        let id = daemon.draw_one();
-        assert!(id > last);
-        last = id;
-        daemon.stop();
-    }
-}
-
-#[test]
 fn an_older_copy_does_not_undo_an_export() {
     let (machine, _) = used();
     let copy = machine.back_up();
@@ -132,23 +119,4 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     fs::write(&lock, "process 1, worker ID 0, of a program that marks nothing\n").expect("written");
     let daemon = machine.start("");
     assert!(daemon.draw_one() > last);
-}
-
-#[test]
-fn each_source_is_marked() {
-    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
-    let sources = [source("first", 1), source("second", 2)];
-    let machine = Machine::new();
-    let mut daemon = machine.start(&sources.concat());
-    let copy = machine.back_up();
-    for (index, shown) in (0..).zip(machine.shown_sources("state")) {
-        let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
-        let ask = Ask::of(1).wait_ms(9_000).source(index);
-        poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));
-    }
-    daemon.kill();
-    machine.restore(&copy);
-    for (source, name) in sources.iter().zip(["\"first\"", "\"second\""]) {
-        machine.setup(source).end().assert_refusal(&["is older than the one", name]);
-    }
 }

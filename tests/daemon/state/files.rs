@@ -136,3 +136,19 @@ fn a_stop_without_an_id_counts_as_clean() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 }
+
+/// An export that nobody could read is no success, and can be made again.
+#[test]
+fn an_export_into_a_closed_pipe_fails() {
+    let machine = Machine::new();
+    machine.start("").stop();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.args(["state", "export"]).stdout(writer);
+    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+    let output = command.output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the export"), "{output:?}");
+    assert_eq!(machine.run(&["state", "export"]).code, Some(0));
+}
