@@ -340,6 +340,5 @@ fn machine(
         memory_mib: 384,
         has_network: true,
         arguments: "console=ttyS0 quiet panic=-1",
-        facts: &[],
     })
 }

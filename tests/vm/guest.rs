@@ -12,14 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::support::daemon::Address;
 use crate::support::failing_disk;
 use crate::support::wire::{Ask, Reply as Came, Wire};
-use crate::tickets::Ticket;
 
 /// The time that each sync takes in the guest.
 pub(crate) const SYNC_US: i64 = 200_000;
-
-/// The sources of every machine's daemon: IDs and tickets.
-pub(crate) const SOURCES: &str =
-    "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 
 /// Makes a file system of the daemon, its clients and a shell, which begins with this script.
 pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {
@@ -130,10 +125,6 @@ pub(crate) struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) replies: Vec<Reply>,
-    /// The lines about the ticket source.
-    pub(crate) tickets: Vec<Ticket>,
-    /// Its own lines.
-    pub(crate) facts: Vec<String>,
     /// The time when the daemon logged that the machine was restored.
     pub(crate) noticed_us: Option<i64>,
     /// The time when it logged that the ceilings are durable again.
@@ -150,9 +141,6 @@ impl Said {
             if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
                 return Err(line.to_owned());
             }
-            if let Some(fact) = line.strip_prefix("FACT ") {
-                said.facts.push(fact.to_owned());
-            }
             let words: Vec<&str> = line.split_whitespace().collect();
             if let ["CAME", numbers @ ..] = &words[..]
                 && let Ok([asked_us, answered_us, first, last]) = <[i64; 4]>::try_from(
@@ -161,7 +149,6 @@ impl Said {
             {
                 said.replies.push(Reply { asked_us, answered_us, first: first as u64, last: last as u64 });
             }
-            said.tickets.extend(Ticket::read(line));
             let at = || {
                 words
                     .first()

@@ -24,8 +24,6 @@ pub(crate) struct Machine {
     pub(crate) has_network: bool,
     /// The kernel's options.
     pub(crate) arguments: &'static str,
-    /// The lines that it must print once it is up.
-    pub(crate) facts: &'static [&'static str],
 }
 
 /// A machine that runs, or waits to. Dropping it ends it.
