@@ -25,8 +25,8 @@ const FILES: &[(&str, &str)] = &[
     (
         "etc/systemd/system/vm-client.service",
         "[Unit]\nAfter=snowbank.service\n\
-         [Service]\nExecStart=/usr/lib/vm/client client 127.0.0.1:7660\n\
-         ExecStopPost=echo the client has ended\n\
+         [Service]\nExecStart=/usr/lib/vm/client draw 127.0.0.1:7660 0 10000\n\
+         ExecStopPost=echo ENDED 0\n\
          StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
     ),
 ];

@@ -6,8 +6,6 @@
 //! that the other copy hands out. One copy keeps its worker ID. The other one's daemon ends, and
 //! its next start takes another number. Without a notice this holds from that end on.
 
-mod life;
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -15,12 +13,12 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::life::{Draw, ENOUGH, IDS, Life, TICKETS, repeated};
-use crate::guest::{self, connect, install, wall_us};
+use crate::guest::{self, install};
+use crate::life::{Draw, ENOUGH, IDS, Life, TICKETS, repeated};
 use crate::qemu::{Machine, Vm};
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::ids::twitter_worker;
-use crate::support::wire::{Ask, NO_CEILING, Reply};
+use crate::support::wire::NO_CEILING;
 use crate::{FIRST, SECOND, THIRD, WATCHED, check};
 
 /// The exit code of a daemon whose next start may succeed.
@@ -61,8 +59,11 @@ serve() {
 }
 serve 2>&1 | cat &
 STEP
-client draw 127.0.0.1:7660 0 &
-client draw 127.0.0.1:7660 1 &
+draw() {
+    while :; do client draw 127.0.0.1:7660 "$1" 500; done
+}
+draw 0 &
+draw 1 &
 sleep 1000
 "#;
 
@@ -110,32 +111,6 @@ pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> 
         let result = round.run(&etcd, [kernel, busybox, modules], directory.path());
         result.map_err(|reason| format!("{}: {reason}", round.name))
     })
-}
-
-/// In the guest: draws from a source without an end, and writes down what comes. Connects again
-/// after an end.
-pub(crate) fn draw(address: &str, source: &str) {
-    let source = source.parse().expect("an index");
-    let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
-    let ask = Ask::of(count).source(source).wait_ms(500).bytes();
-    loop {
-        let mut wire = connect(address);
-        loop {
-            let asked_us = wall_us();
-            let Ok(Some(reply)) = wire.try_send(&ask).and_then(|()| wire.try_reply()) else { break };
-            match reply {
-                Reply::Runs(_, runs) => {
-                    for run in runs {
-                        assert_eq!(run.stride, 1, "one worker's numbers are consecutive");
-                        println!("DREW {source} {asked_us} {} {}", run.first, run.last());
-                    }
-                }
-                Reply::Error { code, .. } => println!("REFUSED {asked_us} {code}"),
-                other => panic!("{other:?}"),
-            }
-            thread::sleep(Duration::from_millis(pause_ms));
-        }
-    }
 }
 
 impl Round {
@@ -213,9 +188,10 @@ impl Round {
 
     /// Returns true once both copies serve after the event that this round waits for.
     fn is_settled(&self, lives: &[Life]) -> bool {
-        match self.is_noticed() {
-            true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
-            false => lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us())),
+        if self.is_noticed() {
+            lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us)))
+        } else {
+            lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us()))
         }
     }
 

@@ -2,9 +2,10 @@
 //! (qemu, emulated), a client beside it that keeps every ID, and copies of the machine that go on
 //! from one moment under other VM generation IDs.
 //!
-//! - `guest`: the client, what its console shows, and a file system that has little but the daemon.
+//! - `guest`: the client, and a file system that has little but the daemon.
 //! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
 //! - `fleet`: two copies of one machine at one coordinator.
+//! - `life`: what a console shows.
 //! - `qemu`: the machine from outside.
 //!
 //! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they
@@ -13,6 +14,7 @@
 mod booted;
 mod fleet;
 mod guest;
+mod life;
 mod qemu;
 
 use snowbank_testkit as support;
@@ -21,7 +23,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use guest::{Reply, Said};
+use life::{Draw, Life};
 use qemu::{Machine, Vm};
 
 /// Generations are any 128 bits.
@@ -36,8 +38,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["client", address] => guest::client(address),
-        ["draw", address, source] => fleet::draw(address, source),
+        ["draw", address, source, max_wait_ms] => {
+            let number = |text: &str| text.parse().expect("a number");
+            guest::draw(address, number(source), number(max_wait_ms));
+        }
         ["booted", kernel, root] => return end(run(Path::new(kernel), Path::new(root))),
         ["fleet", kernel, busybox, modules] => {
             return end(fleet::run([kernel, busybox, modules].map(Path::new)));
@@ -74,10 +78,10 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
     watch(&mut original, "the original")?;
     let saved = at("saved");
     original.save(&saved)?;
-    let before = Said::read(&original.console()?)?;
+    let before = lived(&original.console()?)?;
     check(before.noticed_us.is_none(), "the original was restored from nothing, and says that it was")?;
-    check_grows(&before.replies, "the original")?;
-    println!("the original: {} IDs; saved", ids(&before.replies).count());
+    check_grows(&before.draws, "the original")?;
+    println!("the original: {} IDs; saved", ids(&before.draws).count());
 
     for (name, generation) in
         [("resumed under its own generation", FIRST), ("copy 2", SECOND), ("copy 3", THIRD)]
@@ -88,17 +92,25 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         watch(&mut copy, name)?;
         let console = copy.console()?;
         copy.quit();
-        let after = Said::read(&console).map_err(|reason| format!("{name}: {reason}\n{console}"))?;
-        let lived: Vec<Reply> = before.replies.iter().chain(&after.replies).copied().collect();
-        check_grows(&lived, name)?;
+        let after = lived(&console).map_err(|reason| format!("{name}: {reason}\n{console}"))?;
+        let both: Vec<Draw> = before.draws.iter().chain(&after.draws).copied().collect();
+        check_grows(&both, name)?;
         if generation == FIRST {
             check(after.noticed_us.is_none(), "the same generation is taken for another one")?;
-            println!("{name}: {} IDs, nothing noticed, none twice in its life", ids(&after.replies).count());
+            println!("{name}: {} IDs, nothing noticed, none twice in its life", ids(&after.draws).count());
         } else {
             check_notice(&after, name).map_err(|reason| format!("{reason}; its console:\n{console}"))?;
         }
     }
     Ok(())
+}
+
+/// Reads the console of a machine whose client was always served.
+fn lived(console: &str) -> Result<Life, String> {
+    let life = Life::read(console)?;
+    check(life.ends.is_empty(), "the client has ended")?;
+    check(life.refusals.is_empty(), &format!("refused: {:?}", life.refusals))?;
+    Ok(life)
 }
 
 fn check(holds: bool, reason: &str) -> Result<(), String> {
@@ -112,8 +124,7 @@ fn watch(vm: &mut Vm, name: &str) -> Result<(), String> {
     let mut flowing_since = None;
     loop {
         let console = vm.console()?;
-        let said = Said::read(&console)?;
-        if said.replies.len() > 10 {
+        if lived(&console)?.draws.len() > 10 {
             let since = *flowing_since.get_or_insert_with(Instant::now);
             if since.elapsed() > WATCHED {
                 return Ok(());
@@ -126,14 +137,14 @@ fn watch(vm: &mut Vm, name: &str) -> Result<(), String> {
     }
 }
 
-fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
-    replies.iter().flat_map(|reply| reply.first..=reply.last)
+fn ids(draws: &[Draw]) -> impl Iterator<Item = u64> + '_ {
+    draws.iter().flat_map(|draw| draw.first..=draw.last)
 }
 
 /// One machine's life, saved and resumed as if nothing had happened: no ID twice, and on its
 /// connection they increase.
-fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
-    match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {
+fn check_grows(draws: &[Draw], name: &str) -> Result<(), String> {
+    match draws.windows(2).find(|pair| pair[1].first <= pair[0].last) {
         Some(pair) => Err(format!("{name}: {:?} after {:?}", pair[1], pair[0])),
         None => Ok(()),
     }
@@ -141,14 +152,11 @@ fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
 
 /// The daemon logs that it was restored. IDs requested from then on come only after two syncs,
 /// which the guest's disk makes slow, and the daemon logs the end of the syncs.
-fn check_notice(said: &Said, name: &str) -> Result<(), String> {
-    let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;
-    let renewed_us = said.renewed_us.ok_or_else(|| format!("{name}: the ceilings are not renewed"))?;
-    let first = said
-        .replies
-        .iter()
-        .filter(|reply| reply.asked_us >= noticed_us)
-        .min_by_key(|reply| reply.answered_us);
+fn check_notice(life: &Life, name: &str) -> Result<(), String> {
+    let noticed_us = life.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;
+    let renewed_us = life.renewed_us.ok_or_else(|| format!("{name}: the ceilings are not renewed"))?;
+    let after = life.draws.iter().filter(|draw| draw.asked_us >= noticed_us);
+    let first = after.min_by_key(|draw| draw.answered_us);
     let first = first.ok_or_else(|| format!("{name}: no IDs after the notice"))?;
     // The notice is logged after the syncs have begun: subtract the time that the guest may need to
     // log it.
@@ -156,13 +164,13 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     let waited_us = first.answered_us - noticed_us;
     check(waited_us >= silence_us, &format!("{name}: an ID {waited_us} us after the notice: {first:?}"))?;
     check(renewed_us - noticed_us >= silence_us, &format!("{name}: renewed without two syncs"))?;
-    let late = said.replies.iter().filter(|reply| reply.asked_us < noticed_us);
+    let late = life.draws.iter().filter(|draw| draw.asked_us < noticed_us);
     println!(
         "{name}: noticed; {} IDs asked for before that; then none for {} ms, until the ceiling was durable again; {} IDs in \
          all, none twice in its life",
         ids(&late.copied().collect::<Vec<_>>()).count(),
         waited_us / 1_000,
-        ids(&said.replies).count()
+        ids(&life.draws).count()
     );
     Ok(())
 }
