@@ -35,8 +35,7 @@ pub(crate) struct Life {
     pub(crate) ends: Vec<i32>,
     /// The reason that such a daemon gave.
     pub(crate) reason: Option<String>,
-    /// The time when the daemon logged that the machine was restored, or to which the clock was
-    /// set.
+    /// The time when the daemon logged that the machine was restored.
     pub(crate) noticed_us: Option<i64>,
     /// The time when it logged that the ceilings are durable again.
     pub(crate) renewed_us: Option<i64>,
@@ -63,7 +62,6 @@ impl Life {
                     life.draws.push(Draw { source, asked_us, answered_us, first, last });
                 }
                 ("REFUSED", &[asked_us, code]) => life.refusals.push((asked_us, code as u16)),
-                ("STEPPED", &[to]) => life.noticed_us = Some(to * 1_000_000),
                 ("ENDED", &[code]) => life.ends.push(code as i32),
                 _ if line.contains("a worker ID is lost") => life.reason = Some(line.to_owned()),
                 _ if line.contains("was, or may have been, restored from a snapshot") => {

@@ -21,6 +21,7 @@ use snowbank_testkit as support;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use life::{Draw, Life};
@@ -33,6 +34,8 @@ const THIRD: &str = "33333333-3333-3333-3333-333333333333";
 /// The time for which each copy is watched once its IDs flow. It may take longer, because the
 /// machine is emulated.
 const WATCHED: Duration = Duration::from_secs(4);
+/// The longest wait: far more than an emulated machine needs on a busy one.
+const LIMIT: Duration = Duration::from_secs(180);
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -75,7 +78,7 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         |name: &str, generation: &str, saved: Option<&Path>| Vm::start(machine, &at(name), generation, saved);
 
     let mut original = start("original", FIRST, None)?;
-    watch(&mut original, "the original")?;
+    watch(&mut original)?;
     let saved = at("saved");
     original.save(&saved)?;
     let before = lived(&original.console()?)?;
@@ -89,7 +92,7 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
         let mut copy = start(name, generation, Some(&saved))?;
         copy.await_read()?;
         copy.resume()?;
-        watch(&mut copy, name)?;
+        watch(&mut copy)?;
         let console = copy.console()?;
         copy.quit();
         let after = lived(&console).map_err(|reason| format!("{name}: {reason}\n{console}"))?;
@@ -105,6 +108,30 @@ fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Waits until the machine's client has had IDs for a while.
+fn watch(vm: &mut Vm) -> Result<(), String> {
+    await_lives(std::slice::from_mut(vm), |lives| lives[0].draws.len() > 10)?;
+    thread::sleep(WATCHED);
+    Ok(())
+}
+
+/// Waits until the consoles show enough.
+fn await_lives(machines: &mut [Vm], is_enough: impl Fn(&[Life]) -> bool) -> Result<Vec<Life>, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let consoles = machines.iter().map(Vm::console).collect::<Result<Vec<_>, _>>()?;
+        let lives = consoles.iter().map(|text| Life::read(text)).collect::<Result<Vec<_>, _>>()?;
+        if is_enough(&lives) {
+            return Ok(lives);
+        }
+        if Instant::now() > deadline || !machines.iter_mut().all(Vm::is_running) {
+            let all = consoles.join("\n== the next machine's console\n");
+            return Err(format!("not enough within {} s; the console:\n{all}", LIMIT.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// Reads the console of a machine whose client was always served.
 fn lived(console: &str) -> Result<Life, String> {
     let life = Life::read(console)?;
@@ -115,26 +142,6 @@ fn lived(console: &str) -> Result<Life, String> {
 
 fn check(holds: bool, reason: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(reason.to_owned()) }
-}
-
-/// Waits until the machine's client has had IDs for a while.
-fn watch(vm: &mut Vm, name: &str) -> Result<(), String> {
-    const LIMIT: Duration = Duration::from_secs(120);
-    let deadline = Instant::now() + LIMIT;
-    let mut flowing_since = None;
-    loop {
-        let console = vm.console()?;
-        if lived(&console)?.draws.len() > 10 {
-            let since = *flowing_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > WATCHED {
-                return Ok(());
-            }
-        }
-        if Instant::now() > deadline || !vm.is_running() {
-            return Err(format!("{name}: not enough within {} s; its console:\n{console}", LIMIT.as_secs()));
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 fn ids(draws: &[Draw]) -> impl Iterator<Item = u64> + '_ {
