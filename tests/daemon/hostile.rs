@@ -1,5 +1,5 @@
-//! Clients that send malformed frames, never read, come by the thousand, fall silent, or leave: they
-//! harm only themselves.
+//! Clients that send malformed frames, never read, come by the thousand, fall silent, or leave:
+//! they harm only themselves.
 //!
 //! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]:
 //! clients that do not read. [`turns`]: the order in which a shard serves those that never stop

@@ -67,8 +67,8 @@ sleep 1000
 struct Round {
     /// The fleet's name.
     name: &'static str,
-    /// True if their kernels report other generation IDs. Otherwise the copies notice nothing, until
-    /// one of them writes its key on a new connection to the coordinator.
+    /// True if their kernels report other generation IDs. Otherwise the copies notice nothing,
+    /// until one of them writes its key on a new connection to the coordinator.
     is_noticed: bool,
     /// True if the coordinator is out of reach when the copies continue.
     is_cut: bool,

@@ -81,30 +81,6 @@ fn a_start_whose_state_was_lost_lies_above_its_grants() {
 }
 
 #[test]
-fn an_older_copy_does_not_undo_an_export() {
-    let (machine, _) = used();
-    let copy = machine.back_up();
-    let exported = machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]);
-    assert!(exported.code == Some(0), "{exported:?}");
-    machine.restore(&copy);
-    machine.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
-    machine.setup("").args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
-    fs::remove_dir_all(machine.state()).expect("removed");
-    machine.setup("").end().assert_refusal(&["state export` moved worker ID"]);
-    let import = |code| {
-        let done = machine.run(&["state", "import", machine.path("export").to_str().unwrap()]);
-        assert_eq!(done.code, Some(code), "{done:?}");
-    };
-    import(0);
-    let daemon = machine.start("");
-    daemon.draw_one();
-    daemon.stop();
-    // The worker ID is used up, wherever it is imported.
-    fs::remove_dir_all(machine.state()).expect("removed");
-    import(1);
-}
-
-#[test]
 fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let (machine, last) = used();
     let lock = lock_files(&machine.path("locks")).remove(0);

@@ -50,6 +50,7 @@ fn another_machines_state_needs_adopt_state() {
 #[test]
 fn export_and_import_move_a_worker() {
     let (old, last) = used();
+    let copy = old.back_up();
     let export = old.path("export.json");
     let file = export.to_str().unwrap();
     let done = old.run(&["state", "export", "--output", file]);
@@ -61,6 +62,13 @@ fn export_and_import_move_a_worker() {
     assert_eq!(taken.code, Some(1), "a file that is there is not written over");
     let again = old.run(&["state", "export"]);
     assert_eq!(again.out, fs::read_to_string(&export).expect("read"), "an export can be had again");
+    // Neither an older copy nor a lost state undoes it.
+    let refusal = ["state export` moved worker ID"];
+    old.restore(&copy);
+    old.setup("").end().assert_refusal(&refusal);
+    old.setup("").args(["--adopt-state"]).end().assert_refusal(&refusal);
+    fs::remove_dir_all(old.state()).expect("removed");
+    old.setup("").end().assert_refusal(&refusal);
 
     let new = Machine::new();
     let done = new.run(&["state", "import", file]);
@@ -76,6 +84,9 @@ fn export_and_import_move_a_worker() {
     assert_eq!(refused.code, Some(1));
     let said = refused.err;
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
+    // The worker ID is used up, also where the state was lost.
+    fs::remove_dir_all(new.state()).expect("removed");
+    assert_eq!(new.run(&["state", "import", file]).code, Some(1));
 }
 
 #[test]
