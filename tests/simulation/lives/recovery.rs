@@ -88,7 +88,8 @@ impl World {
         self.advance();
     }
 
-    fn expect_ids(&mut self, within_us: i64) {
+    /// Checks that IDs flow again within this time.
+    pub(crate) fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
         // The ID clock goes on once the keeper has seen the wall clock, which takes a second at
         // most. Requests that come just before a tick are answered at the look after it.
