@@ -1,8 +1,9 @@
 //! The storage of a site's daemons, and copies of it.
 
+use std::collections::HashMap;
 use std::fs;
 
-use snowbank::config::Settings;
+use snowbank::config::{Settings, SourceSettings};
 use tempfile::TempDir;
 
 use super::site::Process;
@@ -13,8 +14,7 @@ pub(crate) struct Place {
     /// `None` if the daemon keeps nothing.
     pub(crate) state: Option<TempDir>,
     pub(crate) process: Option<Process>,
-    /// The last configuration that started on this state.
-    pub(crate) started: Option<Settings>,
+    pub(crate) known: Known,
     /// Backups of the state, made in this boot.
     pub(crate) backups: Vec<TempDir>,
     /// The state that a backup has replaced, unused since.
@@ -26,28 +26,52 @@ pub(crate) struct Place {
 /// A state that another has replaced.
 pub(crate) struct Replaced {
     state: TempDir,
-    started: Option<Settings>,
+    known: Known,
     /// True if it was itself an older copy that had been adopted.
     pub(crate) is_older: bool,
+}
+
+/// The promises that a state makes.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// The last configuration that started.
+    pub(crate) started: Option<Settings>,
+    /// By source name, the settings of its last life and the highest of all its IDs.
+    pub(crate) highest: HashMap<String, (SourceSettings, u64)>,
 }
 
 impl Place {
     pub(crate) fn new(is_kept: bool) -> Self {
         let state = is_kept.then(directory);
         let backups = Vec::new();
-        Place { state, process: None, started: None, backups, newest: None, is_older: false }
+        Place { state, process: None, known: Known::default(), backups, newest: None, is_older: false }
+    }
+
+    /// A source with all worker IDs of another name continues it, like after a renaming. Then that
+    /// name starts with nothing.
+    pub(crate) fn forget_renamed(&mut self) {
+        let Some(process) = &self.process else { return };
+        for source in &process.settings.sources {
+            let has_all = |before: &SourceSettings| {
+                let numbers = |of: &SourceSettings| of.layout.numbers_in_space(&of.worker_ids.set);
+                let ours = numbers(source);
+                before.layout.space() == source.layout.space()
+                    && numbers(before).iter().all(|number| ours.contains(number))
+            };
+            self.known.highest.retain(|name, (before, _)| *name == source.name || !has_all(before));
+        }
     }
 
     pub(crate) fn back_up(&mut self) {
         self.backups.extend(self.state.as_ref().map(copy_of));
     }
 
-    /// Replaces the daemon's state by another one, on which nothing has started.
+    /// Replaces the daemon's state by another one, of which nothing is known.
     fn replace(&mut self, state: TempDir) {
-        let started = self.started.take();
+        let known = std::mem::take(&mut self.known);
         if let Some(replaced) = self.state.replace(state) {
             let is_older = self.is_older;
-            self.newest.get_or_insert(Replaced { state: replaced, started, is_older });
+            self.newest.get_or_insert(Replaced { state: replaced, known, is_older });
         }
     }
 
@@ -60,8 +84,8 @@ impl Place {
     }
 
     pub(crate) fn put_newest_back(&mut self) {
-        if let Some(Replaced { state, started, is_older }) = self.newest.take() {
-            (self.state, self.started, self.is_older) = (Some(state), started, is_older);
+        if let Some(Replaced { state, known, is_older }) = self.newest.take() {
+            (self.state, self.known, self.is_older) = (Some(state), known, is_older);
         }
     }
 

@@ -133,7 +133,7 @@ impl Site {
     /// Draws a configuration without sources that collide, or returns the last one.
     fn draw_settings(&mut self, index: usize) -> Settings {
         if self.rng.bool()
-            && let Some(started) = &self.places[index].started
+            && let Some(started) = &self.places[index].known.started
         {
             return started.clone();
         }
@@ -177,15 +177,16 @@ impl Site {
         let on = simulated::Place { directory, adopt, lock_dir: self.locks.path(), boot: &boot };
         let reading = self.machine.read();
         let seed = self.seed;
-        let is_changed = place.started.as_ref() != Some(&settings);
+        let is_changed = place.known.started.as_ref() != Some(&settings);
         match Ceilings::start(on, &settings.sources, STEP_RULE, reading) {
             Ok(ceilings) => {
                 assert!(!is_held, "seed {seed}: two daemons have a worker ID: {:?}", settings.sources);
-                place.started = Some(settings.clone());
+                place.known.started = Some(settings.clone());
                 place.newest = None;
                 let mut process = Process { ceilings, shards: Vec::new(), settings, in_flight: None };
                 process.open_lanes(seed, &self.machine);
                 place.process = Some(process);
+                place.forget_renamed();
             }
             Err(StartError::WorkerIdHeld(_)) => assert!(is_held, "seed {seed}: nobody has the worker IDs"),
             Err(StartError::OlderState(reason)) => {
@@ -245,7 +246,7 @@ impl Site {
     fn take(&mut self, index: usize, source: usize) -> bool {
         let reading = self.machine.read();
         let seed = self.seed;
-        let Some(process) = &mut self.places[index].process else {
+        let Place { process: Some(process), known, state, .. } = &mut self.places[index] else {
             return false;
         };
         let now = process.ceilings.keeper.believe(reading);
@@ -260,10 +261,22 @@ impl Site {
         let SourceSettings { name, layout, .. } = &process.settings.sources[source];
         let space = space_of(layout);
         for run in &runs {
-            for id in run.ids() {
+            let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
+            for id in ids {
                 assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
             }
         }
+        // IDs of a changed ID space always lie above the earlier ones. IDs of other worker IDs in
+        // the same space do so only if the ID clock can catch up with the earlier ones.
+        let first = runs[0].first;
+        let last = runs.iter().map(|run| run.last()).max().expect("a run");
+        let settings = &process.settings.sources[source];
+        let (before, highest) = known.highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
+        assert!(
+            space_of(&before.layout) == space || first > *highest || state.is_none(),
+            "seed {seed}: {first} of {name} in another layout, after {highest}"
+        );
+        (*before, *highest) = (settings.clone(), last.max(*highest));
         true
     }
 
@@ -326,7 +339,7 @@ impl Site {
                 self.places[index].put_newest_back();
             }
             if self.places[index].process.is_none()
-                && let Some(started) = self.places[index].started.clone()
+                && let Some(started) = self.places[index].known.started.clone()
             {
                 self.start_with(index, started);
             }
