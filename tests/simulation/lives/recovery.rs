@@ -4,7 +4,7 @@ use snowbank::source::OnStepBack;
 use snowbank_client::layout::Position;
 
 use super::world::World;
-use super::{MS, SECOND};
+use super::{MS, SECOND, SHARDS};
 
 /// A recovery is watched in this many steps for each `max_ahead`.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
@@ -37,6 +37,10 @@ impl World {
             self.expect_ids(2 * self.tick_us().max(1_500 * MS))
         } else {
             self.expect_ids(8 * self.max_ahead_us())
+        }
+        if self.tick_us() <= 10 * MS {
+            self.rest();
+            self.burst();
         }
     }
 
@@ -81,6 +85,12 @@ impl World {
             .is_some_and(|daemon| used_us - daemon.wall.believe(reading).wall.0 <= self.max_ahead_us())
     }
 
+    /// Returns whether a forward step of the wall clock is not believed yet.
+    fn is_held(&self) -> bool {
+        let reading = self.machine.read();
+        self.daemon.as_ref().is_some_and(|daemon| daemon.wall.believe(reading).wall != reading.wall)
+    }
+
     fn pass(&mut self, passes_us: i64) {
         self.machine.true_us += passes_us;
         self.note_wall();
@@ -114,5 +124,38 @@ impl World {
                 self.take_single_ids();
             }
         }
+    }
+
+    /// Lets the wall clock catch up until all waiting requests have their answers. A held forward
+    /// step ends meanwhile, and the raise after it.
+    fn rest(&mut self) {
+        for _ in 0..3 * STEPS_PER_MAX_AHEAD {
+            self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
+        }
+        while self.is_held() {
+            self.pass(SECOND);
+        }
+        (0..2).for_each(|_| self.pass(SECOND));
+        self.machine.true_us += 3 * MS;
+        self.take_outcomes();
+    }
+
+    /// After a rest any shard answers a burst of seven eighths of the burst window at once.
+    fn burst(&mut self) {
+        let reading = self.machine.read();
+        let window_us = self.rules.burst_window.as_micros() as u64;
+        let count = self.numbering.ids_per_tick() * window_us / self.tick_us() as u64 * 7 / 8;
+        let index = self.rng.usize(..SHARDS);
+        let Some(daemon) = self.daemon.as_mut().filter(|_| count > 0) else {
+            return;
+        };
+        daemon.paused = None;
+        let now = daemon.wall.believe(reading);
+        let mut runs = Vec::new();
+        daemon.shards[index].wake(now);
+        let (lane, rng) = daemon.shards[index].lane(0);
+        let taken = lane.take(count, || 0, rng, &mut runs);
+        assert_eq!(taken, Ok(()), "seed {}: a burst of {count} after a rest", self.seed);
+        self.hand_out(index, &runs, now.wall.0);
     }
 }
