@@ -4,8 +4,9 @@
 //! take time, overtake each other, hang, fail, and end after they were abandoned. The shipped code
 //! for state files writes and reads them on a disk in memory. A crash cuts a write off at any call.
 //! A power failure loses sectors that were not synced, and may damage one of the two copies.
-//! Crashes and stops come at any point, and requests pause for minutes or hours. Older copies
-//! replace the state, which the marks in the machine's locks reveal within a boot.
+//! Crashes and stops come at any point, requests pause for minutes or hours, and a second daemon
+//! tries to start. Older copies replace the state, which the marks in the machine's locks reveal
+//! within a boot.
 //!
 //! A second world, [`site`], has two daemons, several sources, boots, and layouts, worker IDs and
 //! states that change between lives. [`turns`] changes the worker IDs at clean restarts, with ticks
@@ -26,6 +27,7 @@ use snowbank::clock::StepRule;
 use snowbank_client::layout::UnixMicros;
 
 use crate::seeds;
+use turns::Requests;
 use world::World;
 
 mod checks;
@@ -128,7 +130,12 @@ fn a_daemons_life_keeps_the_promises_with_any_layout() {
 
 #[test]
 fn changing_worker_ids_puts_no_start_beyond_the_next_ticks() {
-    seeds::run(60, turns::take_turns);
+    seeds::run(60, |seed| turns::take_turns(seed, Requests::Few));
+}
+
+#[test]
+fn changing_worker_ids_repeats_no_id() {
+    seeds::run(60, |seed| turns::take_turns(seed, Requests::Many));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use snowbank::ceiling::lock_workers_at_once;
+
 use snowbank_client::layout::Position;
 
 use super::daemon::Daemon;
@@ -87,6 +89,14 @@ impl World {
             && self.daemon.as_ref().is_some_and(|daemon| is_granted(daemon) && nobody_waits(daemon))
     }
 
+    /// Starts a second daemon with the same worker IDs while the first runs. It must be refused.
+    fn start_beside(&self) {
+        if self.daemon.is_some() {
+            let second = lock_workers_at_once(self.locks.path(), &self.numbering);
+            assert!(second.is_err(), "seed {}: two daemons have the worker IDs", self.seed);
+        }
+    }
+
     /// Changes the wall clock.
     pub(crate) fn disturb_the_clock(&mut self) {
         let max_ahead_us = self.max_ahead_us();
@@ -127,6 +137,7 @@ impl World {
             96 => self.stop(),
             98 => match self.rng.u8(..24) {
                 0 => self.idle(STEP_RULE.step_hold + Duration::from_secs(2)),
+                1 => self.start_beside(),
                 _ => self.back_up_or_restore(),
             },
             97 => match self.rng.u8(..6) {

@@ -1,7 +1,7 @@
-//! A machine with two daemons, each with its own state or none, and one or two sources. Sources,
-//! layouts and worker IDs change between lives, and pass from one daemon to the other. States are
-//! lost, older copies replace them and are adopted, and the machine boots again. The shipped start,
-//! keeper, state file and locks run, in directories in memory.
+//! A machine with two daemons, each with its own state or none, and several sources. Layouts and
+//! worker IDs change between lives, and pass from one daemon to the other. Sources are added at
+//! restarts. States are lost, older copies replace them and are adopted, and the machine boots
+//! again. The shipped start, keeper, state file and locks run, in directories in memory.
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -29,7 +29,7 @@ const LAYOUTS: [&str; 3] = [
     "time:39,sequence:8,machine:16;tick=10ms",
 ];
 const WORKERS: [&str; 6] = ["1", "2", "0-3", "2,5", "4-9", "9"];
-const NAMES: [&str; 2] = ["orders", "batches"];
+const NAMES: [&str; 3] = ["orders", "batches", "events"];
 const SHARDS: usize = 2;
 const STEPS: usize = 600;
 /// A forward step is believed after this long.
@@ -138,7 +138,7 @@ impl Site {
             return started.clone();
         }
         loop {
-            let count = self.rng.usize(1..=NAMES.len());
+            let count = self.rng.usize(1..=2);
             let toml: String = NAMES[..count].iter().map(|name| source_toml(name, &mut self.rng)).collect();
             if let Some(settings) = self.load(&toml) {
                 return settings;
@@ -213,6 +213,28 @@ impl Site {
                 );
             }
             Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+
+    /// Restarts a daemon with one more source.
+    fn add_source(&mut self, index: usize) {
+        let Some(process) = &self.places[index].process else { return };
+        let count = process.settings.sources.len();
+        if count == NAMES.len() {
+            return;
+        }
+        let sources = process.settings.sources.iter().map(|source| {
+            let SourceSettings { name, layout, worker_ids, .. } = source;
+            format!(
+                "[[sources]]\nname = {name:?}\nlayout = \"{layout}\"\nworker_ids = \"{}\"\n",
+                worker_ids.set
+            )
+        });
+        let toml = sources.collect::<String>() + &source_toml(NAMES[count], &mut self.rng);
+        if let Some(settings) = self.load(&toml) {
+            let is_clean = self.rng.bool();
+            self.end(index, is_clean);
+            self.start_with(index, settings);
         }
     }
 
@@ -315,10 +337,11 @@ impl Site {
         let Some(process) = &self.places[index].process else { return self.start(index) };
         let sources = process.settings.sources.len();
         match self.rng.u8(..100) {
-            0..86 => {
+            0..80 => {
                 let source = self.rng.usize(..sources);
                 self.take(index, source);
             }
+            80..86 => self.add_source(index),
             86..90 => self.disturb_the_clock(),
             90..95 => self.end(index, true),
             95..97 => self.end(index, false),

@@ -1,13 +1,14 @@
 //! A daemon whose worker IDs change in turn, with any layout: clean restarts, mostly without a
 //! request. The shipped start, state file and locks run.
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
 use snowbank::config::{self, Overrides, SourceSettings};
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank_client::layout::{Layout, Tick, UnixMicros};
+use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
 use super::layouts;
@@ -22,6 +23,15 @@ const RESTARTS: usize = 16;
 /// A tick has at least this many IDs.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requests {
+    /// In the first and the last life alone: no start is further ahead than the tick after the
+    /// next.
+    Few,
+    /// In each life: no ID comes twice.
+    Many,
+}
+
 struct Turns {
     seed: u64,
     rng: fastrand::Rng,
@@ -30,6 +40,7 @@ struct Turns {
     locks: TempDir,
     /// `None` if nothing is kept.
     state: Option<TempDir>,
+    handed_out: HashSet<u64>,
 }
 
 impl Turns {
@@ -46,7 +57,7 @@ impl Turns {
         let state = rng.bool().then(directory);
         let boot_at_us = true_us - 500 * SECOND;
         let machine = Machine { true_us, boot_at_us, wall_offset_us: 0, frozen: None };
-        Turns { seed, rng, machine, layout, locks: directory(), state }
+        Turns { seed, rng, machine, layout, locks: directory(), state, handed_out: HashSet::new() }
     }
 
     fn settings(&self, name: &str, workers: &str) -> Vec<SourceSettings> {
@@ -75,12 +86,20 @@ impl Turns {
         for _ in 0..self.rng.usize(1..4) {
             let source = Arc::clone(ceilings.keeper.sources().next().expect("it has one"));
             let count = self.rng.u64(1..300);
-            source.claim(&source.window(now), count, &mut self.rng);
+            if let Some(from) = source.claim(&source.window(now), count, &mut self.rng) {
+                for position in from.0..from.0 + count {
+                    self.hand_out(source.numbering().id_at(Position(position)));
+                }
+            }
             for write in ceilings.keeper.look(reading).writes {
                 let outcome = ceilings.write(&write);
                 ceilings.written(outcome, reading);
             }
         }
+    }
+
+    fn hand_out(&mut self, id: u64) {
+        assert!(self.handed_out.insert(id), "seed {}: {id} of {} again", self.seed, self.layout);
     }
 
     fn check_start(&self, ceilings: &Ceilings) {
@@ -104,16 +123,17 @@ fn tick_us(layout: &Layout) -> i64 {
     layout.tick_ms() as i64 * MS
 }
 
-/// Restarts again and again, with requests in the first and the last life alone. However often the
-/// worker IDs change, no start is refused or further ahead than the tick after the next.
-pub(crate) fn take_turns(seed: u64) {
+/// Restarts again and again. However often the worker IDs change, no start is refused.
+pub(crate) fn take_turns(seed: u64, requests: Requests) {
     let mut turns = Turns::new(seed);
     for restart in 1..=RESTARTS {
         let name = NAMES[turns.rng.usize(..NAMES.len())];
         let workers = WORKERS[turns.rng.usize(..WORKERS.len())];
         let mut ceilings = turns.begin(name, workers);
-        turns.check_start(&ceilings);
-        if restart == 1 || restart == RESTARTS {
+        if requests == Requests::Few {
+            turns.check_start(&ceilings);
+        }
+        if requests == Requests::Many || restart == 1 || restart == RESTARTS {
             turns.claim(&mut ceilings);
         }
         ceilings.stop().expect("storage works");
