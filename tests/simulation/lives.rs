@@ -15,7 +15,7 @@
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends
 //! processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
-//! promises. [`tenants`] share a source that yields too little.
+//! promises. [`tenants`] share a source that yields too little, and some of them [`rates`].
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation lives::` replays it
 //! alone. `SNOWBANK_SEEDS=100000 cargo test --release --test simulation lives::` runs longer, on
@@ -38,6 +38,7 @@ mod events;
 mod layouts;
 mod machine;
 mod places;
+mod rates;
 mod recovery;
 mod requests;
 mod site;

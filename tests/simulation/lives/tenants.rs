@@ -1,13 +1,15 @@
 //! Tenants of one source who together request more than it yields. Greedy ones always wait for
 //! more. Large ones are promised all that they request. Modest ones want less than their share.
 //! Others send many requests at once, as clients of front ends do: for these the shard claims IDs
-//! for the whole turn. Ticks' wake-ups come late at random. No ID is lost or handed out twice. Each
-//! promise is kept. Greedy tenants get equal shares, to a position. A request for less than a share
+//! for the whole turn. Limited ones share the rate of an identity, which reloads change. Ticks'
+//! wake-ups come late at random. No ID is lost or handed out twice. Each promise is kept, and no
+//! rate exceeded. Greedy tenants get equal shares, to a position. A request for less than a share
 //! waits a few ticks at most, whatever the others request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowbank::access::Session;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
@@ -17,6 +19,7 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 use super::checks::{count_of, intervals};
+use super::rates::{Held, Limited};
 use super::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
 
 /// The end of each life, at which the greedy tenants' waits end.
@@ -31,6 +34,8 @@ const LAYOUTS: [&str; 5] = [
     "time:40,worker:5,sequence:=70;tick=2ms",
     "time:36,worker:5,sequence:=300;tick=10ms",
 ];
+/// The rates of identities, low enough that a life uses up their burst.
+const RATES: std::ops::Range<u32> = 5..500;
 /// The most requests that a tenant sends at once.
 const SENT_MAX: usize = 40;
 
@@ -44,6 +49,8 @@ enum Appetite {
     Modest,
     /// Sometimes sends many such requests at once.
     Pipelining,
+    /// Sends like a modest one, at the rate of its identity.
+    Limited,
 }
 
 /// A request: its number of IDs, its wait, and whether fewer are allowed.
@@ -54,18 +61,36 @@ struct Tenant {
     /// The requests that it has sent and that were not read yet, the last one first.
     sent: Vec<Ask>,
     waiting: Option<Waiting>,
+    /// The index of its identity, its connection, and its request that waits for the rate.
+    limit: Option<(usize, Session)>,
+    paced: Option<Paced>,
     /// Positions claimed for it while it waited.
     waited_for: u64,
 }
 
+/// A request that waits for its identity's rate.
+struct Paced {
+    count: u64,
+    due: BootMicros,
+    held: Held,
+}
+
 struct Waiting {
     id: WaitId,
+    held: Option<Held>,
     count: u64,
     taken: Taken,
     /// The wake-ups since it was admitted.
     wake_ups: usize,
     /// True if a large request waited meanwhile.
     is_beside_promise: bool,
+}
+
+impl Tenant {
+    /// Returns true if none of its requests waits.
+    fn is_served(&self) -> bool {
+        self.waiting.is_none() && self.paced.is_none()
+    }
 }
 
 struct House {
@@ -75,6 +100,7 @@ struct House {
     source: Arc<Source>,
     shards: Vec<Shard>,
     tenants: Vec<Tenant>,
+    identities: Vec<Limited>,
     now: Now,
     end: BootMicros,
     handed_out: Vec<(u64, u64)>,
@@ -106,16 +132,18 @@ impl House {
             Shard::new(index, vec![lane], seed + index as u64, now)
         };
         let shards = (0..SHARDS).map(shard).collect();
-        let tenants = tenants(&mut rng);
+        let identities: Vec<Limited> =
+            (0..rng.usize(1..=2)).map(|_| Limited::new(rng.u32(RATES), now.boot)).collect();
+        let tenants = tenants(&mut rng, &identities);
         let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
         let handed_out = Vec::new();
-        House { seed, rng, numbering, source, shards, tenants, now, end, handed_out }
+        House { seed, rng, numbering, source, shards, tenants, identities, now, end, handed_out }
     }
 
     /// Sends requests of a tenant that has all replies to earlier ones.
     fn send(&mut self, index: usize, mut asks: Vec<Ask>) {
         let tenant = &mut self.tenants[index];
-        if tenant.waiting.is_none() {
+        if tenant.is_served() {
             asks.reverse();
             tenant.sent = asks;
             self.take_turn(index);
@@ -126,7 +154,7 @@ impl House {
     fn take_turn(&mut self, index: usize) {
         let shard = index % SHARDS;
         self.shards[shard].wake(self.now);
-        while self.tenants[index].waiting.is_none()
+        while self.tenants[index].is_served()
             && let Some(ask) = self.tenants[index].sent.pop()
         {
             self.take(index, ask);
@@ -134,35 +162,86 @@ impl House {
         self.shards[shard].top_up();
     }
 
-    /// Takes a request, or lets it wait.
+    /// Takes a request, if the tenant's rate allows it now.
     fn take(&mut self, index: usize, (count, wait, partial): Ask) {
-        let shard = index % SHARDS;
+        let now = self.now.boot;
         let due = self.now.boot.after(wait);
-        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
-        let mut runs = Vec::new();
-        let (lane, rng) = self.shards[shard].lane(0);
-        match lane.take(count, later, rng, &mut runs) {
-            Ok(()) => self.hand_out(index, count, &runs),
-            Err(missing) => {
-                let request = WaitRequest { count: missing, due, partial, shard };
-                let window = lane.window();
-                let admitted = lane.source().admit(&window, request);
-                match admitted {
-                    Ok(id) => {
-                        let taken = lane.keep(runs);
-                        let waiting = Waiting { id, count, taken, wake_ups: 0, is_beside_promise: false };
-                        self.tenants[index].waiting = Some(waiting);
-                    }
-                    // The IDs of a refused request are skipped. Here the shard has no block while
-                    // others wait.
-                    Err(_) => assert!(runs.is_empty(), "seed {}: a refused request had some", self.seed),
+        let Some((identity, session)) = &self.tenants[index].limit else {
+            return self.claim(index, (count, due, partial), None);
+        };
+        match self.identities[*identity].reserve(session, now, due, count) {
+            None => {}
+            Some(held) if held.at() > now => self.tenants[index].paced = Some(Paced { count, due, held }),
+            held => self.claim(index, (count, due, partial), held),
+        }
+    }
+
+    /// Ends waits for rates: the requests draw, or their connections are reset.
+    fn end_paces(&mut self) {
+        let now = self.now.boot;
+        for index in 0..self.tenants.len() {
+            let is_reset = self.rng.u8(..) == 0;
+            let ends = |paced: &mut Paced| is_reset || paced.held.at() <= now;
+            match self.tenants[index].paced.take_if(ends) {
+                None => {}
+                Some(Paced { held, .. }) if held.at() > now => held.give_back(now),
+                Some(Paced { count, due, held }) => {
+                    self.shards[index % SHARDS].wake(self.now);
+                    self.claim(index, (count, due, false), Some(held));
+                    self.take_turn(index);
                 }
             }
         }
     }
 
-    fn hand_out(&mut self, index: usize, count: u64, runs: &[Run]) {
+    /// Sometimes reloads a rate, and lets a connection take it up.
+    fn reload_at_random(&mut self) {
+        let now = self.now.boot;
+        if self.rng.u8(..100) == 0 {
+            let identity = self.rng.usize(..self.identities.len());
+            self.identities[identity].change(self.rng.u32(RATES), now);
+        }
+        let index = self.rng.usize(..self.tenants.len());
+        if let Some((identity, session)) = &mut self.tenants[index].limit {
+            self.identities[*identity].renew(session);
+        }
+    }
+
+    fn claim(&mut self, index: usize, (count, due, partial): (u64, BootMicros, bool), held: Option<Held>) {
+        let shard = index % SHARDS;
+        let later = || self.tenants[index].sent.iter().map(|(count, ..)| count).sum();
+        let mut runs = Vec::new();
+        let (lane, rng) = self.shards[shard].lane(0);
+        match lane.take(count, later, rng, &mut runs) {
+            Ok(()) => self.hand_out(index, (count, held), &runs),
+            Err(missing) => {
+                let request = WaitRequest { count: missing, due, partial, shard };
+                let window = lane.window();
+                let admitted = lane.source().admit(&window, request);
+                let has_some = !runs.is_empty();
+                match admitted {
+                    Ok(id) => {
+                        let taken = lane.keep(runs);
+                        let waiting =
+                            Waiting { id, held, count, taken, wake_ups: 0, is_beside_promise: false };
+                        self.tenants[index].waiting = Some(waiting);
+                    }
+                    // The IDs of a refused request are skipped. Here the shard has no block while
+                    // others wait.
+                    Err(_) => {
+                        assert!(!has_some, "seed {}: a refused request had some", self.seed);
+                        held.into_iter().for_each(|held| held.give_back(self.now.boot));
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, index: usize, (count, held): (u64, Option<Held>), runs: &[Run]) {
         assert_eq!(count_of(runs), count, "seed {}: tenant {index}", self.seed);
+        if let Some((held, (identity, _))) = held.zip(self.tenants[index].limit.as_ref()) {
+            self.identities[*identity].note_drawn(&held, self.now.boot);
+        }
         self.handed_out.extend(runs.iter().flat_map(|run| intervals(&self.numbering, run)));
     }
 
@@ -187,7 +266,7 @@ impl House {
         let is_it =
             |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
         let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
-        let Waiting { count, taken, wake_ups, is_beside_promise, .. } =
+        let Waiting { held, count, taken, wake_ups, is_beside_promise, .. } =
             self.tenants[index].waiting.take().expect("it waits");
         let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
         self.tenants[index].waited_for += claimed;
@@ -199,15 +278,15 @@ impl House {
         let appetite = self.tenants[index].appetite;
         assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
         match appetite {
-            Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
-            Appetite::Large => self.hand_out(index, count, &runs),
-            Appetite::Modest | Appetite::Pipelining => {
+            Appetite::Greedy => self.hand_out(index, (count_of(&runs), held), &runs),
+            Appetite::Large => self.hand_out(index, (count, held), &runs),
+            Appetite::Modest | Appetite::Pipelining | Appetite::Limited => {
                 // A promise that needs a tick leaves a sixteenth of it to others.
                 let least_part = if is_beside_promise { 16 } else { 1 };
                 let rotation = 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
                 let most = 1 + least_part + rotation;
                 assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
-                self.hand_out(index, count, &runs);
+                self.hand_out(index, (count, held), &runs);
             }
         }
         self.take_turn(index);
@@ -222,7 +301,7 @@ impl House {
         let second = Duration::from_secs(1);
         let asks = match self.tenants[index].appetite {
             Appetite::Greedy => return,
-            Appetite::Modest => vec![(rng.u64(1..=share), second, false)],
+            Appetite::Modest | Appetite::Limited => vec![(rng.u64(1..=share), second, false)],
             Appetite::Pipelining => {
                 let count = rng.usize(1..=SENT_MAX);
                 (0..count).map(|_| (rng.u64(1..=share), second, false)).collect()
@@ -257,6 +336,8 @@ impl House {
                 let step = Duration::from_micros(self.rng.u64(1..2_000)).min(wakes_at.since(self.now.boot));
                 self.now = self.now.after(step);
                 if self.now.boot < self.end {
+                    self.reload_at_random();
+                    self.end_paces();
                     self.ask_at_random();
                 }
             }
@@ -281,18 +362,28 @@ impl House {
         let most = shares.iter().max();
         let differ = most.zip(least).map_or(0, |(most, least)| most - least);
         assert!(differ <= 1, "seed {seed}: shares of greedy tenants: {shares:?}");
+        for identity in &self.identities {
+            identity.check().unwrap_or_else(|more| panic!("seed {seed}: {more}"));
+        }
     }
 }
 
 /// Makes some tenants of each appetite.
-fn tenants(rng: &mut fastrand::Rng) -> Vec<Tenant> {
+fn tenants(rng: &mut fastrand::Rng, identities: &[Limited]) -> Vec<Tenant> {
     let mut tenants = Vec::new();
-    let appetites =
-        [(Appetite::Greedy, 30), (Appetite::Large, 4), (Appetite::Modest, 16), (Appetite::Pipelining, 6)];
+    let appetites = [
+        (Appetite::Greedy, 30),
+        (Appetite::Large, 4),
+        (Appetite::Modest, 8),
+        (Appetite::Pipelining, 6),
+        (Appetite::Limited, 8),
+    ];
     for (appetite, most) in appetites {
-        for _ in 0..rng.usize(1..=most) {
-            tenants.push(Tenant { appetite, sent: Vec::new(), waiting: None, waited_for: 0 });
-        }
+        tenants.extend((0..rng.usize(1..=most)).map(|number| {
+            let identity = number % identities.len();
+            let limit = (appetite == Appetite::Limited).then(|| (identity, identities[identity].connect()));
+            Tenant { appetite, sent: Vec::new(), waiting: None, limit, paced: None, waited_for: 0 }
+        }));
     }
     tenants
 }
