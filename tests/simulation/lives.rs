@@ -10,8 +10,8 @@
 //!
 //! A second world, [`site`], has two daemons, several sources, boots, and layouts, worker IDs and
 //! states that change between lives. [`turns`] changes the worker IDs at clean restarts, with ticks
-//! of any length. In [`counter`] the first world has a ticket source. [`layouts`] draws layouts by
-//! chance.
+//! of any length. [`lead`] watches the ID clock after a far step back. In [`counter`] the first
+//! world has a ticket source. [`layouts`] draws layouts by chance.
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends
 //! processes, [`requests`] asks for IDs, [`checks`] and [`recovery`] hold the daemon to its
@@ -27,8 +27,8 @@ use snowbank::clock::StepRule;
 use snowbank_client::layout::UnixMicros;
 
 use crate::seeds;
-use turns::Requests;
-use world::World;
+use turns::Sets;
+use world::{SHORT_TICKS, World};
 
 mod checks;
 mod counter;
@@ -36,6 +36,7 @@ mod daemon;
 mod disk;
 mod events;
 mod layouts;
+mod lead;
 mod machine;
 mod places;
 mod rates;
@@ -109,6 +110,47 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
+/// A machine whose own clock is slow boots again, and its time server corrects it later. IDs flow
+/// from then on: the grants of the earlier boot prove that this is no wrong step.
+fn boot_with_a_slow_clock(seed: u64) {
+    let mut world = World::with(seed, &SHORT_TICKS);
+    (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
+    world.start();
+    let serve = |world: &mut World| {
+        for _ in 0..20 {
+            world.machine.true_us += 100 * MS;
+            world.note_wall();
+            world.keep();
+            world.advance();
+            world.take();
+        }
+        world.granted
+    };
+    let before = serve(&mut world);
+    assert!(before > 0, "seed {seed}: no IDs");
+    if seed.is_multiple_of(2) {
+        world.stop();
+    }
+    world.reboot();
+    // Up to 55 s pass before the start: less than the largest step that is believed at once.
+    world.machine.true_us += world.rng.i64(0..55 * SECOND);
+    world.machine.wall_offset_us = -3_600 * SECOND;
+    world.start();
+    assert_eq!(serve(&mut world), before, "seed {seed}: an hour ahead of the clock");
+    world.machine.wall_offset_us = 0;
+    assert!(serve(&mut world) > before, "seed {seed}: refused though the clock is right");
+}
+
+#[test]
+fn a_clock_slow_at_boot_is_followed_once_it_is_right() {
+    seeds::live(0..100, boot_with_a_slow_clock);
+}
+
+#[test]
+fn the_lead_shrinks_after_a_far_step_back_and_nobody_is_refused() {
+    seeds::live(0..40, lead::step_back_far);
+}
+
 #[test]
 fn tenants_get_their_promised_ids_and_even_shares_of_the_rest() {
     seeds::run(200, tenants::share);
@@ -130,13 +172,18 @@ fn a_daemons_life_keeps_the_promises_with_any_layout() {
 }
 
 #[test]
+fn changing_worker_ids_delays_no_first_id() {
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::Apart));
+}
+
+#[test]
 fn changing_worker_ids_puts_no_start_beyond_the_next_ticks() {
-    seeds::run(60, |seed| turns::take_turns(seed, Requests::Few));
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndIdle));
 }
 
 #[test]
 fn changing_worker_ids_repeats_no_id() {
-    seeds::run(60, |seed| turns::take_turns(seed, Requests::Many));
+    seeds::run(60, |seed| turns::take_turns(seed, Sets::MixedAndBusy));
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl World {
             self.machine.true_us += SECOND;
             self.note_wall();
             self.advance();
-            let writes = self.keep();
+            let (writes, _) = self.keep();
             let is_quiet = self.machine.true_us > quiet_from_us && self.is_well();
             assert!(!is_quiet || writes == 0, "seed {}: written though nobody asks", self.seed);
         }
@@ -129,7 +129,7 @@ impl World {
         match self.rng.u8(..100) {
             0..60 => self.take(),
             60..72 => self.advance(),
-            72..78 => self.take_outcomes(),
+            72..78 => _ = self.take_outcomes(),
             78..88 => _ = self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),

@@ -13,12 +13,12 @@ use super::world::World;
 
 impl World {
     /// Runs the keeper's thread: it looks, starts writes, and takes finished outcomes. Returns the
-    /// number of writes.
-    pub(crate) fn keep(&mut self) -> usize {
+    /// number of writes, and the time until it wants to look again.
+    pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);
         let now_us = self.machine.true_us;
         let Some(daemon) = &mut self.daemon else {
-            return 0;
+            return (0, Duration::ZERO);
         };
         let looked = daemon.keeper.look(reading);
         let writes = looked.writes.len();
@@ -31,23 +31,25 @@ impl World {
             self.storage.begin(write, now_us, &mut self.rng);
         }
         self.take_outcomes();
-        writes
+        (writes, looked.next_in)
     }
 
-    /// Takes the outcomes of the writes that have ended.
-    pub(crate) fn take_outcomes(&mut self) {
+    /// Returns whether a write has ended.
+    pub(crate) fn take_outcomes(&mut self) -> bool {
         let outcomes = self.storage.advance(self.machine.true_us);
         let reading = self.machine.read();
         let Some(daemon) = &mut self.daemon else {
-            return;
+            return false;
         };
         let now = daemon.wall.believe(reading);
+        let some_ended = !outcomes.is_empty();
         for outcome in outcomes {
             let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
             daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
             let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
             daemon.keeper.written(outcome, now, mark);
         }
+        some_ended
     }
 
     /// Makes a thread read the clock and lose the processor. No other wake-up of its shard comes

@@ -1,5 +1,7 @@
 //! Storage: what survives a process, and the writes in flight.
 
+use std::ops::Range;
+
 use snowbank::ceiling::store::Record;
 use snowbank::ceiling::{HostIdentity, Owner};
 use snowbank::keeper::{Outcome, Write};
@@ -41,6 +43,8 @@ pub(crate) struct Storage {
     pub(crate) fails_one_in: u32,
     /// One in this many writes takes long; 0: none.
     pub(crate) is_slow_one_in: u32,
+    /// The time that a write takes otherwise.
+    pub(crate) usual_us: Range<i64>,
     pub(crate) in_flight: Vec<InFlight>,
 }
 
@@ -125,7 +129,7 @@ impl Storage {
         let failure = self.draw(rng);
         let is_slow = self.is_slow_one_in > 0 && rng.u32(..self.is_slow_one_in) == 0;
         let takes_us = match rng.u8(..8) {
-            _ if !is_slow => rng.i64(0..2 * MS),
+            _ if !is_slow => rng.i64(self.usual_us.clone()),
             0 => 3_600 * SECOND,
             1..4 => rng.i64(0..6 * SECOND),
             _ => rng.i64(0..500 * MS),

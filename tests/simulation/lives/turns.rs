@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use snowbank::config::{self, Overrides, SourceSettings};
 use snowbank::server::simulated::{self, Ceilings};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
@@ -16,20 +17,25 @@ use super::machine::Machine;
 use super::{MS, SECOND, STEP_RULE};
 use crate::support::directory;
 
+/// Sets without a common worker ID: a set that shares one with another starts above the other's
+/// IDs.
+const APART: [&str; 4] = ["0", "1-2", "3", "4-5"];
 /// Sets that share worker IDs, and contain each other.
-const WORKERS: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
+const MIXED: [&str; 6] = ["0", "0-3", "1-2", "2,5", "1,3-5", "0-5"];
 const NAMES: [&str; 3] = ["orders", "invoices", "users"];
 const RESTARTS: usize = 16;
-/// A tick has at least this many IDs.
+/// A tick has at least this many IDs. A life of a set apart never uses one up.
 const IDS_PER_TICK_MIN: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requests {
-    /// In the first and the last life alone: no start is further ahead than the tick after the
-    /// next.
-    Few,
-    /// In each life: no ID comes twice.
-    Many,
+pub(crate) enum Sets {
+    /// Sets apart: the first ID of each life comes at once.
+    Apart,
+    /// Mixed sets and names, and requests in the first and the last life alone: no start is further
+    /// ahead than the tick after the next.
+    MixedAndIdle,
+    /// The same with many requests: no ID comes twice.
+    MixedAndBusy,
 }
 
 struct Turns {
@@ -117,6 +123,32 @@ impl Turns {
             self.layout
         );
     }
+
+    /// The first ID comes at once; if nothing is kept, with the next tick.
+    fn expect_an_id(&mut self, ceilings: &Ceilings) {
+        let now = ceilings.keeper.believe(self.machine.read());
+        let source = ceilings.keeper.sources().next().expect("it has one");
+        let rings: Rings = std::iter::once(Ring::default()).collect();
+        let lane = Lane::new(Arc::clone(source), rings, 0, Order::Relaxed, now);
+        let mut shard = Shard::new(0, vec![lane], self.seed, now);
+        let longest_us = if self.state.is_some() { 0 } else { tick_us(&self.layout) };
+        let until_us = self.machine.true_us + longest_us;
+        let mut runs = Vec::new();
+        loop {
+            shard.wake(ceilings.keeper.believe(self.machine.read()));
+            let (lane, rng) = shard.lane(0);
+            match lane.take(1, || 0, rng, &mut runs) {
+                Ok(()) => break,
+                Err(_) => {
+                    let seed = self.seed;
+                    let layout = &self.layout;
+                    assert!(self.machine.true_us < until_us, "seed {seed}: no ID of {layout}");
+                    self.machine.true_us += (longest_us / 100).max(MS);
+                }
+            }
+        }
+        self.hand_out(runs[0].first);
+    }
 }
 
 fn tick_us(layout: &Layout) -> i64 {
@@ -124,19 +156,29 @@ fn tick_us(layout: &Layout) -> i64 {
 }
 
 /// Restarts again and again. However often the worker IDs change, no start is refused.
-pub(crate) fn take_turns(seed: u64, requests: Requests) {
+pub(crate) fn take_turns(seed: u64, sets: Sets) {
     let mut turns = Turns::new(seed);
     for restart in 1..=RESTARTS {
-        let name = NAMES[turns.rng.usize(..NAMES.len())];
-        let workers = WORKERS[turns.rng.usize(..WORKERS.len())];
-        let mut ceilings = turns.begin(name, workers);
-        if requests == Requests::Few {
-            turns.check_start(&ceilings);
+        let is_last = restart == RESTARTS;
+        if sets == Sets::Apart {
+            let workers = APART[turns.rng.usize(..APART.len())];
+            let ceilings = turns.begin(NAMES[0], workers);
+            if is_last || turns.rng.u8(..3) == 0 {
+                turns.expect_an_id(&ceilings);
+            }
+            ceilings.stop().expect("storage works");
+        } else {
+            let name = NAMES[turns.rng.usize(..NAMES.len())];
+            let workers = MIXED[turns.rng.usize(..MIXED.len())];
+            let mut ceilings = turns.begin(name, workers);
+            if sets == Sets::MixedAndIdle {
+                turns.check_start(&ceilings);
+            }
+            if sets == Sets::MixedAndBusy || restart == 1 || is_last {
+                turns.claim(&mut ceilings);
+            }
+            ceilings.stop().expect("storage works");
         }
-        if requests == Requests::Many || restart == 1 || restart == RESTARTS {
-            turns.claim(&mut ceilings);
-        }
-        ceilings.stop().expect("storage works");
         turns.machine.true_us += turns.rng.i64(0..2 * SECOND);
     }
 }

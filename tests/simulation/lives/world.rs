@@ -89,6 +89,7 @@ impl World {
             numbering: numbering.clone(),
             fails_one_in,
             is_slow_one_in,
+            usual_us: 0..2 * MS,
             in_flight: Vec::new(),
         };
         let true_us = WORLDS_BEGIN_US + rng.i64(0..SECOND);
