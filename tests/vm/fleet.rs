@@ -6,22 +6,27 @@
 //! that the other copy hands out. One copy keeps its worker ID. The other one's daemon ends, and
 //! its next start takes another number. Without a notice this holds from that end on.
 
+mod life;
+
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::guest::{self, install};
-use crate::life::{Draw, ENOUGH, IDS, Life, TICKETS, repeated};
+use self::life::{Draw, ENOUGH, IDS, Life, TICKETS, repeated};
+use crate::guest::{self, connect, install, wall_us};
 use crate::qemu::{Machine, Vm};
 use crate::support::coordinators::{Coordinator, Etcd};
 use crate::support::ids::twitter_worker;
-use crate::support::wire::NO_CEILING;
-use crate::{FIRST, SECOND, THIRD, WATCHED, await_lives, check};
+use crate::support::wire::{Ask, NO_CEILING, Reply};
+use crate::{FIRST, SECOND, THIRD, WATCHED, check};
 
 /// The exit code of a daemon whose next start may succeed.
 const LOST: i32 = 3;
+/// The longest wait: far more than an emulated machine needs on a busy one.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// The time within which one of two copies that notice nothing ends. A raise of the ceiling, after
 /// half of the horizon, would take far longer.
@@ -55,29 +60,46 @@ serve() {
     done
 }
 serve 2>&1 | cat &
-draw() {
-    while :; do client draw 127.0.0.1:7660 "$1" 500; done
-}
-draw 0 &
-draw 1 &
+STEP
+client draw 127.0.0.1:7660 0 &
+client draw 127.0.0.1:7660 1 &
 sleep 1000
 "#;
+
+/// Sets the clock once a connection to this machine breaks, as a restored machine's time service
+/// does: no connection outlives a restore.
+const STEP: &str = r#"{
+    while sleep 0.1; do echo; done | nc 10.0.2.2 PORT
+    now=$(($(date +%s) + 30))
+    date -s @$now
+    echo "STEPPED $now"
+} &"#;
+
+/// The sign by which the copies notice that they were restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Notice {
+    /// Their kernels report other generation IDs.
+    Generation,
+    /// Their clocks are set.
+    Clock,
+    /// Nothing. One of them writes its key on a new connection to the coordinator.
+    Nothing,
+}
 
 /// One pair of copies.
 struct Round {
     /// The fleet's name.
     name: &'static str,
-    /// True if their kernels report other generation IDs. Otherwise the copies notice nothing,
-    /// until one of them writes its key on a new connection to the coordinator.
-    is_noticed: bool,
+    notice: Notice,
     /// True if the coordinator is out of reach when the copies continue.
     is_cut: bool,
 }
 
-const ROUNDS: [Round; 3] = [
-    Round { name: "reported", is_noticed: true, is_cut: false },
-    Round { name: "cut", is_noticed: true, is_cut: true },
-    Round { name: "unnoticed", is_noticed: false, is_cut: false },
+const ROUNDS: [Round; 4] = [
+    Round { name: "reported", notice: Notice::Generation, is_cut: false },
+    Round { name: "cut", notice: Notice::Generation, is_cut: true },
+    Round { name: "clock", notice: Notice::Clock, is_cut: false },
+    Round { name: "unnoticed", notice: Notice::Nothing, is_cut: false },
 ];
 
 /// Resumes pairs of copies, each of a machine of its own.
@@ -90,12 +112,42 @@ pub(crate) fn run([kernel, busybox, modules]: [&Path; 3]) -> Result<(), String> 
     })
 }
 
+/// In the guest: draws from a source without an end, and writes down what comes. Connects again
+/// after an end.
+pub(crate) fn draw(address: &str, source: &str) {
+    let source = source.parse().expect("an index");
+    let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
+    let ask = Ask::of(count).source(source).wait_ms(500).bytes();
+    loop {
+        let mut wire = connect(address);
+        loop {
+            let asked_us = wall_us();
+            let Ok(Some(reply)) = wire.try_send(&ask).and_then(|()| wire.try_reply()) else { break };
+            match reply {
+                Reply::Runs(_, runs) => {
+                    for run in runs {
+                        assert_eq!(run.stride, 1, "one worker's numbers are consecutive");
+                        println!("DREW {source} {asked_us} {} {}", run.first, run.last());
+                    }
+                }
+                Reply::Error { code, .. } => println!("REFUSED {asked_us} {code}"),
+                other => panic!("{other:?}"),
+            }
+            thread::sleep(Duration::from_millis(pause_ms));
+        }
+    }
+}
+
 impl Round {
     fn run(&self, etcd: &Etcd, made_of: [&Path; 3], directory: &Path) -> Result<(), String> {
         let proxy = etcd.proxy();
         let port = proxy.url().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default();
         self.prepare(&format!("127.0.0.1:{port}"), directory)?;
-        let script = INIT.replace("CONFIG", &self.config(&format!("10.0.2.2:{port}")));
+        // Takes a connection, and never reads from it.
+        let held = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let held_port = held.local_addr().map_err(|error| error.to_string())?.port().to_string();
+        let step = if self.notice == Notice::Clock { STEP } else { "" }.replace("PORT", &held_port);
+        let script = INIT.replace("CONFIG", &self.config(&format!("10.0.2.2:{port}"))).replace("STEP", &step);
         let machine = machine(made_of, &script, directory)?;
 
         let mut original = [Vm::start(&machine, &directory.join("original"), FIRST, None)?];
@@ -112,7 +164,7 @@ impl Round {
             proxy.cut();
         }
         let mut copies = Vec::new();
-        let generations = if self.is_noticed { [SECOND, THIRD] } else { [FIRST, FIRST] };
+        let generations = if self.notice == Notice::Generation { [SECOND, THIRD] } else { [FIRST, FIRST] };
         for (name, generation) in ["copy 1", "copy 2"].into_iter().zip(generations) {
             copies.push(Vm::start(&machine, &directory.join(name), generation, Some(&saved))?);
         }
@@ -123,7 +175,7 @@ impl Round {
             check_silence(&mut copies)?;
             proxy.pass();
         }
-        if !self.is_noticed {
+        if !self.is_noticed() {
             await_lives(&mut copies, |lives| lives.iter().any(|life| !life.ends.is_empty()))?;
             let after = resumed.elapsed();
             check(after < ENDED_WITHIN, &format!("a copy ended only after {after:?}"))?;
@@ -161,11 +213,14 @@ impl Round {
 
     /// Returns true once both copies serve after the event that this round waits for.
     fn is_settled(&self, lives: &[Life]) -> bool {
-        if self.is_noticed {
-            lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us)))
-        } else {
-            lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us()))
+        match self.is_noticed() {
+            true => lives.iter().all(|life| life.noticed_us.is_some_and(|since_us| life.serves(since_us))),
+            false => lives.iter().any(|life| !life.ends.is_empty() && life.serves(life.moved_us())),
         }
+    }
+
+    fn is_noticed(&self) -> bool {
+        self.notice != Notice::Nothing
     }
 
     fn check(&self, before: &Life, lives: &[Life]) -> Result<(), String> {
@@ -186,7 +241,7 @@ impl Round {
             None => life.moved_us(),
         };
         check(
-            lives.iter().all(|life| life.noticed_us.is_some() == self.is_noticed),
+            lives.iter().all(|life| life.noticed_us.is_some() == self.is_noticed()),
             "a restore was noticed, or missed",
         )?;
         let has_number = |draw: &Draw| Some(twitter_worker(draw.first)) == worker;
@@ -242,6 +297,23 @@ fn check_silence(copies: &mut [Vm]) -> Result<(), String> {
     Ok(())
 }
 
+/// Waits until the consoles show enough.
+fn await_lives(machines: &mut [Vm], is_enough: impl Fn(&[Life]) -> bool) -> Result<Vec<Life>, String> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let consoles = machines.iter().map(Vm::console).collect::<Result<Vec<_>, _>>()?;
+        let lives = consoles.iter().map(|text| Life::read(text)).collect::<Result<Vec<_>, _>>()?;
+        if is_enough(&lives) {
+            return Ok(lives);
+        }
+        if Instant::now() > deadline || !machines.iter_mut().all(Vm::is_running) {
+            let all = consoles.join("\n== the next machine's console\n");
+            return Err(format!("not enough within {} s; the console:\n{all}", LIMIT.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// Makes a small machine that reaches the coordinator.
 fn machine(
     [kernel, busybox, modules]: [&Path; 3],
@@ -268,5 +340,6 @@ fn machine(
         memory_mib: 384,
         has_network: true,
         arguments: "console=ttyS0 quiet panic=-1",
+        facts: &[],
     })
 }

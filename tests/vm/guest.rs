@@ -9,13 +9,17 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::life::IDS;
 use crate::support::daemon::Address;
 use crate::support::failing_disk;
-use crate::support::wire::{Ask, Reply, Wire};
+use crate::support::wire::{Ask, Reply as Came, Wire};
+use crate::tickets::Ticket;
 
 /// The time that each sync takes in the guest.
 pub(crate) const SYNC_US: i64 = 200_000;
+
+/// The sources of every machine's daemon: IDs and tickets.
+pub(crate) const SOURCES: &str =
+    "[[sources]]\nname = \"ids\"\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"";
 
 /// Makes a file system of the daemon, its clients and a shell, which begins with this script.
 pub(crate) fn furnish(busybox: &Path, root: &Path, script: &str) -> Result<(), String> {
@@ -79,31 +83,27 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     paths.map(PathBuf::from).collect()
 }
 
-/// In the guest: draws from a source until the connection ends, and writes down what comes.
-pub(crate) fn draw(address: &str, source: u16, max_wait_ms: u16) {
-    // Enough that IDs are claimed ahead.
-    let (count, pause_ms) = if source == IDS { (200, 10) } else { (3, 50) };
-    let ask = Ask::of(count).source(source).wait_ms(max_wait_ms).bytes();
+/// In the guest: requests IDs on one connection without an end, and writes them down.
+pub(crate) fn client(address: &str) {
     let mut wire = connect(address);
     loop {
         let asked_us = wall_us();
-        let Ok(Some(reply)) = wire.try_send(&ask).and_then(|()| wire.try_reply()) else { return };
-        match reply {
-            Reply::Runs(_, runs) => {
+        // Enough that IDs are claimed ahead.
+        match wire.call(&Ask::of(200).wait_ms(10_000).bytes()) {
+            Came::Runs(_, runs) => {
                 for run in runs {
-                    assert_eq!(run.stride, 1, "one worker's numbers are consecutive");
-                    println!("DREW {source} {asked_us} {} {} {}", wall_us(), run.first, run.last());
+                    assert_eq!(run.stride, 1, "one worker's IDs are consecutive");
+                    println!("CAME {asked_us} {} {} {}", wall_us(), run.first, run.last());
                 }
             }
-            Reply::Error { code, .. } => println!("REFUSED {asked_us} {code}"),
-            other => panic!("{other:?}"),
+            other => println!("REFUSED {asked_us} {} {other:?}", wall_us()),
         }
-        thread::sleep(Duration::from_millis(pause_ms));
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// Connects as soon as the daemon listens.
-fn connect(address: &str) -> Wire {
+pub(crate) fn connect(address: &str) -> Wire {
     let address = Address::Tcp(address.parse().expect("an address"));
     loop {
         match Wire::try_connect(&address) {
@@ -113,6 +113,68 @@ fn connect(address: &str) -> Wire {
     }
 }
 
-fn wall_us() -> i64 {
+pub(crate) fn wall_us() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+/// A run of IDs, and the guest's wall clock at its request and its arrival.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    pub(crate) asked_us: i64,
+    pub(crate) answered_us: i64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+/// The events that a console shows.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) replies: Vec<Reply>,
+    /// The lines about the ticket source.
+    pub(crate) tickets: Vec<Ticket>,
+    /// Its own lines.
+    pub(crate) facts: Vec<String>,
+    /// The time when the daemon logged that the machine was restored.
+    pub(crate) noticed_us: Option<i64>,
+    /// The time when it logged that the ceilings are durable again.
+    pub(crate) renewed_us: Option<i64>,
+}
+
+impl Said {
+    /// Reads a console whose last line may be half.
+    pub(crate) fn read(console: &str) -> Result<Said, String> {
+        let mut said = Said::default();
+        let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        // A console that begins within a line shows the end of a line from before the save.
+        for line in whole.lines().map(str::trim_end) {
+            if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
+                return Err(line.to_owned());
+            }
+            if let Some(fact) = line.strip_prefix("FACT ") {
+                said.facts.push(fact.to_owned());
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["CAME", numbers @ ..] = &words[..]
+                && let Ok([asked_us, answered_us, first, last]) = <[i64; 4]>::try_from(
+                    numbers.iter().filter_map(|number| number.parse().ok()).collect::<Vec<i64>>(),
+                )
+            {
+                said.replies.push(Reply { asked_us, answered_us, first: first as u64, last: last as u64 });
+            }
+            said.tickets.extend(Ticket::read(line));
+            let at = || {
+                words
+                    .first()
+                    .and_then(|time| time.parse::<jiff::Timestamp>().ok())
+                    .map(|time| time.as_microsecond())
+            };
+            if line.contains("restored from a snapshot: what was claimed ahead is dropped") {
+                said.noticed_us = at();
+            }
+            if line.contains("the ceilings were made durable") {
+                said.renewed_us = at();
+            }
+        }
+        Ok(said)
+    }
 }

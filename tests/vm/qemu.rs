@@ -24,6 +24,8 @@ pub(crate) struct Machine {
     pub(crate) has_network: bool,
     /// The kernel's options.
     pub(crate) arguments: &'static str,
+    /// The lines that it must print once it is up.
+    pub(crate) facts: &'static [&'static str],
 }
 
 /// A machine that runs, or waits to. Dropping it ends it.
@@ -47,11 +49,10 @@ impl Vm {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-display", "none", "-no-reboot"]);
         command.args(["-append", machine.arguments, "-m", &machine.memory_mib.to_string()]);
-        if machine.has_network {
-            command.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
-        } else {
-            command.args(["-nic", "none"]);
-        }
+        command.args(match machine.has_network {
+            true => &["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="][..],
+            false => &["-nic", "none"],
+        });
         command.arg("-kernel").arg(&machine.kernel).arg("-initrd").arg(&machine.initrd);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-qmp").arg(format!("unix:{},server,nowait", monitor.display()));
