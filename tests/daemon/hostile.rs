@@ -1,5 +1,5 @@
-//! Clients that send malformed frames, never read, come by the thousand, fall silent, or leave:
-//! they harm only themselves.
+//! Clients that send malformed bytes, never read, come by the thousand, fall silent, or leave: they
+//! harm only themselves.
 //!
 //! [`pending`]: clients without a token. [`admin`]: clients of the admin listener. [`queues`]:
 //! clients that do not read. [`turns`]: the order in which a shard serves those that never stop
@@ -10,12 +10,15 @@ mod pending;
 mod queues;
 mod turns;
 
+use std::net::Shutdown;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::support::wire::frame;
-use crate::support::{Ask, Daemon, Random, Setup, poll};
+use crate::support::ids::assert_distinct;
+use crate::support::wire::{self, Run, frame};
+use crate::support::{Ask, Daemon, Random, Reply, Setup, poll};
 
 /// Ends the other threads, also if this one panics.
 struct Done<'a>(&'a AtomicBool);
@@ -26,28 +29,117 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Runs `harm` while another connection draws IDs, which increase.
-fn undisturbed(daemon: &Daemon, harm: impl FnOnce()) {
+/// Runs `harm` while another connection draws IDs and checks them. Returns the IDs of that
+/// connection.
+fn undisturbed(daemon: &Daemon, harm: impl FnOnce()) -> Vec<Run> {
     let harmed = AtomicBool::new(false);
     thread::scope(|scope| {
         let drawing = scope.spawn(|| {
             let mut wire = daemon.connect();
-            let mut last = 0;
+            let mut drawn: Vec<Run> = Vec::new();
             // At least once after the harm.
-            let mut is_harmed = false;
-            while !is_harmed {
-                is_harmed = harmed.load(Ordering::SeqCst);
-                let ids = wire.next(Ask::of(100).wait_ms(10_000)).ids();
-                assert!(ids[0] > last);
-                last = ids[ids.len() - 1];
+            loop {
+                let last_time = harmed.load(Ordering::SeqCst);
+                let size = [1, 10, 1_000][drawn.len() % 3];
+                for run in wire.next(Ask::of(size).wait_ms(10_000)).runs() {
+                    assert!(drawn.last().is_none_or(|last| last.last() < run.first));
+                    drawn.push(run);
+                }
+                if last_time {
+                    return drawn;
+                }
                 thread::sleep(Duration::from_millis(1));
             }
         });
         let done = Done(&harmed);
         harm();
         drop(done);
-        drawing.join().expect("the other connection is not disturbed");
+        drawing.join().expect("the other connection is not disturbed")
+    })
+}
+
+/// A stream of bytes that resembles the protocol: frames, frames with a flipped bit, truncated
+/// frames, noise.
+fn rubbish(random: &mut Random) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..random.below(6) {
+        let tag = random.next() as u16;
+        let count = random.pick(&[0, 1, 2, 77, 70_000, u32::MAX]);
+        let flags = random.pick(&[0, 0, 1, 2, 3, 4, 255]);
+        let length = random.below(40) as usize;
+        let mut piece = match random.below(6) {
+            0 => random.bytes(length),
+            1 => frame(random.next() as u8, flags, tag, &random.bytes(length)),
+            2 => wire::ping(tag, &random.bytes(length)),
+            3 => wire::info(tag),
+            _ => Ask::of(count).tag(tag).wait_ms(random.pick(&[0, 0, 5, 65_535])).flags(flags).bytes(),
+        };
+        match random.below(4) {
+            0 if !piece.is_empty() => {
+                let at = random.below(piece.len() as u64) as usize;
+                piece[at] ^= 1 << random.below(8);
+            }
+            1 => piece.truncate(random.below(piece.len() as u64 + 1) as usize),
+            _ => {}
+        }
+        stream.extend_from_slice(&piece);
+    }
+    stream
+}
+
+/// Sends a stream in pieces and reads to its end. The client checks each reply against the protocol
+/// and keeps the IDs.
+fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
+    let stream = rubbish(random);
+    let mut wire = daemon.connect();
+    let mut rest = &stream[..];
+    while !rest.is_empty() {
+        let (piece, later) = rest.split_at(1 + random.below(rest.len() as u64) as usize);
+        if wire.try_send(piece).is_err() {
+            // The server may have closed after a length that it does not allow.
+            break;
+        }
+        rest = later;
+    }
+    if random.below(4) == 0 {
+        // Closes without a goodbye.
+        return;
+    }
+    let _ = wire.tcp().shutdown(Shutdown::Write);
+    while let Ok(Some(reply)) = wire.try_reply() {
+        match reply {
+            Reply::Runs(_, runs) => drawn.extend(runs),
+            Reply::List(_, ids) => {
+                drawn.extend(ids.into_iter().map(|first| Run { first, count: 1, stride: 1 }))
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn any_bytes_are_answered_or_closed_and_disturb_no_other_client() {
+    let daemon = Setup::new().args(["--shards", "2", "--worker-id", "0-7"]).start();
+    let amid_rubbish = Mutex::new(Vec::new());
+    let drawn = undisturbed(&daemon, || {
+        thread::scope(|scope| {
+            for seed in 0..3 {
+                let daemon = &daemon;
+                let amid_rubbish = &amid_rubbish;
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    let mut drawn = Vec::new();
+                    (0..500).for_each(|_| send_rubbish(daemon, &mut random, &mut drawn));
+                    amid_rubbish.lock().expect("no panic").extend(drawn);
+                });
+            }
+        });
     });
+    // IDs drawn between malformed frames are handed out once, too.
+    let amid_rubbish = amid_rubbish.into_inner().expect("no panic");
+    assert!(!amid_rubbish.is_empty());
+    assert_distinct([drawn, amid_rubbish].concat());
+    daemon.stop();
 }
 
 #[test]
