@@ -7,17 +7,28 @@ mod shared;
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::support::failing_disk::FailingDisk;
+use crate::support::ids::assert_distinct;
 use crate::support::machine::Machine;
-use crate::support::wire::{EXHAUSTED, NO_CEILING};
-use crate::support::{Ask, Daemon, Reply};
+use crate::support::wire::{EXHAUSTED, NO_CEILING, Run};
+use crate::support::witness::{Load, MIXED, SPARSE, Witness};
+use crate::support::{Ask, Daemon, Random, Reply};
 
 const ORDERS: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
 const ODD: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 1\n";
 const EVEN: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\nincrement = 2\noffset = 2\n";
 /// The smallest reservation: the most that a crash of an idle daemon skips.
 const RESERVATION_MIN: u64 = 1_000;
+
+/// More numbers than a reservation holds, repeatedly.
+const LARGE: Load = Load { counts: &[1, 700, 40_000], pause: Duration::from_millis(1) };
+
+/// Returns the number of rounds of tests that kill daemons: `SNOWBANK_TICKET_ROUNDS`, or a handful.
+fn rounds() -> u64 {
+    std::env::var("SNOWBANK_TICKET_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(8)
+}
 
 fn set(machine: &Machine, value: &str) {
     machine.run(&["ticket", "set", "orders", value]).printed();
@@ -117,6 +128,34 @@ fn a_counter_only_moves_up() {
         let said = machine.run(&["ticket", "set", "orders", value]);
         assert!(said.code == Some(2) && said.err.contains(part), "{value}: {said:?}");
     }
+}
+
+#[test]
+fn kills_skip_numbers_and_never_repeat_one() {
+    let machine = counted_from("0");
+    let mut random = Random::seeded(7);
+    let mut runs = Vec::<Run>::new();
+    let mut highest = 0;
+    for round in 0..rounds() {
+        let mut daemon = machine.start(ORDERS);
+        let first = next(&daemon, 1)[0];
+        assert!(first > highest, "round {round}: {first} after {highest} of the life before");
+        let witness = Witness::of(&daemon, &[MIXED, LARGE, LARGE, SPARSE]);
+        witness.await_time(Duration::from_micros(random.below(200_000)));
+        daemon.kill();
+        let testimony = witness.after_death();
+        // A busy machine may make a reservation too late.
+        testimony.assert_refusals(|sample, _, _| sample.is_starved);
+        // There is one cursor: numbers requested after a reply lie above it, on any connection.
+        for sample in testimony.connections.iter().flatten() {
+            assert!(sample.ids().is_none_or(|(first, _)| first > sample.highest_before), "{sample:?}");
+        }
+        let of_life = testimony.runs();
+        highest = of_life.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
+        runs.extend(of_life);
+        runs.push(Run { first, count: 1, stride: 1 });
+    }
+    assert_distinct(runs);
 }
 
 #[test]
