@@ -19,7 +19,8 @@ struct Load {
     sizes: &'static [u32],
 }
 
-const LOADS: [Load; 3] = [
+const LOADS: [Load; 4] = [
+    Load { layout: "twitter", rounds: 1_500, depth: 1, sizes: &[1, 1, 1, 2, 10] },
     Load { layout: "twitter", rounds: 250, depth: 1, sizes: &[1, 1, 300, 4_096, 10_000] },
     Load { layout: "twitter", rounds: 150, depth: 8, sizes: &[1, 50, 2_000] },
     Load { layout: SCARCE, rounds: 30, depth: 1, sizes: &[1, 1, 3, 16, 40] },
