@@ -96,3 +96,43 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let daemon = machine.start("");
     assert!(daemon.draw_one() > last);
 }
+
+#[test]
+fn each_source_is_marked() {
+    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
+    let sources = [source("first", 1), source("second", 2)];
+    let machine = Machine::new();
+    let mut daemon = machine.start(&sources.concat());
+    let copy = machine.back_up();
+    for (index, shown) in (0..).zip(machine.shown_sources("state")) {
+        let bound: u64 = shown["id_bound"].as_str().expect("an ID").parse().expect("a number");
+        let ask = Ask::of(1).wait_ms(9_000).source(index);
+        poll("an ID above its bound", || (daemon.connect().next(ask).ids()[0] > bound).then_some(()));
+    }
+    daemon.kill();
+    machine.restore(&copy);
+    for (source, name) in sources.iter().zip(["\"first\"", "\"second\""]) {
+        machine.setup(source).end().assert_refusal(&["is older than the one", name]);
+    }
+}
+
+/// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
+#[test]
+fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
+    let machine = Machine::new();
+    let twitter = "worker_ids = 1\n";
+    let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\nworker_ids = 0\n";
+    let wide = || machine.setup(wide).env("SNOWBANK_STATE_DIR", machine.path("other"));
+    let mut last = 0;
+    for setup in [machine.setup(twitter), wide()] {
+        let daemon = setup.start();
+        let id = daemon.draw_one();
+        assert!(id > last, "{id} after {last}");
+        last = id;
+        daemon.stop();
+    }
+    let export = machine.path("export").display().to_string();
+    machine.run(&["state", "export", "--output", &export]).printed();
+    wide().end().assert_refusal(&["a worker ID of another layout", "was moved away", "state import"]);
+    machine.run(&["state", "import", &export]).printed();
+}
