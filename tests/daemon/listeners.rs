@@ -45,6 +45,27 @@ fn all_listeners_hand_out_ids_of_the_same_sources() {
 }
 
 #[test]
+fn a_daemon_can_listen_on_localhost() {
+    let setup = Setup::bare();
+    // The last listener's line comes after all lines of the first.
+    let last = format!("unix:{}", setup.path("last.sock").display());
+    let addresses =
+        std::net::ToSocketAddrs::to_socket_addrs("localhost:0").expect("localhost has an address");
+    let mut distinct: Vec<_> = addresses.filter(|address| TcpListener::bind(address).is_ok()).collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let daemon =
+        setup.args(["--listen", "localhost:0", "--listen", &last]).listeners(distinct.len() + 1).start();
+    let (unix, tcp) = daemon.addresses.split_last().expect("several");
+    assert_eq!(unix.to_string(), last);
+    for address in tcp {
+        assert!(address.tcp().ip().is_loopback());
+        Wire::connect(address).next(Ask::of(1));
+    }
+    daemon.stop();
+}
+
+#[test]
 fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
     let setup = Setup::bare();
     let socket = setup.path("snowbank.sock");

@@ -187,3 +187,29 @@ fn directories_of_another_user_are_refused() {
     let member = as_user(Setup::new().env("SNOWBANK_STATE_DIR", &state), MEMBERS[0], GROUP);
     member.end().assert_refusal(&["state directory", "belongs to user 4003"]);
 }
+
+/// A container is made here by a PID namespace.
+#[test]
+fn a_daemon_in_a_container_warns_of_its_own_locks() {
+    if !getuid().is_root() || !crate::support::has_program("unshare", "util-linux") {
+        return crate::support::skip("only root can make a container");
+    }
+    let within = |script: &str| {
+        let setup = Setup::new();
+        let locks = setup.path("locks");
+        fs::create_dir(&locks).expect("made");
+        let script = format!("{script}exec \"$@\"").replace("LOCKS", locks.to_str().expect("text"));
+        let unshare =
+            ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "sh", "-c", &script, "sh"];
+        let daemon = setup.through("unshare", &unshare).start();
+        daemon.assert_logs("worker IDs");
+        daemon.draw_one();
+        daemon.log()
+    };
+    let warning = "this daemon is in a container";
+    assert!(within("").contains(warning));
+    assert!(within("mount --bind LOCKS LOCKS; ").contains(warning), "it shows nothing from outside");
+    let outside = "mkdir -p LOCKS.outside; mount --bind LOCKS.outside LOCKS; ";
+    assert!(!within(outside).contains(warning), "a directory of the machine's is mounted");
+    assert!(!Setup::new().start().log().contains(warning));
+}

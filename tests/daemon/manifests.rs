@@ -189,3 +189,13 @@ fn a_pod_has_time_to_stop_and_can_write_its_state_and_locks() {
         assert!(!configuration(&documents).expect("it has one").contains("\"ticket\""), "{file}");
     }
 }
+
+/// Without a volume, the locks would end with each container.
+#[test]
+fn the_locks_of_containers_outlive_them() {
+    let page = fs::read_to_string(repository().join("docs/fleet.md")).expect("the page");
+    assert!(page.contains("--volume snowbank-locks:/run/lock/snowbank "));
+    // A new volume gets the owner and the mode of the image's directory.
+    let image = fs::read_to_string(repository().join("deploy/Containerfile")).expect("the Containerfile");
+    assert!(image.contains("--mode=0700 --owner=7660 --group=7660 /run/lock/snowbank "));
+}

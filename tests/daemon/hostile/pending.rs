@@ -42,6 +42,22 @@ fn connect_silent(to: SocketAddr) -> Vec<TcpStream> {
 }
 
 #[test]
+fn silent_connections_give_way_to_clients_with_a_token() {
+    let daemon = with_tokens(100).admin().start();
+    let mut first = client(&daemon);
+    let silent = connect_silent(daemon.tcp());
+    // Clients come one after the other, while silent connections hold all places that they may
+    // have.
+    let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
+    clients.iter_mut().chain([&mut first]).for_each(Wire::assert_open);
+    let samples = scrape(&daemon);
+    assert!(sample(&samples, "snowbank_connections_evicted_total") >= 300.0 - 64.0, "{samples:#?}");
+    assert!(sample(&samples, "snowbank_connections_unauthorized") <= 64.0, "{samples:#?}");
+    assert_eq!(sample(&samples, "snowbank_connections_refused_total"), 0.0);
+    drop(silent);
+}
+
+#[test]
 fn if_all_places_are_in_use_the_silent_connection_is_closed() {
     let daemon = with_tokens(4).start();
     let mut clients: Vec<Wire> = (0..3).map(|_| client(&daemon)).collect();
