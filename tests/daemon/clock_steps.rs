@@ -1,4 +1,4 @@
-//! The shipped daemon under a wall clock that is set back or set forward.
+//! The shipped daemon under a wall clock that is set back, set forward, or stands still.
 //! Connections request IDs throughout and keep each one. Each ID is then compared with the clock at
 //! its request and at its reply. That is exact on any machine, however busy.
 
@@ -12,7 +12,7 @@ use crate::support::faketime::{FakeClock, Step, ms_between, true_unix_ms};
 use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
 use crate::support::wire::CLOCK_BEHIND;
-use crate::support::witness::{Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
+use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
 use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 
 /// The most that IDs may lag behind the ID clock: `burst_window`'s default.
@@ -159,6 +159,38 @@ fn steps_forward_are_followed_at_once() {
         for ((step, offset_ms), end) in steps.iter().zip(ends) {
             assert_follows(&format!("{offset_ms} ms"), testimony.between(step.after, end), *offset_ms);
         }
+        Some(())
+    });
+}
+
+#[test]
+fn a_frozen_clock_does_not_stop_the_ids() {
+    play_until_fed(|| {
+        let Some(machine) = Machine::with_clock() else { return Some(()) };
+        let clock = machine.clock();
+        let (daemon, few) = watch(&machine, "", &[SPARSE]);
+        // Long enough that the catch-up of the start lies too far behind to yield IDs in time.
+        few.await_time(Duration::from_millis(5_000));
+        let (stop, stands_at) = clock.stop();
+        let many = Witness::of(&daemon, &[FLOOD, MIXED, MIXED]);
+        many.await_time(Duration::from_millis(1_500));
+        let goes_on = clock.set(0);
+        many.await_ids();
+        many.await_time(Duration::from_millis(100));
+        let mut testimony = many.stop();
+        testimony.connections.extend(few.stop().connections);
+        let end = Instant::now();
+        daemon.stop();
+
+        let testimony = testimony.if_fed()?;
+        testimony.assert_no_refusal();
+        let base = Base::of_step(&testimony, stop, 0);
+        // The burst window's unused ticks are used first.
+        let latest = base.latest + Duration::from_millis(100);
+        let base = Base { high_ms: base.high_ms.max(stands_at), latest, ..base };
+        let samples = testimony.between(stop.after, goes_on.before);
+        assert_ticks("it stands", samples, |asked| base.low(asked), |answered| base.high(answered));
+        assert_follows("it goes on", testimony.between(goes_on.after, end), 0);
         Some(())
     });
 }

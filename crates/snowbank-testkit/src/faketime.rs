@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::Setup;
+use super::ids::unix_ms;
 
 /// Returns the library. `None` if it is not installed: the test was [`skip`](super::skip)ped.
 fn library() -> Option<PathBuf> {
@@ -54,6 +55,8 @@ impl FakeClock {
             .env("FAKETIME_TIMESTAMP_FILE", &self.file)
             .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
             .env("FAKETIME_NO_CACHE", "1")
+            // For a clock that stands still, the library takes its instant as local time.
+            .env("TZ", "UTC")
     }
 
     /// Sets the clock to this much ahead of the right time.
@@ -68,6 +71,19 @@ impl FakeClock {
     /// Moves the clock by this much.
     pub fn step(&self, by_ms: i64) -> Step {
         self.set(self.offset_ms() + by_ms)
+    }
+
+    /// Stops the clock at the start of its next second, because the library can only stop it at
+    /// whole seconds. Returns the step, and that instant in Unix ms.
+    pub fn stop(&self) -> (Step, f64) {
+        /// Rather early than late, so that this is no step back.
+        const EARLY_MS: i64 = 20;
+        let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
+        let second = now_ms.div_euclid(1_000) + 1;
+        std::thread::sleep(Duration::from_millis((second * 1_000 - now_ms) as u64));
+        let stands = jiff::Timestamp::from_second(second).expect("a second of this age");
+        let step = self.write(&format!("{}\n", stands.strftime("%Y-%m-%d %H:%M:%S")));
+        (step, second as f64 * 1e3)
     }
 
     /// Returns how far ahead of the right time it is.

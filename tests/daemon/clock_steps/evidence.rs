@@ -44,11 +44,11 @@ pub(crate) fn assert_follows<'a>(what: &str, samples: impl Iterator<Item = &'a S
 /// received earlier and the time that the clock had shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
-    low_ms: f64,
-    high_ms: f64,
+    pub(crate) low_ms: f64,
+    pub(crate) high_ms: f64,
     /// The catch-up began between these two moments.
-    earliest: Instant,
-    latest: Instant,
+    pub(crate) earliest: Instant,
+    pub(crate) latest: Instant,
 }
 
 impl Base {
@@ -65,6 +65,16 @@ impl Base {
         }
     }
 
+    /// The lowest reading of the ID clock during the catch-up.
+    pub(crate) fn low(&self, moment: Instant) -> f64 {
+        self.low_ms + ms_between(self.latest, moment).max(0.0) / 2.0
+    }
+
+    /// The highest reading.
+    pub(crate) fn high(&self, moment: Instant) -> f64 {
+        self.high_ms + ms_between(self.earliest, moment) / 2.0
+    }
+
     /// Checks that IDs catch up at half speed to a clock with this offset.
     #[track_caller]
     pub(crate) fn assert_catches_up<'a>(
@@ -73,15 +83,12 @@ impl Base {
         samples: impl Iterator<Item = &'a Sample>,
         offset_ms: i64,
     ) {
-        let low = |asked| {
-            let rode_ms = ms_between(self.latest, asked).max(0.0) / 2.0;
-            (self.low_ms + rode_ms).max(wall(offset_ms, asked))
-        };
-        let high = |answered| {
-            let rode_ms = ms_between(self.earliest, answered) / 2.0;
-            (self.high_ms + rode_ms).max(wall(offset_ms, answered))
-        };
-        assert_ticks(what, samples, low, high);
+        assert_ticks(
+            what,
+            samples,
+            |asked| self.low(asked).max(wall(offset_ms, asked)),
+            |answered| self.high(answered).max(wall(offset_ms, answered)),
+        );
     }
 
     /// Returns whether a refusal is right for a clock with this offset: IDs would be further ahead
