@@ -7,12 +7,12 @@ pub(crate) mod evidence;
 
 use std::time::{Duration, Instant};
 
+use crate::support::Daemon;
 use crate::support::faketime::{FakeClock, Step, ms_between, true_unix_ms};
 use crate::support::ids::twitter_unix_ms;
 use crate::support::machine::Machine;
 use crate::support::wire::CLOCK_BEHIND;
 use crate::support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness, play_until_fed};
-use crate::support::{Daemon, each_case};
 use evidence::{Base, assert_follows, assert_ticks, await_caught_up, tick, wall};
 
 /// The most that IDs may lag behind the ID clock: `burst_window`'s default.
@@ -21,8 +21,7 @@ const BURST_WINDOW_MS: f64 = 10.0;
 const MAX_AHEAD_MS: f64 = 10_000.0;
 /// The tolerance: this process and the daemon read the clock some µs apart, shards see each other's
 /// readings within a millisecond, and ticks are whole milliseconds.
-pub(crate) const TOLERANCE_MS: f64 = 2.0;
-const HOUR_MS: i64 = 3_600_000;
+const TOLERANCE_MS: f64 = 2.0;
 
 fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {
     let daemon = machine.start(toml);
@@ -69,83 +68,76 @@ impl Scene {
 
 /// The clock goes back by the most that IDs may be ahead, returns, then goes back by a little and
 /// by a second.
-fn catches_up_after_steps_back(scene: Scene) -> Option<Testimony> {
-    let clock = scene.clock();
-    let witness = &scene.witness;
-    // Long enough that the catch-up of the start lies far behind: only the one that the step begins
-    // can yield IDs.
-    witness.await_time(Duration::from_millis(4_000));
-    let most = clock.step(-10_000);
-    witness.await_time(Duration::from_millis(1_500));
-    let back = clock.step(10_000);
-    witness.await_ids();
-    witness.await_time(Duration::from_millis(100));
-    let little = clock.step(-5);
-    await_caught_up(witness, clock, little.after);
-    let second = clock.step(-1_000);
-    await_caught_up(witness, clock, second.after);
-    let (testimony, end) = scene.end()?;
-
-    testimony.assert_no_refusal();
-    let rides = [
-        ("10 s", most, 0, -10_000, back.before),
-        ("5 ms", little, 0, -5, second.before),
-        ("1 s", second, -5, -1_005, end),
-    ];
-    for (what, step, before_ms, offset_ms, until) in rides {
-        let base = Base::of_step(&testimony, step, before_ms);
-        base.assert_catches_up(what, testimony.between(step.after, until), offset_ms);
-        let at_most = |answered| wall(offset_ms, answered) + MAX_AHEAD_MS;
-        assert_ticks(what, testimony.between(step.after, until), |_| 0.0, at_most);
-    }
-    assert_follows("the clock is back", testimony.between(back.after, little.before), 0);
-    Some(testimony)
-}
-
 #[test]
 fn after_a_step_back_ids_catch_up_at_half_speed() {
-    Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| catches_up_after_steps_back(scene).map(drop));
-}
-
-#[test]
-fn steps_back_keep_strict_order() {
-    let toml = "shards = 2\norder = \"strict\"";
-    Scene::play(toml, &[MIXED, MIXED, MIXED, SPARSE], |scene| {
-        catches_up_after_steps_back(scene)?.assert_strictly_ordered();
-        Some(())
-    });
-}
-
-#[test]
-fn ids_stop_after_a_step_back_beyond_max_ahead() {
-    /// Long enough to see a refusal on busy machines.
-    const BACK_MS: i64 = 7_000;
-    Scene::play("max_ahead = \"1s\"", &[MIXED, SPARSE], |scene| {
+    Scene::play("shards = 2", &[MIXED, MIXED, SPARSE], |scene| {
         let clock = scene.clock();
         let witness = &scene.witness;
-        let step = clock.step(-BACK_MS);
-        witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
+        // Long enough that the catch-up of the start lies far behind: only the one that the step
+        // begins can yield IDs.
+        witness.await_time(Duration::from_millis(4_000));
+        let most = clock.step(-10_000);
+        witness.await_time(Duration::from_millis(1_500));
+        let back = clock.step(10_000);
         witness.await_ids();
-        witness.await_time(Duration::from_millis(300));
+        witness.await_time(Duration::from_millis(100));
+        let little = clock.step(-5);
+        await_caught_up(witness, clock, little.after);
+        let second = clock.step(-1_000);
+        await_caught_up(witness, clock, second.after);
         let (testimony, end) = scene.end()?;
 
-        let base = Base::of_step(&testimony, step, 0);
-        testimony
-            .assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 1_000.0));
-        let samples = testimony.between(step.after, end);
-        // Once IDs are handed out again, the lead shrinks at half speed.
-        let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
-        let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
-        let most_ahead = |answered| 1_000.0 - ms_between(flows_since, answered).max(0.0) / 2.0;
-        assert_ticks("ahead", samples, |_| 0.0, |answered| wall(-BACK_MS, answered) + most_ahead(answered));
-        base.assert_catches_up("then", testimony.between(step.after, end), -BACK_MS);
+        testimony.assert_no_refusal();
+        let rides = [
+            ("10 s", most, 0, -10_000, back.before),
+            ("5 ms", little, 0, -5, second.before),
+            ("1 s", second, -5, -1_005, end),
+        ];
+        for (what, step, before_ms, offset_ms, until) in rides {
+            let base = Base::of_step(&testimony, step, before_ms);
+            base.assert_catches_up(what, testimony.between(step.after, until), offset_ms);
+            let at_most = |answered| wall(offset_ms, answered) + MAX_AHEAD_MS;
+            assert_ticks(what, testimony.between(step.after, until), |_| 0.0, at_most);
+        }
+        assert_follows("the clock is back", testimony.between(back.after, little.before), 0);
         Some(())
     });
 }
 
-/// Long enough to see IDs of the old time on busy machines.
-const QUICK_HOLD: &str = "[clock]\nstep_hold = \"6s\"";
-const HOLD: Duration = Duration::from_secs(6);
+#[test]
+fn ids_stop_after_a_step_back_beyond_what_is_allowed() {
+    /// Long enough to see a refusal on busy machines.
+    const BACK_MS: i64 = 8_000;
+    for (toml, max_ahead_ms) in [("max_ahead = \"1s\"", 1_000.0), ("on_step_back = \"wait\"", 0.0)] {
+        Scene::play(toml, &[MIXED, SPARSE], |scene| {
+            let clock = scene.clock();
+            let witness = &scene.witness;
+            // A start may begin a catch-up, even with "wait". By now the keeper has ended it.
+            // Otherwise it would reach the IDs before the wall clock does.
+            witness.await_time(Duration::from_millis(4_000));
+            let step = clock.step(-BACK_MS);
+            witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
+            witness.await_ids();
+            witness.await_time(Duration::from_millis(300));
+            let (testimony, end) = scene.end()?;
+
+            let base = Base::of_step(&testimony, step, 0);
+            testimony.assert_refusals(|sample, code, wait_ms| {
+                base.allows(sample, code, wait_ms, -BACK_MS, max_ahead_ms)
+            });
+            // Once IDs are handed out again, the lead shrinks at half speed.
+            let with_ids = testimony.between(step.after, end).filter(|sample| sample.ids().is_some());
+            let flows_since = with_ids.map(|sample| sample.answered).min().expect("IDs flow again");
+            let high = |answered| {
+                let shrunk_ms = ms_between(flows_since, answered).max(0.0) / 2.0;
+                wall(-BACK_MS, answered) + (max_ahead_ms - shrunk_ms).max(0.0)
+            };
+            assert_ticks(toml, testimony.between(step.after, end), |_| 0.0, high);
+            base.assert_catches_up(toml, testimony.between(step.after, end), -BACK_MS);
+            Some(())
+        });
+    }
+}
 
 /// A jump of wall − boottime may mean a restored snapshot: blocks claimed ahead are dropped, and
 /// the ceiling is made durable again. Requests wait for that, and none is refused.
@@ -199,29 +191,6 @@ fn a_frozen_clock_does_not_stop_the_ids() {
         let samples = testimony.between(stop.after, goes_on.before);
         assert_ticks("it stands", samples, |asked| base.low(asked), |answered| base.high(answered));
         assert_follows("it goes on", testimony.between(goes_on.after, end), 0);
-        Some(())
-    });
-}
-
-#[test]
-fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
-    /// Long enough to see a refusal on busy machines.
-    const BACK_MS: i64 = 8_000;
-    Scene::play("on_step_back = \"wait\"", &[MIXED, SPARSE], |scene| {
-        let clock = scene.clock();
-        let witness = &scene.witness;
-        // A start may begin a catch-up, even with "wait". By now the keeper has ended it. Otherwise
-        // it would reach the IDs before the wall clock does.
-        witness.await_time(Duration::from_millis(4_000));
-        let step = clock.step(-BACK_MS);
-        witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
-        witness.await_ids();
-        witness.await_time(Duration::from_millis(200));
-        let (testimony, end) = scene.end()?;
-
-        let base = Base::of_step(&testimony, step, 0);
-        testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 0.0));
-        assert_follows("never ahead", testimony.between(step.after, end), -BACK_MS);
         Some(())
     });
 }

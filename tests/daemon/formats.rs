@@ -1,10 +1,7 @@
-//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`. Python's
-//! own libraries read the fields of UUIDs and ObjectIds.
-
-use std::process::Command;
+//! Formats for users: `snowbank next --format` against a real daemon, and `decode --from`.
 
 use crate::support::program::{Said, program, snowbank};
-use crate::support::{Daemon, Setup, skip};
+use crate::support::{Daemon, Setup};
 use serde_json::Value;
 
 /// Each format's name, and whether its texts sort. The dictionary has characters that JSON and
@@ -153,68 +150,5 @@ fn ticket_numbers_are_decoded_without_a_layout() {
     ] {
         let line = refuses(&command);
         assert!(line.contains(part), "{command:?}: {line}");
-    }
-}
-
-/// Reads lines `FORMAT TEXT`, and prints the fields by Python's and MongoDB's own libraries.
-const READER: &str = r#"
-import sys, uuid
-from bson import ObjectId
-for line in sys.stdin:
-    form, text = line.split()
-    if form == "objectid":
-        read = ObjectId(text)
-        print(int(read.generation_time.timestamp()), str(read))
-        assert ObjectId("507f1f77bcf86cd799439011").generation_time.isoformat() == "2012-10-17T21:13:27+00:00"
-    else:
-        read = uuid.UUID(text)
-        assert read.variant == uuid.RFC_4122
-        print(read.int >> 80, read.version)
-"#;
-
-fn read_by_python(format: &str, texts: &[&str]) -> Vec<String> {
-    let lines: String = texts.iter().map(|text| format!("{format} {text}\n")).collect();
-    let file = crate::support::directory();
-    let path = file.path().join("texts");
-    std::fs::write(&path, lines).expect("a file");
-    let output = Command::new("/usr/bin/python3")
-        .args(["-c", READER])
-        .stdin(std::fs::File::open(&path).expect("a file"))
-        .output()
-        .expect("Python runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-    assert_eq!(lines.len(), texts.len());
-    lines
-}
-
-#[test]
-fn the_libraries_of_python_and_mongodb_read_the_fields() {
-    let is_there = Command::new("/usr/bin/python3").args(["-c", "import bson"]).output();
-    if !is_there.is_ok_and(|output| output.status.success()) {
-        skip("Python's bson is missing: install the package python3-bson (tests/run does it)");
-        return;
-    }
-    let daemon = Setup::configured(SOURCES).start();
-    for (source, layout) in [("orders", "twitter"), ("trades", "clearing")] {
-        for format in ["objectid", "uuidv7", "uuidv8"] {
-            let texts = next(&daemon, source, format, &["-n", "50"]);
-            let from = ["decode", "--json", "--from", format, "--layout", layout, "--source", source];
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let decoded = prints(&[&from[..], &texts].concat());
-            for (line, (text, decoded)) in
-                read_by_python(format, &texts).iter().zip(texts.iter().zip(decoded))
-            {
-                let decoded: Value = serde_json::from_str(&decoded).expect("JSON");
-                let unix_ms = decoded["unix_ms"].as_i64().expect("a number");
-                let id: u64 = decoded["id"].as_str().expect("a text").parse().expect("a number");
-                let expected = match format {
-                    "objectid" => format!("{} {text}", unix_ms / 1000),
-                    "uuidv7" => format!("{unix_ms} 7"),
-                    _ => format!("{} 8", id >> 15),
-                };
-                assert_eq!(*line, expected, "{format}");
-            }
-        }
     }
 }

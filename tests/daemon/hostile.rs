@@ -10,9 +10,7 @@ mod pending;
 mod queues;
 mod turns;
 
-use std::io::Write;
 use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -198,19 +196,4 @@ fn a_peer_that_sends_only_errors_is_closed() {
     }
     wire.assert_closed();
     daemon.assert_logs("a thousand requests in a row that are errors");
-}
-
-/// A reply and a request that waits are of one turn, and the reply cannot be written.
-#[test]
-fn a_client_that_leaves_amid_its_requests_harms_no_other() {
-    let setup = Setup::new();
-    let socket = setup.path("socket").display().to_string();
-    let daemon = setup.option("--listen", format!("unix:{socket}")).option("--shards", "1").start();
-    undisturbed(&daemon, || {
-        for _ in 0..200 {
-            let mut stream = UnixStream::connect(&socket).expect("a connection");
-            let both = [wire::ping(1, b"here?"), Ask::of(1_000_000).wait_ms(9_000).bytes()].concat();
-            stream.write_all(&both).expect("room");
-        }
-    });
 }

@@ -11,8 +11,6 @@ use rustix::process::Signal;
 
 /// 16 IDs in each second: a few IDs are enough to make requests wait.
 const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
-/// 16 IDs in each tenth of a second.
-const TENTHS: &str = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
 
 /// The vectors of docs/protocol.md: bytes that the daemon cannot use, and its answers.
 #[test]
@@ -68,29 +66,6 @@ fn a_count_of_zero_or_above_the_limit_is_refused_with_the_limit() {
         wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
     }
     assert_eq!(wire.next(Ask::of(500)).id_count(), Some(500));
-}
-
-#[test]
-fn a_request_whose_ids_come_later_is_refused_with_the_time() {
-    let daemon = Setup::new().args(["--layout", TENTHS]).start();
-    let mut wire = daemon.connect();
-    let mut refusals = 0;
-    // Sizes that end with a tick, and sizes that do not.
-    for count in [16, 10, 10, 7, 16, 3, 15, 15, 1, 16, 11, 9, 9] {
-        let reply = wire.next_once_granted(Ask::of(count).wait_ms(0));
-        if reply.id_count() == Some(count.into()) {
-            continue;
-        }
-        let (code, retry_after_ms, message) = reply.error();
-        assert_eq!(code, EXHAUSTED, "{message}");
-        assert!((1..=200).contains(&retry_after_ms), "{retry_after_ms} ms for one tick of 100 ms");
-        refusals += 1;
-        thread::sleep(Duration::from_millis(retry_after_ms.into()));
-        // No other client sends requests, so the named time must be enough.
-        let again = wire.next_once_granted(Ask::of(count).wait_ms(0));
-        assert_eq!(again.id_count(), Some(count.into()), "after {retry_after_ms} ms");
-    }
-    assert!(refusals > 0);
 }
 
 /// A client that has shut down its writing side may still read. One that resets its connection is

@@ -5,9 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::Setup;
 use crate::support::clients::{newest, script};
-use crate::support::http::get;
 use crate::support::program::{Said, program};
 use serde_json::{Value, json};
 use toml::Table;
@@ -144,6 +142,11 @@ fn services_and_probes_use_the_daemons_ports() {
                 (Some(path), port(&table["admin"]["listen"]))
             );
         }
+        let env = &container["env"][0];
+        let is_by_address = table["worker_id_from"].as_str() == Some("ipv4");
+        let field = env["valueFrom"]["fieldRef"]["fieldPath"].as_str();
+        assert_eq!(field == Some("status.podIP"), is_by_address, "{file}");
+        assert_eq!(env["name"] == "SNOWBANK_IPV4", is_by_address, "{file}");
         let services = of_kind(&documents, "Service");
         assert!(!services.is_empty(), "{file}");
         for service in services {
@@ -195,25 +198,4 @@ fn the_locks_of_containers_outlive_them() {
     // A new volume gets the owner and the mode of the image's directory.
     let image = fs::read_to_string(repository().join("deploy/Containerfile")).expect("the Containerfile");
     assert!(image.contains("--mode=0700 --owner=7660 --group=7660 /run/lock/snowbank "));
-}
-
-#[test]
-fn a_pods_address_is_its_worker_id_and_its_probes_answer() {
-    for (file, documents, table) in daemons() {
-        let env = &pod(&documents)["spec"]["containers"][0]["env"];
-        let is_by_address = table["worker_id_from"].as_str() == Some("ipv4");
-        let field = env[0]["valueFrom"]["fieldRef"]["fieldPath"].as_str();
-        assert_eq!(field.is_some_and(|path| path == "status.podIP"), is_by_address, "{file}");
-        assert_eq!(env[0]["name"] == "SNOWBANK_IPV4", is_by_address, "{file}");
-        if !is_by_address {
-            continue;
-        }
-        // The cluster's etcd is not available here.
-        let text =
-            configuration(&documents).and_then(|text| text.split("[fleet]").next()).expect("a configuration");
-        let setup = Setup::configured(text).env("SNOWBANK_IPV4", POD_ADDRESS).admin();
-        let daemon = setup.start();
-        assert_eq!(get(&daemon, "/readyz").code, 200, "{file}");
-        assert_eq!(get(&daemon, "/healthz").code, 200, "{file}");
-    }
 }

@@ -1,11 +1,7 @@
 //! The marks of worker IDs: how `snowbank state show` prints them, and what happens if one cannot
-//! be written. Tests that fill a file system need root. Without it they report that and pass,
-//! unless `CI` is set.
-
-use std::fs;
+//! be written.
 
 use crate::support::failing_disk::{EIO, FailingDisk};
-use crate::support::file_system::FileSystem;
 use crate::support::machine::Machine;
 use crate::support::poll;
 use serde_json::Value;
@@ -20,11 +16,7 @@ fn show_words(machine: &Machine) -> String {
 
 /// Returns the only source of `state show --json`.
 fn show(machine: &Machine) -> Value {
-    show_state(machine, "state")
-}
-
-fn show_state(machine: &Machine, state: &str) -> Value {
-    let [source] = &machine.shown_sources(state)[..] else { panic!("not one source") };
+    let [source] = &machine.shown_sources("state")[..] else { panic!("not one source") };
     source.clone()
 }
 
@@ -80,68 +72,26 @@ fn a_mark_is_shown_with_its_effect_on_a_start() {
 }
 
 #[test]
-fn a_mark_of_another_directorys_daemon_names_its_state() {
+fn marks_of_another_state_and_of_an_export_are_shown() {
     let machine = Machine::new();
     machine.setup(CONFIG).start().stop();
     let daemon = machine.beside(CONFIG).start();
     daemon.draw_one();
     let mark = read_mark(&machine);
-    assert_eq!(mark["state"], show_state(&machine, "other")["owner"]["state"]);
     assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(false), &Value::from("above_mark")));
-    assert_eq!(mark["holder"], format!("process {}", daemon.id()));
+    let holder = format!("process {}", daemon.id());
+    assert_eq!(mark["holder"], holder);
     let words = show_words(&machine);
-    let whose = format!(
-        "by another state ({}), locked by process {}\n",
-        mark["state"].as_str().unwrap(),
-        daemon.id()
-    );
-    for part in [&whose, "a start begins above this mark"] {
-        assert!(words.contains(part), "{part:?} is not in:\n{words}");
-    }
+    let state = mark["state"].as_str().expect("a text");
+    let whose = format!("by another state ({state}), locked by {holder}\n");
+    assert!(words.contains(&whose) && words.contains("a start begins above this mark"), "{words}");
     daemon.stop();
-}
 
-#[test]
-fn an_exported_worker_id_is_shown_as_released() {
-    let machine = Machine::new();
     machine.setup(CONFIG).start().stop();
     machine.run(&["state", "export"]).printed();
     let mark = read_mark(&machine);
     assert_eq!((&mark["status"], &mark["next_start"]), (&"released".into(), &"refused_released".into()));
     assert!(show_words(&machine).contains("moved away by `snowbank state export`"));
-}
-
-/// The space for a mark is reserved when its lock is made.
-#[test]
-fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
-    let Some(disk) = FileSystem::mount_as("tmpfs") else { return };
-    let machine = Machine::with_locks(disk.point().join("locks"));
-    let mut daemon = machine.setup(CONFIG).start();
-    let copy = machine.back_up();
-    let ballast = disk.fill();
-    let last = machine.draw_past_a_raise(&daemon);
-    poll("the mark rises", || (id_of(&read_mark(&machine)["id"]) > last).then_some(()));
-    assert!(!daemon.log().contains("cannot mark"), "{}", daemon.log());
-    assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
-    daemon.kill();
-    let newest = machine.back_up();
-    machine.restore(&copy);
-    machine.setup(CONFIG).end().assert_refusal(&["is older than the one that served"]);
-
-    // Another worker ID has no lock yet, and there is no space for one.
-    let other = || machine.beside(CONFIG).args(["--worker-id", "9"]);
-    other().end().assert_refusal_for_now(&[
-        "cannot lock worker IDs at",
-        "No space left on device",
-        "make room",
-    ]);
-    fs::remove_file(ballast).expect("it is there");
-    other().start().stop();
-    machine.restore(&newest);
-    assert!(disk.remount("ro"));
-    machine.setup(CONFIG).end().assert_refusal(&["cannot lock worker IDs at", "Read-only file system"]);
-    assert!(disk.remount("rw"));
-    assert!(machine.setup(CONFIG).start().draw_one() > last);
 }
 
 /// Only the disk of the locks fails.

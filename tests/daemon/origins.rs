@@ -63,10 +63,9 @@ fn a_host_name_gives_the_worker_id() {
 fn check_picks_the_number_of_this_machine_and_prints_it() {
     let directory = crate::support::directory();
     let path = directory.path().join("snowbank.toml");
-    for (toml, code, parts) in [
+    for (toml, parts) in [
         (
             "worker_id_from = \"ipv4:10.0.0.0/8\"\n",
-            0,
             [
                 "on this machine, source \"default\" has worker ID 5, from the low 10 bits",
                 "warning: source \"default\": worker IDs are the low 10 bits",
@@ -75,19 +74,12 @@ fn check_picks_the_number_of_this_machine_and_prints_it() {
         // This machine may lack a file that the daemon's machine has, so that is a warning.
         (
             "worker_id_from = \"file:absent\"\nlisten = \"0.0.0.0:7660\"\n",
-            0,
             ["worker picked at the start (file:", "warning: `serve` would not start on this machine: "],
-        ),
-        // This is a mistake on every machine.
-        (
-            "worker_id_from = \"hostname\"\nworker_ids = 5\n",
-            1,
-            ["snowbank.toml:2: ", "worker_ids: found worker IDs beside"],
         ),
     ] {
         std::fs::write(&path, toml).expect("the configuration is written");
         let said = Said::by(program().arg("check").arg(&path).env("SNOWBANK_IPV4", "10.0.0.5"));
-        assert_eq!(said.code, Some(code), "{said:?}");
+        assert_eq!(said.code, Some(0), "{said:?}");
         assert!(parts.iter().all(|part| said.out.contains(part)), "{said:?}");
     }
 }

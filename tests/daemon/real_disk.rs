@@ -1,4 +1,4 @@
-//! The state on real file systems, full and read-only. Mounting them needs root. Without it these
+//! The state on real file systems that are full. Mounting them needs root. Without it these
 //! tests report that and pass, unless `CI` is set.
 
 use std::time::{Duration, Instant};

@@ -1,13 +1,10 @@
 //! A daemon's stop: it answers requests that have arrived, refuses later ones, and ends in time.
 
-use std::io::{PipeReader, PipeWriter, Write};
-
 use crate::support::failing_disk::FailingDisk;
 use crate::support::http::get;
 use crate::support::machine::Machine;
 use crate::support::wire::{self, SHUTTING_DOWN};
 use crate::support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::Signal;
 
 /// Sends requests until the daemon has noticed the signal.
@@ -42,31 +39,6 @@ fn a_stop_answers_waiting_requests_and_refuses_new_ones() {
         silent.assert_closed();
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     }
-}
-
-/// Makes a pipe whose buffer is full until it is read.
-fn full_pipe() -> (PipeReader, PipeWriter) {
-    let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    let flags = fcntl_getfl(&writer).expect("flags");
-    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).expect("flags");
-    while writer.write(&[b'\n'; 512]).is_ok() {}
-    fcntl_setfl(&writer, flags).expect("flags");
-    (reader, writer)
-}
-
-/// As under `snowbank serve 2>&1 | less`.
-#[test]
-fn an_unread_log_delays_nothing() {
-    let (_reader, writer) = full_pipe();
-    let mut daemon = Setup::new().args(["--shards", "1"]).stderr(writer).start();
-    // The shard's own thread logs this.
-    daemon.connect().send(b"GET / HTTP/1.1\r\n\r\n");
-    let mut wire = daemon.connect();
-    for tag in 0..100 {
-        assert_eq!(wire.next(Ask::of(10).tag(tag)).id_count(), Some(10));
-    }
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "it ends with lines that nobody takes");
 }
 
 #[test]

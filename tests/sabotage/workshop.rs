@@ -2,17 +2,15 @@
 
 use std::fmt;
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use crate::patch::{Patch, Suite, TestName};
 
 /// Longer than any test takes on the unpatched sources, on a slow machine.
-const TEST_LIMIT: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(20);
+const TEST_LIMIT_S: &str = "120";
+/// The exit code of `timeout` if the limit was reached.
+const TIMED_OUT: i32 = 124;
 
 /// The folders that are not copied: build output and history.
 const NOT_COPIED: [&str; 3] = ["target", ".git", "proptest-regressions"];
@@ -32,8 +30,6 @@ pub(crate) enum Outcome {
     Green,
     /// The sources do not compile; the compiler's message.
     DoesNotCompile(String),
-    /// The executable has no such test.
-    NoSuchTest,
     /// It ran into the deadline and was ended.
     Endless,
 }
@@ -44,8 +40,7 @@ impl fmt::Display for Outcome {
             Outcome::Red(said) => write!(f, "red ({said})"),
             Outcome::Green => f.write_str("green"),
             Outcome::DoesNotCompile(said) => write!(f, "DOES NOT COMPILE\n{said}\n"),
-            Outcome::NoSuchTest => f.write_str("NO SUCH TEST"),
-            Outcome::Endless => write!(f, "DID NOT END within {} s", TEST_LIMIT.as_secs()),
+            Outcome::Endless => write!(f, "DID NOT END within {TEST_LIMIT_S} s"),
         }
     }
 }
@@ -59,24 +54,23 @@ impl Workshop {
             copy: beside.join("copy"),
             target: beside.join("target"),
         };
-        mirror(sources, &workshop.copy).map_err(|error| format!("{}: {error}", workshop.copy.display()))?;
+        workshop.restore()?;
         Ok(workshop)
+    }
+
+    /// Makes the copy equal to the sources.
+    fn restore(&self) -> Result<(), String> {
+        mirror(&self.sources, &self.copy).map_err(|error| format!("{}: {error}", self.copy.display()))
     }
 
     /// Applies one patch, runs its test, and reverts the patch.
     pub(crate) fn sabotage(&self, patch: &Patch) -> Result<Outcome, String> {
-        let changed = patch.apply(&self.sources)?;
-        let write = |path: &Path, text: &str| {
-            fs::write(self.copy.join(path), text).map_err(|error| format!("{}: {error}", path.display()))
-        };
-        for (path, text) in &changed {
-            write(path, text)?;
+        for (path, text) in patch.apply(&self.sources)? {
+            let written = fs::write(self.copy.join(&path), text);
+            written.map_err(|error| format!("{}: {error}", path.display()))?;
         }
         let outcome = self.run(&patch.caught_by);
-        for (path, _) in &changed {
-            let text = fs::read_to_string(self.sources.join(path));
-            write(path, &text.map_err(|error| format!("{}: {error}", path.display()))?)?;
-        }
+        self.restore()?;
         outcome
     }
 
@@ -127,30 +121,17 @@ impl Workshop {
     }
 
     fn execute(&self, executable: &Path, name: &str) -> Result<Outcome, String> {
-        let fault = |error: std::io::Error| format!("{}: {error}", executable.display());
-        let mut command = Command::new(executable);
-        command.args(["--exact", name]).current_dir(&self.copy).env_remove("SNOWBANK_SEED");
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(fault)?;
-        let mut stdout = child.stdout.take().ok_or("no pipe")?;
-        let said = thread::spawn(move || {
-            let mut said = String::new();
-            let _ = stdout.read_to_string(&mut said);
-            said
-        });
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().map_err(fault)? {
-                break status;
-            }
-            if begun.elapsed() > TEST_LIMIT {
-                child.kill().and_then(|()| child.wait()).map_err(fault)?;
-                return Ok(Outcome::Endless);
-            }
-            thread::sleep(POLL);
-        };
-        let said = said.join().unwrap_or_default();
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", TEST_LIMIT_S]).arg(executable).args(["--exact", name]);
+        command.current_dir(&self.copy).env_remove("SNOWBANK_SEED");
+        let output = command.output().map_err(|error| format!("timeout: {error}"))?;
+        let status = output.status;
+        if status.code() == Some(TIMED_OUT) {
+            return Ok(Outcome::Endless);
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
         if !said.contains("running 1 test") {
-            return Ok(Outcome::NoSuchTest);
+            return Err(format!("there is no test {name}"));
         }
         if status.success() {
             return Ok(Outcome::Green);

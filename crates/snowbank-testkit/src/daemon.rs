@@ -105,12 +105,6 @@ impl Setup {
         self
     }
 
-    /// Leads standard error elsewhere: the daemon then has no log here.
-    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Setup {
-        self.command.stderr(stderr);
-        self
-    }
-
     /// Sets standard input.
     pub fn stdin(mut self, stdin: Stdio) -> Setup {
         self.command.stdin(stdin);
@@ -202,7 +196,7 @@ impl Setup {
     pub fn try_start(mut self) -> Result<Daemon, Box<Daemon>> {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
-        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
+        let stderr = Text::of(child.stderr.take().expect("piped"));
         let mut daemon =
             Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
@@ -228,7 +222,7 @@ impl Setup {
     pub fn end(mut self) -> Ended {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Text::of(child.stdout.take().expect("piped"));
-        let stderr = child.stderr.take().map_or_else(Text::empty, Text::of);
+        let stderr = Text::of(child.stderr.take().expect("piped"));
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();

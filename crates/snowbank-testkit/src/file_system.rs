@@ -1,4 +1,4 @@
-//! File systems for one test, which can be full or read-only. Mounting them needs root.
+//! File systems for one test, which can be full. Mounting them needs root.
 
 use std::fs::File;
 use std::io::Write;
@@ -55,20 +55,13 @@ impl FileSystem {
     }
 
     /// Writes until nothing more fits.
-    pub fn fill(&self) -> PathBuf {
-        let path = self.point().join("ballast");
-        let mut ballast = File::create(&path).expect("room for a name");
+    pub fn fill(&self) {
+        let mut ballast = File::create(self.point().join("ballast")).expect("room for a name");
         for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
             // Later writes then need no delayed allocation.
             let _ = ballast.sync_all();
         }
-        path
-    }
-
-    /// Mounts it again with these options. Returns false if the system refuses.
-    pub fn remount(&self, options: &str) -> bool {
-        run(&["mount", "-o", &format!("remount,{options}")], &self.point())
     }
 }
 

@@ -12,7 +12,7 @@ pub struct FrozenThread {
 
 impl FrozenThread {
     /// Stops the thread with this name in `/proc/PID/task/TID/comm`.
-    pub fn of(process: u32, name: &str) -> FrozenThread {
+    fn of(process: u32, name: &str) -> FrozenThread {
         let thread = find(process, name);
         let (thaw, thawed) = mpsc::channel();
         let (is_frozen, frozen) = mpsc::channel();

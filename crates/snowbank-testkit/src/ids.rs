@@ -1,11 +1,11 @@
-//! The tests' own arithmetic of IDs: a few layouts, distinctness, and uniformity.
+//! The tests' own arithmetic of IDs: Twitter's layout, and distinctness.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::wire::Run;
 
 /// IDs per ms of Twitter's layout.
-pub const TWITTER_IDS_PER_MS: u64 = 1 << 12;
+const TWITTER_IDS_PER_MS: u64 = 1 << 12;
 const TWITTER_EPOCH_UNIX_MS: u64 = 1_288_834_974_657;
 
 /// The tick of an ID of Twitter's layout, in Unix ms.
@@ -45,26 +45,4 @@ pub fn assert_distinct(mut runs: Vec<Run>) {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(total, ids.len(), "IDs handed out twice, {pair:?} among them");
-}
-
-/// Pearson's statistic of the residues of `ids` modulo `modulus` against the uniform distribution.
-pub fn chi_square(ids: &[u64], modulus: u64) -> f64 {
-    let mut counts = vec![0_u64; modulus as usize];
-    for id in ids {
-        counts[(id % modulus) as usize] += 1;
-    }
-    let expected = ids.len() as f64 / modulus as f64;
-    counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum()
-}
-
-/// The value that the statistic exceeds once in 10^11 runs if the residues are uniform (Wilson and
-/// Hilferty's approximation, which lies above the exact value for few degrees of freedom). A test
-/// of all 63 moduli from 2 to 64 then fails falsely less than once in 10^9 runs, whatever the
-/// dependence between them (Bonferroni).
-pub fn chi_square_limit(modulus: u64) -> f64 {
-    /// The normal deviate with an upper tail of 10^-11.
-    const DEVIATE: f64 = 6.706;
-    let freedom = (modulus - 1) as f64;
-    let spread = 2.0 / (9.0 * freedom);
-    freedom * (1.0 - spread + DEVIATE * spread.sqrt()).powi(3)
 }

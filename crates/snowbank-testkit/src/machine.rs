@@ -11,21 +11,13 @@ use super::{Daemon, Setup};
 /// A simulated machine with its own directories for the state and the locks.
 pub struct Machine {
     directory: TempDir,
-    locks: PathBuf,
     clock: Option<FakeClock>,
 }
 
 impl Machine {
     /// Makes a machine with the right time.
     pub fn new() -> Machine {
-        let directory = super::directory();
-        let locks = directory.path().join("locks");
-        Machine { directory, locks, clock: None }
-    }
-
-    /// Makes a machine whose locks are in this directory.
-    pub fn with_locks(locks: PathBuf) -> Machine {
-        Machine { locks, ..Machine::new() }
+        Machine { directory: super::directory(), clock: None }
     }
 
     /// Makes a machine whose wall clock can be set. Returns `None` if that is not possible here:
@@ -50,7 +42,7 @@ impl Machine {
     pub fn setup(&self, toml: &str) -> Setup {
         let setup = Setup::configured(toml)
             .env("SNOWBANK_STATE_DIR", self.path("state"))
-            .env("SNOWBANK_LOCK_DIR", &self.locks);
+            .env("SNOWBANK_LOCK_DIR", self.path("locks"));
         match &self.clock {
             Some(clock) => clock.under(setup),
             None => setup,
@@ -66,7 +58,7 @@ impl Machine {
     pub fn run(&self, args: &[&str]) -> Said {
         let mut command = program();
         command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
-        Said::by(command.env("SNOWBANK_LOCK_DIR", &self.locks))
+        Said::by(command.env("SNOWBANK_LOCK_DIR", self.path("locks")))
     }
 
     /// Starts a daemon on this machine.

@@ -31,7 +31,7 @@ impl Lines {
 /// All that comes, collected by a thread so that the writer never waits.
 pub(crate) struct Text {
     bytes: Arc<Mutex<Vec<u8>>>,
-    reader: Option<JoinHandle<()>>,
+    reader: JoinHandle<()>,
 }
 
 impl Text {
@@ -44,12 +44,7 @@ impl Text {
                 collected.lock().expect("no reader panics").extend_from_slice(&piece[..size]);
             }
         });
-        Text { bytes, reader: Some(reader) }
-    }
-
-    /// Makes an output for a stream that leads elsewhere.
-    pub(crate) fn empty() -> Text {
-        Text { bytes: Arc::default(), reader: None }
+        Text { bytes, reader }
     }
 
     pub(crate) fn so_far(&self) -> String {
@@ -58,9 +53,7 @@ impl Text {
 
     /// Waits until the writer closes. If its process has ended, that has already happened.
     pub(crate) fn whole(&self) -> String {
-        if let Some(reader) = &self.reader {
-            poll("the end of a pipe", || reader.is_finished().then_some(()));
-        }
+        poll("the end of a pipe", || self.reader.is_finished().then_some(()));
         self.so_far()
     }
 }

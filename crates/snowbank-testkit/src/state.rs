@@ -12,8 +12,6 @@ use crate::{Daemon, poll};
 /// A source as `snowbank state show --json` has it.
 #[derive(Debug)]
 pub struct Shown {
-    /// Its name.
-    pub name: String,
     /// The ID below which all of its IDs lie.
     pub bound: u64,
     /// Its daemon stopped in order.
@@ -50,7 +48,6 @@ impl Machine {
     pub fn shown(&self) -> Shown {
         let [source] = &self.shown_sources("state")[..] else { panic!("not one source") };
         Shown {
-            name: source["name"].as_str().expect("a name").to_owned(),
             bound: source["id_bound"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
             clean: source["clean"].as_bool().expect("a flag"),
             released: source["released"].as_bool().expect("a flag"),

@@ -94,7 +94,6 @@ pub const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO }
 #[derive(Debug)]
 struct Shared {
     samples: Mutex<Vec<Sample>>,
-    highest: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -102,7 +101,6 @@ struct Shared {
 #[derive(Debug)]
 pub struct Witness {
     connections: Vec<(Arc<Shared>, JoinHandle<bool>)>,
-    highest: Arc<Shared>,
     pauses: PauseWatch,
 }
 
@@ -115,28 +113,16 @@ impl Witness {
     /// The same for a daemon that needs these other processes.
     pub fn beside(daemon: &Daemon, loads: &[Load], others: &[u32]) -> Witness {
         let pauses = PauseWatch::of([&[daemon.id()], others].concat());
-        let shared = || {
-            Arc::new(Shared {
-                samples: Mutex::new(Vec::new()),
-                highest: AtomicU64::new(0),
-                stop: AtomicBool::new(false),
-            })
-        };
-        let common = shared();
+        let highest = Arc::new(AtomicU64::new(0));
         let connections = loads.iter().enumerate().map(|(index, &load)| {
             let wire = daemon.connect();
-            let mine = shared();
-            let common = Arc::clone(&common);
+            let mine = Arc::new(Shared { samples: Mutex::new(Vec::new()), stop: AtomicBool::new(false) });
             let own = Arc::clone(&mine);
+            let highest = Arc::clone(&highest);
             let random = Random::seeded(index as u64);
-            (mine, thread::spawn(move || ask_on(wire, load, random, &own, &common)))
+            (mine, thread::spawn(move || ask_on(wire, load, random, &own, &highest)))
         });
-        Witness { connections: connections.collect(), highest: common, pauses }
-    }
-
-    /// Returns the highest ID received so far.
-    pub fn highest(&self) -> u64 {
-        self.highest.highest.load(Ordering::SeqCst)
+        Witness { connections: connections.collect(), pauses }
     }
 
     /// Waits until every connection has had a reply for which `is_it` holds, to a request after
@@ -194,10 +180,10 @@ impl Witness {
 }
 
 /// Sends requests until the end. Returns true if the connection has closed.
-fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: &Shared) -> bool {
+fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, highest: &AtomicU64) -> bool {
     while !own.stop.load(Ordering::Acquire) {
         let ask = Ask::of(random.pick(load.counts)).default_wait();
-        let highest_before = common.highest.load(Ordering::SeqCst);
+        let highest_before = highest.load(Ordering::SeqCst);
         let asked = Instant::now();
         if wire.try_send(&ask.bytes()).is_err() {
             return true;
@@ -210,7 +196,7 @@ fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: 
             Reply::Runs(_, runs) => {
                 let count: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
                 assert_eq!(count, u64::from(ask.count), "{runs:?} for {ask:?}");
-                common.highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
+                highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
                 Came::Ids(runs)
             }
             Reply::Error { code, retry_after_ms, .. } => Came::Refusal { code, retry_after_ms },

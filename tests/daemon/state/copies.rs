@@ -81,43 +81,6 @@ fn a_start_whose_state_was_lost_lies_above_its_grants() {
 }
 
 #[test]
-fn two_directories_that_run_in_turn_are_no_copies() {
-    let machine = Machine::new();
-    let mut last = 0;
-    for setup in [machine.setup(""), machine.beside(""), machine.setup(""), machine.beside("")] {
-        let daemon = setup.start();
-        let id = daemon.draw_one();
-        assert!(id > last);
-        last = id;
-        daemon.stop();
-    }
-}
-
-#[test]
-fn an_older_copy_does_not_undo_an_export() {
-    let (machine, _) = used();
-    let copy = machine.back_up();
-    let exported = machine.run(&["state", "export", "--output", machine.path("export").to_str().unwrap()]);
-    assert!(exported.code == Some(0), "{exported:?}");
-    machine.restore(&copy);
-    machine.setup("").end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
-    machine.setup("").args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
-    fs::remove_dir_all(machine.state()).expect("removed");
-    machine.setup("").end().assert_refusal(&["state export` moved worker ID"]);
-    let import = |code| {
-        let done = machine.run(&["state", "import", machine.path("export").to_str().unwrap()]);
-        assert_eq!(done.code, Some(code), "{done:?}");
-    };
-    import(0);
-    let daemon = machine.start("");
-    daemon.draw_one();
-    daemon.stop();
-    // The worker ID is used up, wherever it is imported.
-    fs::remove_dir_all(machine.state()).expect("removed");
-    import(1);
-}
-
-#[test]
 fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let (machine, last) = used();
     let lock = lock_files(&machine.path("locks")).remove(0);
@@ -151,4 +114,25 @@ fn each_source_is_marked() {
     for (source, name) in sources.iter().zip(["\"first\"", "\"second\""]) {
         machine.setup(source).end().assert_refusal(&["is older than the one", name]);
     }
+}
+
+/// Worker 1 of Twitter's layout and worker 0 of one with a wider sequence make the same IDs.
+#[test]
+fn the_marks_of_a_colliding_layout_bind_a_start_and_no_export() {
+    let machine = Machine::new();
+    let twitter = "worker_ids = 1\n";
+    let wide = "layout = \"time:41,worker:9,sequence:13;tick=1ms;epoch=1288834974657\"\nworker_ids = 0\n";
+    let wide = || machine.setup(wide).env("SNOWBANK_STATE_DIR", machine.path("other"));
+    let mut last = 0;
+    for setup in [machine.setup(twitter), wide()] {
+        let daemon = setup.start();
+        let id = daemon.draw_one();
+        assert!(id > last, "{id} after {last}");
+        last = id;
+        daemon.stop();
+    }
+    let export = machine.path("export").display().to_string();
+    machine.run(&["state", "export", "--output", &export]).printed();
+    wide().end().assert_refusal(&["a worker ID of another layout", "was moved away", "state import"]);
+    machine.run(&["state", "import", &export]).printed();
 }

@@ -50,6 +50,7 @@ fn another_machines_state_needs_adopt_state() {
 #[test]
 fn export_and_import_move_a_worker() {
     let (old, last) = used();
+    let copy = old.back_up();
     let export = old.path("export.json");
     let file = export.to_str().unwrap();
     let done = old.run(&["state", "export", "--output", file]);
@@ -61,6 +62,13 @@ fn export_and_import_move_a_worker() {
     assert_eq!(taken.code, Some(1), "a file that is there is not written over");
     let again = old.run(&["state", "export"]);
     assert_eq!(again.out, fs::read_to_string(&export).expect("read"), "an export can be had again");
+    // Neither an older copy nor a lost state undoes it.
+    let refusal = ["state export` moved worker ID"];
+    old.restore(&copy);
+    old.setup("").end().assert_refusal(&refusal);
+    old.setup("").args(["--adopt-state"]).end().assert_refusal(&refusal);
+    fs::remove_dir_all(old.state()).expect("removed");
+    old.setup("").end().assert_refusal(&refusal);
 
     let new = Machine::new();
     let done = new.run(&["state", "import", file]);
@@ -76,22 +84,9 @@ fn export_and_import_move_a_worker() {
     assert_eq!(refused.code, Some(1));
     let said = refused.err;
     assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
-
-    // Into another directory of the machine while a daemon has the worker ID.
-    let daemon = new.start("");
-    let elsewhere = new.path("elsewhere");
-    let refused = new.run(&["state", "import", "--state-dir", elsewhere.to_str().unwrap(), file]);
-    assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains("worker ID 0"), "{refused:?}");
-    daemon.stop();
-
-    // And back.
-    let back = new.run(&["state", "export"]);
-    fs::write(new.path("back.json"), &back.out).expect("written");
-    let done = old.run(&["state", "import", new.path("back.json").to_str().unwrap()]);
-    assert!(done.code == Some(0), "{done:?}");
-    let daemon = old.start("");
-    assert!(daemon.draw_one() > id);
+    // The worker ID is used up, also where the state was lost.
+    fs::remove_dir_all(new.state()).expect("removed");
+    assert_eq!(new.run(&["state", "import", file]).code, Some(1));
 }
 
 #[test]
@@ -135,4 +130,20 @@ fn a_stop_without_an_id_counts_as_clean() {
     for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
+}
+
+/// An export that nobody could read is no success, and can be made again.
+#[test]
+fn an_export_into_a_closed_pipe_fails() {
+    let machine = Machine::new();
+    machine.start("").stop();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.args(["state", "export"]).stdout(writer);
+    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+    let output = command.output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write the export"), "{output:?}");
+    assert_eq!(machine.run(&["state", "export"]).code, Some(0));
 }

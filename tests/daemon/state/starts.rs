@@ -6,8 +6,7 @@ use super::*;
 fn ahead(machine: &Machine, ahead_ms: u64) {
     let tick = unix_ms() + ahead_ms - 1_288_834_974_657;
     machine.edit(|record| {
-        let workers = if record["worker_ids"] == "0-3" { 4 } else { 1 };
-        record["ceiling"] = (tick * 4_096 * workers).to_string().into();
+        record["ceiling"] = (tick * 4_096).to_string().into();
         record["id_bound"] = (tick << 22).to_string().into();
         record["clean"] = false.into();
     });
@@ -51,30 +50,21 @@ fn a_start_below_a_near_ceiling_catches_up() {
     assert!(daemon.draw_one() >= bound);
 }
 
+/// The far ceiling binds the worker ID that was used, and none that was not.
 #[test]
-fn changed_worker_ids_names_and_field_names_start_above() {
-    let (machine, mut last) = used();
-    let mut restart = |machine: &Machine, arguments: &[&str], toml: &str, what: &str| {
-        ahead(machine, 2_000);
-        let bound = machine.shown().bound;
-        let daemon = machine.setup(toml).args(arguments).start();
-        let id = daemon.draw_one();
-        assert!(id > last && id >= bound, "{what}: {id} is not above {bound} and {last}");
-        last = id;
-        daemon.stop();
-    };
-    restart(&machine, &["--worker-id", "0-3"], "", "more worker IDs");
-    let renamed = "[[sources]]\nname = \"orders\"\nworker_ids = \"0-3\"";
-    restart(&machine, &[], renamed, "another name");
-    assert_eq!(machine.shown().name, "orders", "the old name is gone");
-    let fields = "time:41,machine:10,sequence:12;epoch=1288834974657";
-    restart(&machine, &["--layout", fields], renamed, "other field names");
-    // Another worker ID and the same name: both records are kept, and both bind.
-    let other = "[[sources]]\nname = \"orders\"\nworker_ids = 9";
-    machine.setup(other).start().stop();
-    let output = machine.run(&["state", "show"]);
-    let text = output.out;
-    assert_eq!(text.matches("source \"orders\"").count(), 2, "{text}");
+fn an_unused_worker_id_starts_at_the_clock_below_a_far_ceiling() {
+    let (machine, _) = used();
+    ahead(&machine, 7_200_000);
+    // Its ID clock was there, too.
+    machine.edit(|record| record["id_minus_boot_us"] = serde_json::Value::Null);
+    let daemon = machine.start("worker_ids = 3");
+    assert!(twitter_unix_ms(daemon.draw_one()) <= unix_ms() + 1_000);
+    daemon.assert_logs("new IDs sort below those");
+    daemon.stop();
+    let daemon = machine.start("");
+    let message = daemon.connect().next(Ask::of(1)).assert_error(0, CLOCK_BEHIND);
+    assert!(message.contains("a worker ID that was never used"), "{message}");
+    daemon.assert_logs("give the source a worker ID that was never used");
 }
 
 #[test]
@@ -82,46 +72,17 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     let (machine, last) = used();
     // A later epoch: today's IDs are far below those of the old layout.
     let later = "time:41,datacenter:5,worker:5,sequence:12;epoch=2020-01-01";
-    for toml in ["", "[[sources]]\nname = \"renamed\"\nworker_ids = 3"] {
-        let ended = machine.setup(toml).args(["--layout", later]).end();
-        ended.assert_refusal(&[
-            "above those of layout twitter, ",
-            "epoch=1577836800000",
-            "it can start from 20",
-            "keep layout twitter, or choose one whose IDs lie higher, or, ",
-            "--state-dir",
-        ]);
-    }
-    let short = "time:41,sequence:3";
-    machine
-        .setup("")
-        .args(["--layout", short])
-        .end()
-        .assert_refusal(&["all its IDs lie below that; keep layout twitter"]);
+    machine.setup("").args(["--layout", later]).end().assert_refusal(&[
+        "above those of layout twitter, ",
+        "epoch=1577836800000",
+        "it can start from 20",
+        "keep layout twitter, or choose one whose IDs lie higher, or, ",
+        "--state-dir",
+    ]);
     // An earlier epoch: its IDs of today are larger.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup("").args(["--layout", earlier]).start();
     assert!(daemon.draw_one() > last);
-    daemon.stop();
-    machine.setup("").end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
-    // With another name and an unused worker ID: this may be the old source, renamed and changed.
-    let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
-    machine.setup(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
-    // Beside the old source it can only be another one.
-    let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
-    machine.setup(&both).start().stop();
-}
-
-#[test]
-fn the_default_directory_comes_from_the_environment() {
-    let machine = Machine::new();
-    let at = |home: &Path| {
-        let setup = machine.setup("").env("SNOWBANK_STATE_DIR", "").env("STATE_DIRECTORY", "");
-        setup.env("XDG_STATE_HOME", "").env("HOME", home)
-    };
-    at(&machine.path("home")).start().stop();
-    assert!(machine.path("home/.local/state/snowbank/ceilings").exists());
-    at(Path::new("")).end().assert_refusal(&["--state-dir none", "$XDG_STATE_HOME"]);
 }
 
 #[test]

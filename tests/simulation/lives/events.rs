@@ -67,12 +67,7 @@ impl World {
     /// Makes no request until ceilings are no longer raised. Then the clock steps forward for good,
     /// and the process is killed. The next one believes the clock at once.
     pub(crate) fn idle_over_a_forward_step(&mut self) {
-        self.mend_storage();
-        self.set_clock_right();
-        if self.daemon.is_none() {
-            self.put_newest_back();
-            self.start();
-        }
+        self.end_the_faults();
         self.idle(WRITTEN_AFTER_USE + Duration::from_secs(60));
         self.machine.wall_offset_us += 61 * SECOND + self.rng.i64(0..3_600 * SECOND);
         self.idle(STEP_RULE.step_hold + Duration::from_secs(3));

@@ -14,16 +14,7 @@ impl World {
     /// clock runs. It shows the highest time that it ever showed, or stays wrong by as much as
     /// `max_ahead` allows. IDs must flow again.
     pub(crate) fn recover(&mut self) {
-        self.mend_storage();
-        let now_us = self.machine.true_us;
-        self.set_clock_right();
-        if self.daemon.is_none() {
-            self.put_newest_back();
-            self.start();
-        }
-        if let Some(daemon) = &mut self.daemon {
-            daemon.paused = None;
-        }
+        self.end_the_faults();
         if self.is_ended() {
             return;
         }
@@ -39,7 +30,8 @@ impl World {
         if let Some(used_us) = used_us {
             // The clock goes to any time that can be bridged, wherever it was before.
             let behind_us = self.rng.i64(0..=self.max_ahead_us());
-            self.machine.wall_offset_us = (used_us - behind_us).min(self.highest_wall_us) - now_us;
+            self.machine.wall_offset_us =
+                (used_us - behind_us).min(self.highest_wall_us) - self.machine.true_us;
         }
         if used_us.is_some_and(|used_us| self.is_bridged(used_us)) {
             self.expect_ids(2 * self.tick_us().max(1_500 * MS))
@@ -52,17 +44,21 @@ impl World {
         }
     }
 
-    /// Makes storage work, and end its writes.
-    pub(crate) fn mend_storage(&mut self) {
+    /// Makes storage work, and end its writes. Sets the wall clock to the highest time that it ever
+    /// showed. A daemon runs then, and none of its threads is paused.
+    pub(crate) fn end_the_faults(&mut self) {
         (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
         let now_us = self.machine.true_us;
         self.storage.in_flight.iter_mut().for_each(|in_flight| in_flight.ends_us = now_us);
-    }
-
-    /// Sets the wall clock to the highest time that it ever showed, and lets it run.
-    pub(crate) fn set_clock_right(&mut self) {
         self.machine.frozen = None;
         self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
+        if self.daemon.is_none() {
+            self.put_newest_back();
+            self.start();
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.paused = None;
+        }
     }
 
     /// Returns true once the layout's life is over, or too close to its end to watch.
@@ -102,7 +98,8 @@ impl World {
         self.advance();
     }
 
-    fn expect_ids(&mut self, within_us: i64) {
+    /// Checks that IDs flow again within this time.
+    pub(crate) fn expect_ids(&mut self, within_us: i64) {
         let before = self.granted;
         // The ID clock goes on once the keeper has seen the wall clock, which takes a second at
         // most. Requests that come just before a tick are answered at the look after it.

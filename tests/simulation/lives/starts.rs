@@ -204,17 +204,13 @@ impl World {
             }
         }
         self.expect_silence(&mut daemon);
-        let late: Vec<Outcome> = (0..self.writers).map(|writer| self.any_outcome(writer)).collect();
-        for outcome in late {
+        for writer in 0..self.writers {
+            // Any outcome that a write may have.
+            let outcome = Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) };
             let now = daemon.wall.believe(self.machine.read());
             daemon.keeper.written(outcome, now, |_, _| panic!("marked after the trim"));
         }
         self.expect_silence(&mut daemon);
-    }
-
-    /// Returns an outcome that a write may have.
-    pub(crate) fn any_outcome(&mut self, writer: usize) -> Outcome {
-        Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) }
     }
 
     /// Another daemon has the worker IDs or the state. Once that is found, nothing is handed out or
