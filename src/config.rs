@@ -64,14 +64,13 @@ pub use fields::{SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
-pub use listeners::Purpose;
+pub use listeners::{InheritedAddresses, Purpose};
 pub use log::LogFormat;
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;
 pub use secrets::{FileDigest, Secrets};
-pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
@@ -98,7 +97,7 @@ pub fn load(
     cores: NonZeroUsize,
     now: UnixMicros,
 ) -> Result<Settings, Mistakes> {
-    settle::settle(read(file, overrides), cores, now)
+    settle::settle(read(file, overrides)?, cores, now)
 }
 
 /// Reads a configuration as [`load`] does, and the files that it names. Their mistakes are mistakes
@@ -113,18 +112,19 @@ pub fn load_with_secrets(
     now: UnixMicros,
     credentials: &Credentials,
 ) -> Result<(Settings, Secrets), Mistakes> {
-    let mut reader = read(file, overrides);
+    let mut reader = read(file, overrides)?;
     let secrets = secrets::read(&mut reader, credentials, now);
     settle::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
-fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
+/// Reads each value. How they fit each other is only checked once all of them can be read.
+fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Reader, Mistakes> {
     let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {
         reader.read_document(path, text);
     }
     reader.read_overrides(overrides);
-    reader
+    Mistakes::new(std::mem::take(&mut reader.findings.mistakes)).map_or(Ok(reader), Err)
 }
 
 /// The largest configuration or token file, in bytes: far above any real one, and small enough to

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
-    self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
-    StateDirChoice, StatePlace,
+    self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
+    StatePlace,
 };
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
 use crate::system_error::file_may_pass;
@@ -22,8 +22,6 @@ pub(super) struct Inputs {
     pub(super) overrides: Overrides,
     /// The default number of shards at the start. A CPU limit that is set later does not change it.
     pub(super) cores: NonZeroUsize,
-    /// The addresses of inherited sockets, which replace the configured ones.
-    pub(super) inherited: InheritedAddresses,
 }
 
 /// The reason why inputs are refused.
@@ -33,8 +31,6 @@ pub(super) enum Unread {
     File(config::FileError),
     /// It has mistakes.
     Mistakes(Mistakes),
-    /// It does not fit the inherited sockets.
-    Exposed(String),
 }
 
 impl Unread {
@@ -43,7 +39,6 @@ impl Unread {
         match self {
             Unread::File(error) => error.to_string(),
             Unread::Mistakes(mistakes) => mistakes.first_line(),
-            Unread::Exposed(reason) => reason.clone(),
         }
     }
 }
@@ -56,7 +51,7 @@ impl From<Unread> for StartError {
                 StartError::of_system(file_may_pass(&error), reason)
             }
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
-            Unread::File(_) | Unread::Mistakes(_) | Unread::Exposed(_) => StartError::WrongSetting(reason),
+            Unread::File(_) | Unread::Mistakes(_) => StartError::WrongSetting(reason),
         }
     }
 }
@@ -68,9 +63,7 @@ impl Inputs {
         let file = self.config.as_deref().zip(text.as_deref());
         let credentials = Credentials::of(|name| std::env::var_os(name));
         let loaded = config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials);
-        let (mut settings, secrets) = loaded.map_err(Unread::Mistakes)?;
-        settings.listen_at(&self.inherited).map_err(Unread::Exposed)?;
-        Ok((settings, secrets))
+        loaded.map_err(Unread::Mistakes)
     }
 }
 

@@ -63,12 +63,11 @@ fn start_and_serve(
     notifier: &Notifier,
     out: &mut impl Write,
 ) -> Outcome {
-    let inputs = Inputs {
-        config: arguments.config.clone(),
-        overrides: (*arguments.overrides).clone(),
-        cores: cores(),
-        inherited: inherited.as_ref().map(Inherited::addresses).unwrap_or_default(),
-    };
+    let mut overrides = (*arguments.overrides).clone();
+    if let Ok(inherited) = &inherited {
+        overrides.listen_at(&inherited.addresses());
+    }
+    let inputs = Inputs { config: arguments.config.clone(), overrides, cores: cores() };
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
     let log = loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log);

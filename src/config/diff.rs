@@ -6,7 +6,7 @@ use std::fmt;
 use super::Settings;
 use super::daemon::rows_of;
 use super::identities::IdentitySettings;
-use super::mistake::{Mistake, Mistakes, Origin};
+use super::mistake::{Mistake, Mistakes};
 use super::setting::Change;
 use super::source::PLACE;
 
@@ -76,7 +76,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
             Change::Reload => changed.push(Changed { key, from, to }),
             Change::Restart(reason) => {
                 let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
-                let origin = wanted.origins.place_of(row, source).1;
+                let origin = wanted.origins.of_row(row, source);
                 refused.push(Mistake { origin, key, text, is_clock_behind: false });
             }
         }
@@ -105,7 +105,7 @@ fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
                 running.sources[index].name
             ),
         };
-        let origin = wanted.origins.of(&format!("sources[{entry}]")).cloned().unwrap_or(Origin::Default);
+        let origin = wanted.origins.of(&format!("sources[{entry}]"));
         refused.push(Mistake { origin, key: format!("sources[{index}]"), text, is_clock_behind: false });
     }
     refused

@@ -51,7 +51,7 @@ pub(super) fn check(
 ) {
     check_names("identities", identities.iter().map(|identity| &*identity.name), findings);
     let mut certificates = BTreeMap::new();
-    let known = names_of(sources);
+    let known: Vec<&str> = sources.iter().map(|source| &*source.name).collect();
     for (index, identity) in identities.iter().enumerate() {
         let name = &identity.name;
         let key = format!("identities[{index}].certificate_names");
@@ -74,7 +74,7 @@ pub(super) fn check(
             }
         }
         for source in identity.sources.iter().flatten() {
-            if !known.is_empty() && !known.contains(&source.as_str()) {
+            if !known.contains(&source.as_str()) {
                 let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
                 let text = format!("found {source:?}, which is no source, allowed: {}", known.join(", "));
                 findings.mistake_of(&format!("identities[{index}].sources"), text);
@@ -83,18 +83,13 @@ pub(super) fn check(
     }
 }
 
-/// Checks that no two tables of a list have the same name. Those without a name do not count.
+/// Checks that no two tables of a list have the same name.
 pub(super) fn check_names<'n>(list: &str, names: impl Iterator<Item = &'n str>, findings: &mut Findings) {
     let mut indices = BTreeMap::new();
-    for (index, name) in names.enumerate().filter(|(_, name)| !name.is_empty()) {
+    for (index, name) in names.enumerate() {
         if let Some(earlier) = indices.insert(name, index) {
             let text = format!("found {name:?}, the name of {list}[{earlier}], allowed: a name of its own");
             findings.mistake_of(&format!("{list}[{index}].name"), text);
         }
     }
-}
-
-/// Returns the names of sources; not of those whose name was refused or is missing.
-pub(super) fn names_of(sources: &[SourceSettings]) -> Vec<&str> {
-    sources.iter().map(|source| &*source.name).filter(|name| !name.is_empty()).collect()
 }

@@ -30,10 +30,13 @@ impl Reader {
 
     /// Reads a whole document.
     pub(super) fn read_document(&mut self, path: &Path, text: &str) {
-        let input = Input::file(path, text);
+        let input = Input::File(path.into(), text);
         let (root, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
+        for error in &errors {
             self.findings.not_toml(&input, &error.span().unwrap_or_default(), error.message());
+        }
+        if !errors.is_empty() {
+            return;
         }
         let mut sources = None;
         for (key, value) in root.get_ref().iter() {
@@ -101,9 +104,7 @@ impl Reader {
         if tables.is_empty() {
             return;
         }
-        // No name until one is read, so that two sources without a name, or with a wrong one, do
-        // not count as having the same.
-        let common = SourceSettings { name: String::new(), ..self.settings.sources.remove(0) };
+        let common = self.settings.sources.remove(0);
         for (index, table) in tables.into_iter().enumerate() {
             self.settings.sources.push(common.clone());
             self.read_table("sources", index, input, table, &[Section::Source, Section::SourceAlone]);
@@ -113,9 +114,7 @@ impl Reader {
     fn read_identities(&mut self, input: &Input<'_>, entry: Entry<'_>) {
         let tables = self.tables_of("identities", 0..=IDENTITIES_MAX, input, entry);
         for (index, table) in tables.into_iter().enumerate() {
-            self.settings
-                .identities
-                .push(IdentitySettings { name: String::new(), ..IdentitySettings::default() });
+            self.settings.identities.push(IdentitySettings::default());
             self.read_table("identities", index, input, table, &[Section::Identity]);
         }
     }

@@ -123,7 +123,7 @@ fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findin
         Err(errors) => errors,
     };
     for error in errors {
-        findings.mistake_of("auth.token_file", error.clone());
+        findings.mistake_of("auth.token_file", error);
     }
     tokens.ok()
 }

@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 
 use super::Settings;
-use super::value::{Reading, Refusal, Value};
+use super::value::Value;
 
 /// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     /// When a change of it takes effect. A source that a reload adds takes every setting.
     pub(crate) change: Change,
     /// Reads a value into its field.
-    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
+    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), String>,
     /// Returns the value of its field, as it would be written in the file. Two values are equal if
     /// their texts are.
     pub(crate) show: fn(&Settings, usize) -> String,
@@ -163,22 +163,19 @@ macro_rules! field {
     };
 }
 
-/// Reads a value into its field. A field keeps its value if the new one cannot be used at all.
-pub(crate) fn read_into<T, R: Into<Reading<T>>>(
+/// Reads a value into its field. A field keeps its value if the new one is refused.
+pub(crate) fn read_into<T>(
     field: &mut T,
     value: Value<'_>,
-    read: impl Fn(Value<'_>) -> R,
-) -> Result<(), Refusal> {
-    let Reading { value, problems } = read(value).into();
-    if let Some(value) = value {
-        *field = value;
-    }
-    if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
+    read: impl Fn(Value<'_>) -> Result<T, String>,
+) -> Result<(), String> {
+    *field = read(value)?;
+    Ok(())
 }
 
 /// Reads a default from its row. Tests read every one of them.
-pub(crate) fn default_of<T, R: Into<Reading<T>>>(text: &str, read: impl Fn(Value<'_>) -> R) -> T {
+pub(crate) fn default_of<T>(text: &str, read: impl Fn(Value<'_>) -> Result<T, String>) -> T {
     let value = DeValue::parse(text).ok();
-    let value = value.and_then(|value| read(Value::without_directory(&value)).into().value);
+    let value = value.and_then(|value| read(Value::without_directory(&value)).ok());
     value.unwrap_or_else(|| panic!("{text} is the default of a setting, which does not read it"))
 }

@@ -2,7 +2,7 @@
 //! `serve`.
 
 use super::daemon::rows_of;
-use super::fields::KindSettings;
+use super::fields::keys_of_others;
 use super::fleet::FleetSettings;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
@@ -100,7 +100,7 @@ impl Settings {
     pub fn to_text(&self) -> String {
         let shown = rows_of(self.sources.len()).filter(|(row, source)| {
             let kind = source.map(|index| self.sources[index].kind);
-            kind.is_none_or(|kind| !KindSettings::of_others(kind).keys.contains(&row.key))
+            kind.is_none_or(|kind| !keys_of_others(kind).contains(&row.key))
         });
         let of_identities = (0..self.identities.len())
             .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| (row, Some(index))));

@@ -145,7 +145,7 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
     });
     let of_identities = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
     for key in keys.chain(of_identities) {
-        assert!(stated.origins.of(&key).is_some(), "{key}");
+        assert!(stated.origins.is_given(&key), "{key}");
     }
     let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };
     assert_eq!(without_origins(stated), defaults);
