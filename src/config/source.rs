@@ -25,7 +25,7 @@ pub const SOURCES_MAX: usize = 64;
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
-pub(super) const PLACE: &str = "a source keeps its place and its name while the daemon runs";
+const PLACE: &str = "a source keeps its place and its name while the daemon runs";
 /// The reason why a reload cannot change the layout and the worker IDs of a running source.
 const MADE_OF: &str = "its cursor and its ceiling are counted by it";
 /// The reason why a reload cannot change the rules by which a running source claims.
