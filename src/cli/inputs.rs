@@ -80,8 +80,7 @@ pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
 /// whether a setting or the environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
     let place = settings.state_dir.place(|name| std::env::var_os(name))?;
-    settings.state_dir =
-        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
+    settings.state_dir = place.directory.clone().map_or(StateDirChoice::None, StateDirChoice::At);
     Ok(place)
 }
 

@@ -15,7 +15,7 @@ use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
-use crate::config::{Settings, StateDirChoice, StatePlace, open_file};
+use crate::config::{Settings, StateDirChoice, open_file};
 use crate::numbering::Numbering;
 
 /// The largest export that is read, in bytes. A path that names a disk is refused by it.
@@ -117,10 +117,8 @@ impl Directory {
 
     pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         let choice = StateDirChoice::from(self.state_dir.clone());
-        match choice.place(environment_of_operator).map_err(Failure::usage)? {
-            StatePlace::Directory { path, .. } => Ok(path),
-            StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
-        }
+        let place = choice.place(environment_of_operator).map_err(Failure::usage)?;
+        place.directory.ok_or_else(|| Failure::usage("found --state-dir none, allowed: a directory"))
     }
 }
 
