@@ -86,7 +86,7 @@ settings! {
         /// Threads that serve connections, 1 to 256. "auto" is one for each core. Set fewer to
         /// leave cores to other programs.
         shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
-            |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards::of);
+            |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards);
 
         /// "relaxed": IDs of a source increase on each connection, and those of different
         /// connections are sorted to within burst_window. "strict": a request sent after a reply

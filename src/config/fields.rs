@@ -12,13 +12,9 @@ pub const SHARDS_MAX: usize = 256;
 
 /// The number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shards(Option<NonZeroUsize>);
+pub struct Shards(pub(super) Option<NonZeroUsize>);
 
 impl Shards {
-    pub(super) fn of(count: Option<NonZeroUsize>) -> Self {
-        Shards(count)
-    }
-
     /// Resolves `shards = "auto"`: one shard for each core.
     pub(super) fn or_cores(self, cores: NonZeroUsize) -> Self {
         Shards(self.0.or(NonZeroUsize::new(cores.get().min(SHARDS_MAX))))

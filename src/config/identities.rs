@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Settings;
 use super::findings::Findings;
 use super::setting::{Change::Reload, Section::Identity};
-use super::source::SourceSettings;
 use snowbank_client::tls::names::CertificateName;
 
 /// The most identities of a daemon. Each has a counter for each source on each shard.
@@ -43,12 +43,8 @@ settings! {
 }
 
 /// Checks identities against each other and against the sources.
-pub(super) fn check(
-    identities: &[IdentitySettings],
-    sources: &[SourceSettings],
-    has_client_ca: bool,
-    findings: &mut Findings,
-) {
+pub(super) fn check(settings: &Settings, findings: &mut Findings) {
+    let Settings { identities, sources, tls, .. } = settings;
     check_names("identities", identities.iter().map(|identity| &*identity.name), findings);
     let mut certificates = BTreeMap::new();
     let known: Vec<&str> = sources.iter().map(|source| &*source.name).collect();
@@ -60,7 +56,7 @@ pub(super) fn check(
                 "found names, allowed: none, as {ANONYMOUS:?} stands for clients without an identity"
             );
             findings.mistake_of(&key, text);
-        } else if !identity.certificate_names.is_empty() && !has_client_ca {
+        } else if !identity.certificate_names.is_empty() && tls.client_ca.is_none() {
             let text =
                 "no client shows a certificate; name the authority of their certificates in tls.client_ca";
             findings.mistake_of(&key, text);

@@ -33,12 +33,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_fleet(&settings, &mut findings);
     let names = settings.sources.iter().map(|source| &*source.name);
     identities::check_names("sources", names, &mut findings);
-    identities::check(
-        &settings.identities,
-        &settings.sources,
-        settings.tls.client_ca.is_some(),
-        &mut findings,
-    );
+    identities::check(&settings, &mut findings);
     check_state(&settings, &mut findings);
     let mut sound = Vec::new();
     for (index, source) in settings.sources.iter_mut().enumerate() {
