@@ -131,38 +131,25 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Re
 /// refuse a path that names a disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why a configuration file cannot be read as text.
+/// The reason why a file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// The system refuses to read it.
-    #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// It is not text.
-    #[error("{}:{line}: found bytes that are not UTF-8, allowed: UTF-8 text, as TOML is", path.display())]
-    NotText {
-        /// The file.
-        path: PathBuf,
-        /// The line of the first such byte, counted from 1.
-        line: usize,
-    },
+#[error("cannot read {}: {error}", path.display())]
+pub struct FileError {
+    path: PathBuf,
+    /// The system's error, or an own one.
+    pub error: io::Error,
 }
 
-/// Reads the text of a configuration file.
+/// Reads the text of a file.
 ///
 /// # Errors
 /// The file cannot be read, or is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String, FileError> {
-    let bytes = read_bounded(path).map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
-    String::from_utf8(bytes).map_err(|error| {
-        let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
-        FileError::NotText { path: path.to_owned(), line }
-    })
+    let text = read_bounded(path).and_then(|bytes| {
+        String::from_utf8(bytes)
+            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: text"))
+    });
+    text.map_err(|error| FileError { path: path.to_owned(), error })
 }
 
 /// Reads a file.

@@ -28,7 +28,7 @@ pub(super) struct Inputs {
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The file cannot be read.
-    File(config::FileError),
+    File(FileError),
     /// It has mistakes.
     Mistakes(Mistakes),
 }
@@ -47,11 +47,9 @@ impl From<Unread> for StartError {
     fn from(unread: Unread) -> Self {
         let reason = unread.first_line();
         match unread {
-            Unread::File(FileError::Unreadable { error, .. }) => {
-                StartError::of_system(file_may_pass(&error), reason)
-            }
+            Unread::File(file) => StartError::of_system(file_may_pass(&file.error), reason),
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
-            Unread::File(_) | Unread::Mistakes(_) => StartError::WrongSetting(reason),
+            Unread::Mistakes(_) => StartError::WrongSetting(reason),
         }
     }
 }
