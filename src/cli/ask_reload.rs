@@ -1,17 +1,14 @@
 //! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the
 //! daemon refuses.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Failure, Outcome};
-use crate::config::first_directory;
 use crate::service::{self, ReloadResult};
 
 /// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of
@@ -52,45 +49,23 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(pid) = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0) else {
         return Err(Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)));
     };
-    check_daemon(pid, &directory)?;
+    // systemd's protections can hide the process of a unit from another command of the unit.
+    if fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !catches_hangup(&status)) {
+        return Err(Failure::usage(format!(
+            "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
+        )));
+    }
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
     match result.wait(WITHIN) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(reasons)) => Err(Failure::No(format!("the reload was refused: {reasons}"))),
         Err(_) => Err(Failure::No(format!(
-            "the reload has not ended within {WITHIN:?}; the daemon's log has its result"
+            "the reload has not ended within {WITHIN:?}; the daemon's log has its result, if process {pid} is a daemon \
+             with the runtime directory {}",
+            directory.display()
         ))),
     }
-}
-
-/// Refuses a process that SIGHUP would end, and one that reports to another runtime directory.
-fn check_daemon(pid: Pid, directory: &Path) -> Outcome {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    // systemd's protections can hide the process of a unit from another command of the unit.
-    if fs::read_to_string(process.join("status")).is_ok_and(|status| !catches_hangup(&status)) {
-        return Err(Failure::usage(format!(
-            "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
-        )));
-    }
-    // Another user's environment cannot be read. If the directory is wrong, no result comes within
-    // [`WITHIN`].
-    let Ok(environment) = fs::read(process.join("environ")) else { return Ok(()) };
-    let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
-    let Some(own) = own.and_then(|own| first_directory(OsStr::from_bytes(own))) else {
-        return Err(Failure::usage(format!(
-            "process {pid} has no RUNTIME_DIRECTORY, so it reports no result: start the daemon with one, or reload with \
-             `kill -HUP {pid}` and read its log"
-        )));
-    };
-    if fs::canonicalize(&own).ok() == fs::canonicalize(directory).ok() {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "found the runtime directory {}, and process {pid} reports to {}; name that one",
-        directory.display(),
-        own.display(),
-    )))
 }
 
 /// Returns whether a process handles SIGHUP, by the text of `/proc/PID/status`.
