@@ -55,9 +55,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             None => writeln!(lines, "{id}")?,
         }
     }
-    if let Some(chosen) = chosen {
-        chosen.warn_unless_alive();
-    }
     Ok(out.write_all(&lines)?)
 }
 

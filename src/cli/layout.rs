@@ -35,7 +35,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 None if arguments.json => write_json(&Facts::of(&chosen), &mut page)?,
                 None => write_page(&chosen, &mut page)?,
             }
-            chosen.warn_unless_alive();
         }
         None => {
             let presets: Vec<Chosen> = PRESETS.iter().map(Chosen::of_preset).collect::<Result<_, _>>()?;

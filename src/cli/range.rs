@@ -32,7 +32,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let from = instant("--from", &arguments.from)?;
     let to = instant("--to", &arguments.to)?;
     let (first, last) = chosen.layout.range(from, to).map_err(Failure::usage)?;
-    chosen.warn_unless_alive();
     let mut answer = Vec::new();
     if arguments.json {
         let first = first.to_string();
