@@ -233,13 +233,5 @@ impl CeilingsStatus {
     }
 }
 
-impl SourceStatus {
-    /// Returns the counts since the start, in the form of [`SourceMinute`].
-    pub(crate) fn counted(&self) -> SourceMinute {
-        let SourceCounts { requests, refused, exhausted, .. } = self.counts;
-        SourceMinute { requests, refused, exhausted, refused_share: 0.0 }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests;

@@ -136,11 +136,11 @@ fn fleet_in_words(fleet: &FleetStatus) -> String {
         Some(reason) => format!("does not answer: {reason}"),
         None => String::from("answers"),
     };
-    let raised = match fleet.raises {
-        0 => String::from("not raised there yet"),
-        raises => format!("raised {} there", times(raises)),
-    };
-    format!("coordinator {answers}; IDs last for {} without it; ceilings {raised}", seconds(fleet.left_s))
+    format!(
+        "coordinator {answers}; IDs last for {} without it; ceilings raised {} there",
+        seconds(fleet.left_s),
+        times(fleet.raises)
+    )
 }
 
 fn source_in_words(source: &SourceStatus, ceilings: &CeilingsStatus, now_s: f64) -> Vec<String> {
@@ -193,16 +193,10 @@ fn ceiling_in_words(source: &SourceStatus, ceilings: &CeilingsStatus) -> String 
     if source.ticket().is_some_and(|ticket| ticket.shared) {
         return format!("ceiling: {left} from the coordinator");
     }
-    if !source.is_ceiling_reached() {
-        return format!("ceiling: durable for {left} ahead");
+    if source.is_ceiling_reached() {
+        return String::from("ceiling: reached, and raised when a request needs it");
     }
-    String::from(if source.fleet_headroom_s == Some(0.0) {
-        "ceiling: held down by the fleet's"
-    } else if source.ceiling_wanted {
-        "ceiling: reached, and being raised"
-    } else {
-        "ceiling: unused, and raised with the next request"
-    })
+    format!("ceiling: durable for {left} ahead")
 }
 
 fn instant(unix_s: f64) -> Timestamp {
