@@ -119,8 +119,7 @@ impl Reader {
         }
     }
 
-    /// Returns the tables of a list, with their places. Too many are a mistake, and the first of
-    /// them are returned.
+    /// Returns the tables of a list, with their places; none if there are too many or too few.
     fn tables_of<'v>(
         &mut self,
         list: &str,
@@ -133,21 +132,19 @@ impl Reader {
         let tables: Option<Vec<Listed<'v>>> = items.and_then(|items| {
             items.iter().map(|item| Some((item.span(), item.get_ref().as_table()?))).collect()
         });
-        let Some(mut tables) = tables else {
-            let text = format!(
+        let text = match tables {
+            Some(tables) if allowed.contains(&tables.len()) => return tables,
+            Some(tables) => {
+                let least = allowed.start();
+                let most = allowed.end();
+                format!("found {} {list}, allowed: {least} to {most}", tables.len())
+            }
+            None => format!(
                 "found no list of {list}, allowed: [[{list}]], in two brackets, above each one's settings"
-            );
-            self.findings.mistake(place, list, text);
-            return Vec::new();
+            ),
         };
-        if !allowed.contains(&tables.len()) {
-            let least = allowed.start();
-            let most = allowed.end();
-            let text = format!("found {} {list}, allowed: {least} to {most}", tables.len());
-            self.findings.mistake(place, list, text);
-        }
-        tables.truncate(*allowed.end());
-        tables
+        self.findings.mistake(place, list, text);
+        Vec::new()
     }
 
     /// Reads one table of a list.

@@ -131,12 +131,8 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
-        let duration = match self.toml.get_ref() {
-            DeValue::String(text) => units::parse_duration(text),
-            // Zero is the same in every unit.
-            DeValue::Integer(_) if self.integer() == Some(0) => Some(Duration::ZERO),
-            _ => None,
-        };
+        // Zero is the same in every unit, so it may be a number.
+        let duration = self.number_or_text().and_then(|text| units::parse_duration(&text));
         duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
             let least = Plain(*allowed.start());
             let most = Plain(*allowed.end());
@@ -147,12 +143,9 @@ impl<'v> Value<'v> {
     }
 
     pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, String> {
-        let count = match self.toml.get_ref() {
-            // Options and variables are strings.
-            DeValue::String(text) => text.parse().ok(),
-            _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
-        };
-        let count = count.filter(|count| allowed.contains(count));
+        // Options and variables are strings.
+        let count = self.number_or_text().and_then(|text| text.parse().ok());
+        let count: Option<u64> = count.filter(|count| allowed.contains(count));
         count.and_then(|count| count.to_string().parse().ok()).ok_or_else(|| {
             let least = Grouped(*allowed.start());
             let most = Grouped(*allowed.end());
@@ -177,12 +170,10 @@ impl<'v> Value<'v> {
 
     /// Reads true or false.
     pub(crate) fn boolean(self) -> Result<bool, String> {
-        match (self.toml.get_ref().as_bool(), self.toml.get_ref().as_str()) {
-            (Some(choice), _) => Ok(choice),
+        match self.toml.get_ref().as_bool() {
+            Some(choice) => Ok(choice),
             // Environment variables are strings.
-            (None, Some("true")) => Ok(true),
-            (None, Some("false")) => Ok(false),
-            (None, _) => Err(self.refuse("true or false")),
+            None => self.choice(&[("true", true), ("false", false)]),
         }
     }
 
@@ -225,29 +216,33 @@ impl<'v> Value<'v> {
 
     /// Reads one address or an array of them, at least one.
     pub(crate) fn addresses(self) -> Result<Vec<Address>, String> {
-        let addresses = self.addresses_by(str::parse)?;
+        let addresses = self.front_end_addresses()?;
         let allowed = "at least one address, as in [\"127.0.0.1:7660\"]";
         if addresses.is_empty() { Err(self.refuse(allowed)) } else { Ok(addresses) }
     }
 
     /// Reads one address or an array of them; an empty text is none.
     pub(crate) fn front_end_addresses(self) -> Result<Vec<Address>, String> {
-        if self.is_word("") { Ok(Vec::new()) } else { self.addresses_by(str::parse) }
+        self.addresses_by(str::parse)
     }
 
     /// Reads one address to connect to or an array of them; an empty text is none.
     pub(crate) fn peers(self) -> Result<Vec<Address>, String> {
-        if self.is_word("") { Ok(Vec::new()) } else { self.addresses_by(Address::parse_remote) }
+        self.addresses_by(Address::parse_remote)
     }
 
     /// Reads one address or an array of them; a port alone is one of 127.0.0.1, and an empty text
     /// is none.
     pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, String> {
-        if self.is_word("") { Ok(Vec::new()) } else { self.addresses_by(Address::of_admin) }
+        self.addresses_by(Address::of_admin)
     }
 
     fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, String> {
-        each(self.items_or_itself(), |item| item.address(parse))
+        if self.is_word("") {
+            Ok(Vec::new())
+        } else {
+            each(self.items_or_itself(), |item| item.address(parse))
+        }
     }
 
     /// Reads one endpoint of a coordinator or an array of them.
@@ -314,21 +309,18 @@ impl<'v> Value<'v> {
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
     /// is none.
     pub(crate) fn worker_ids(self) -> Result<WorkerIds, String> {
-        let text = match self.toml.get_ref() {
-            DeValue::String(text) if text.is_empty() => return Ok(WorkerIds::of(None)),
-            DeValue::Array(items) if !items.is_empty() => {
-                let items: Option<Vec<_>> =
-                    self.items().and_then(|items| items.map(Value::number_or_text).collect());
-                items.map(|items| items.join(","))
-            }
-            _ => self.number_or_text(),
-        };
-        let text = text.ok_or_else(|| {
+        let items = self.items_or_itself();
+        let texts: Option<Vec<String>> = items.into_iter().map(Value::number_or_text).collect();
+        let texts = texts.filter(|texts| !texts.is_empty()).ok_or_else(|| {
             self.refuse(
                 "a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8], or fields, as in \
                  \"datacenter=1,worker=0-3\"",
             )
         })?;
+        let text = texts.join(",");
+        if text.is_empty() {
+            return Ok(WorkerIds::of(None));
+        }
         if text.contains('=') {
             return Ok(WorkerIds::of_fields(text));
         }
