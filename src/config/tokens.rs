@@ -125,11 +125,6 @@ impl Tokens {
         self.identity_of(&Tokens::hash(presented)).is_some()
     }
 
-    /// Returns whether any token has this identity.
-    pub(super) fn has_identity(&self, identity: &str) -> bool {
-        self.tokens.iter().any(|token| token.identity.as_deref() == Some(identity))
-    }
-
     /// Returns a warning if tokens are short enough to be guessed.
     pub(super) fn warning(&self) -> Option<String> {
         let short = self.short;
