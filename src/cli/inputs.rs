@@ -130,11 +130,11 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         + worker_ids
         + settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
-    let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
+    let wanted = settings.limits.max_connections;
     if wanted <= fit {
-        settings.limits.max_connections = wanted;
         return None;
     }
+    settings.limits.max_connections = fit;
     Some(format!(
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
