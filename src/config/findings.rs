@@ -69,8 +69,8 @@ impl Findings {
     }
 
     /// Reports a mistake that passes once the clock is right.
-    pub(super) fn clock_behind(&mut self, index: usize, key: &str, text: String) {
-        let (key, origin) = self.origins.in_source(index, key);
+    pub(super) fn clock_behind(&mut self, index: usize, text: String) {
+        let (key, origin) = self.origins.in_source(index, "layout");
         self.mistakes.push(Mistake { origin, key, text, is_clock_behind: true });
     }
 

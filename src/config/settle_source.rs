@@ -7,6 +7,7 @@ use super::open_fields::OpenFields;
 use super::source::SourceSettings;
 use super::units::Plain;
 use crate::numbering::LAST_ID;
+use crate::source::Kind;
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
 /// Completes and checks one source. Returns true if it has a layout and worker IDs that can be
@@ -64,7 +65,9 @@ fn refuse_settings_of_another_kind(index: usize, source: &SourceSettings, findin
         let own = format!("sources[{index}].{key}");
         if findings.origins.is_given(&own) {
             let kind = source.kind.name();
-            let text = format!("found in a source of kind \"{kind}\", allowed: in one of another kind");
+            let other = if source.kind.follows_the_clock() { Kind::Ticket } else { Kind::Snowflake };
+            let other = other.name();
+            let text = format!("found in a {kind} source, allowed: in one of kind {other:?}");
             findings.mistake_of(&own, text);
         }
     }
@@ -80,7 +83,7 @@ fn is_layout_alive(index: usize, source: &SourceSettings, now: UnixMicros, findi
             let now = layout.rfc3339(now);
             let text =
                 format!("found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)");
-            findings.clock_behind(index, "layout", text);
+            findings.clock_behind(index, text);
         }
         Life::Ended { at } => {
             let text = format!(
