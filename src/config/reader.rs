@@ -86,15 +86,9 @@ impl Reader {
                 self.findings.read(row, index, input, value, &mut self.settings);
             }
             None => {
-                let is_bare =
-                    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-                let shown = if is_bare { name.to_owned() } else { format!("{:?}", excerpt(name)) };
-                let origin = input.origin(&key.span());
-                self.findings.mistake(
-                    origin,
-                    format!("{prefix}{shown}"),
-                    explain_unknown(name, value.get_ref(), here),
-                );
+                let shown = format!("{prefix}{}", excerpt(name).escape_debug());
+                let text = explain_unknown(name, value.get_ref(), here);
+                self.findings.mistake(input.origin(&key.span()), shown, text);
             }
         }
     }
