@@ -39,7 +39,7 @@ fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>
 
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
-    pub struct FleetSettings at (fleet) {
+    pub struct FleetSettings at |settings, _index| (settings.fleet) {
         /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5
         /// or later), or "none". A daemon whose worker ID another one holds waits for it. `snowbank
         /// fleet init` prepares the store: see docs/fleet.md.

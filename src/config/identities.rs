@@ -15,7 +15,7 @@ pub const ANONYMOUS: &str = "anonymous";
 
 settings! {
     /// One identity.
-    pub struct IdentitySettings at (identities) {
+    pub struct IdentitySettings at |settings, index| (settings.identities[index]) {
         /// The name of this identity in logs, metrics and the token file: the characters of a
         /// source's name. A client has it by its token ("NAME: TOKEN" in auth.token_file) or by its
         /// certificate (certificate_names).

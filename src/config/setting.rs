@@ -91,11 +91,12 @@ impl Row {
 /// Defines a struct of settings and its table of rows: for each field its meaning, type, default,
 /// when a change takes effect, and how a value is read, which states its bounds.
 ///
-/// `at` is where in [`Settings`] the struct is. The fields after `and` are not settings.
+/// `at` is where in [`Settings`] the struct is, given the index of a source or an identity. The
+/// fields after `and` are not settings.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident at $place:tt {
+        pub struct $name:ident at |$settings:ident, $index:ident| ($place:expr) {
             $(
                 $(#[doc = $doc:literal])+
                 $field:ident: $type:ty = $default:literal in $section:expr, $change:expr, $read:expr;
@@ -121,13 +122,10 @@ macro_rules! settings {
                     #[cfg(test)]
                     doc: concat!($($doc, "\n"),+),
                     change: $change,
-                    read: |settings, _source, value| {
-                        let field = &mut field!(settings, _source, $place, $field);
-                        $crate::config::setting::read_into(field, value, $read)
+                    read: |$settings, $index, value| {
+                        $crate::config::setting::read_into(&mut $place.$field, value, $read)
                     },
-                    show: |settings, _source| {
-                        $crate::config::units::Written::written(&field!(settings, _source, $place, $field))
-                    },
+                    show: |$settings, $index| $crate::config::units::Written::written(&$place.$field),
                 },
             )*];
         }
@@ -140,26 +138,6 @@ macro_rules! settings {
                 }
             }
         }
-    };
-}
-
-/// The field of a struct of settings at its place: in [`Settings`] itself, in the source of an
-/// index, or in a section.
-macro_rules! field {
-    ($settings:ident, $source:ident, (), $field:ident) => {
-        $settings.$field
-    };
-    ($settings:ident, $source:ident, (sources), $field:ident) => {
-        $settings.sources[$source].$field
-    };
-    ($settings:ident, $source:ident, (identities), $field:ident) => {
-        $settings.identities[$source].$field
-    };
-    ($settings:ident, $source:ident, ($group:ident $section:ident), $field:ident) => {
-        $settings.$group.$section.$field
-    };
-    ($settings:ident, $source:ident, ($section:ident), $field:ident) => {
-        $settings.$section.$field
     };
 }
 

@@ -38,7 +38,7 @@ const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 settings! {
     /// One source, checked: its worker IDs fit its layout, its layout lives, its durations fit each
     /// other and its tick.
-    pub struct SourceSettings at (sources) {
+    pub struct SourceSettings at |settings, index| (settings.sources[index]) {
         /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not
         /// all digits, and different for each source. A file with `[[sources]]` must name each of
         /// them.
