@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::source_counts::SourceCounts;
-use super::status::{LastMinute, Latency, LimitedMinute, SourceMinute, Status};
+use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinute, Status};
 
 /// The time that the figures of a status cover.
 const MINUTE_S: f64 = 60.0;
@@ -45,15 +45,16 @@ pub(crate) struct Recent {
 impl Sample {
     pub(super) fn of(status: &Status) -> Sample {
         let identities = status.identities.iter();
+        let Connections { unauthorized_refusals, evicted, unauthorized_timeouts, .. } = status.connections;
         Sample {
             at_s: status.uptime_s,
             sources: status.sources.iter().map(|source| source.counts).collect(),
             identities: identities.map(|identity| (identity.name.clone(), identity.counted())).collect(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
-            answers: status.answers(),
-            errors: status.answers_with_errors(),
-            unauthorized: status.unauthorized(),
+            answers: status.protocols.iter().map(|protocol| protocol.requests).sum(),
+            errors: status.protocols.iter().map(|protocol| protocol.errors).sum(),
+            unauthorized: unauthorized_refusals + evicted + unauthorized_timeouts,
         }
     }
 

@@ -25,10 +25,6 @@ impl Chosen {
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
     }
 
-    pub(super) fn of_preset(preset: &'static Preset) -> Result<Self, Failure> {
-        Ok(Chosen { preset: Some(preset), layout: preset.layout().map_err(Failure::usage)? })
-    }
-
     /// Returns the preset's name if it was chosen by name, else the text form.
     pub(super) fn label(&self) -> String {
         self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())

@@ -46,11 +46,6 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Creates findings without a mistake, for settings that were read before.
-    pub(super) fn at(origins: Origins) -> Self {
-        Findings { origins, ..Findings::default() }
-    }
-
     pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl AsRef<str>) {
         // A message is one line, even if a library's text or a value has several.
         let text = one_line(text.as_ref());

@@ -61,16 +61,11 @@ impl Settings {
             worker_ids.are_given = true;
             worker_ids.are_picked = true;
         }
-        self.check_picked().map_or(Ok(lines), |mistakes| Err(Unpicked::Mistakes(mistakes)))
-    }
-
-    /// Compares all sources whose worker IDs are known by now.
-    fn check_picked(&self) -> Option<Mistakes> {
         let known = self.sources.iter().enumerate();
         let known: Vec<_> = known.filter(|(_, source)| source.has_worker_ids()).collect();
-        let mut findings = Findings::at(self.origins.clone());
+        let mut findings = Findings { origins: self.origins.clone(), ..Findings::default() };
         check_overlaps(&known, &mut findings);
-        Mistakes::new(findings.mistakes)
+        Mistakes::new(findings.mistakes).map_or(Ok(lines), |mistakes| Err(Unpicked::Mistakes(mistakes)))
     }
 
     fn no_number(&self, index: usize, none: NoNumber) -> Unpicked {
