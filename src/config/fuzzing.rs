@@ -24,7 +24,7 @@ pub fn config(data: &[u8]) {
     let given = options().map(|(key, ..)| key).zip(texts).filter(|(_, text)| !text.is_empty());
     let overrides = given.map(|(key, text)| Override {
         key: key.to_owned(),
-        text: text.to_owned(),
+        texts: text.split(',').map(str::to_owned).collect(),
         origin: format!("--{key}"),
     });
     let overrides = Overrides(overrides.collect());

@@ -33,9 +33,9 @@ impl Overrides {
         for (purpose, address) in inherited {
             by_key.entry(purpose.listen_key()).or_default().push(address.to_string());
         }
-        for (key, addresses) in by_key {
+        for (key, texts) in by_key {
             let origin = format!("{key} of inherited sockets");
-            self.0.push(Override { key: key.to_owned(), text: addresses.join(","), origin });
+            self.0.push(Override { key: key.to_owned(), texts, origin });
         }
     }
 }

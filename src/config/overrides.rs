@@ -6,7 +6,7 @@ use clap::builder::ValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches};
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeArray, DeValue};
 
 use super::LogSettings;
 use super::daemon::rows;
@@ -23,8 +23,8 @@ use crate::frontends::Protocol;
 pub struct Override {
     /// The setting, by its key with its section.
     pub key: String,
-    /// The given text; a list with commas.
-    pub text: String,
+    /// The given strings: one, or several for a list.
+    pub texts: Vec<String>,
     /// The option or variable, as errors name it: `--listen`, `SNOWBANK_LISTEN`.
     pub origin: String,
 }
@@ -74,6 +74,11 @@ fn row_of(key: &str) -> Option<&'static Row> {
     rows().find(|row| row.full_key(None) == key)
 }
 
+/// Returns whether a setting is a list.
+fn is_list(key: &str) -> bool {
+    ["fleet.endpoints", "fleet.peers"].contains(&key) || key.rsplit('.').next() == Some("listen")
+}
+
 /// Returns the help of an option with its default and its variable.
 fn help(key: &str, help: &str) -> String {
     let Some(row) = row_of(key) else { return help.to_owned() };
@@ -120,7 +125,8 @@ impl Overrides {
         let text = text.into_string().map_err(|_| {
             clap::Error::raw(ErrorKind::InvalidUtf8, format!("{origin}: found text that is not UTF-8\n"))
         })?;
-        self.0.push(Override { key, text, origin });
+        let texts = if is_list(&key) { text.split(',').map(String::from).collect() } else { vec![text] };
+        self.0.push(Override { key, texts, origin });
         Ok(())
     }
 }
@@ -134,7 +140,7 @@ impl clap::Args for Overrides {
                 .value_parser(ValueParser::string())
                 .allow_hyphen_values(true)
                 .help(help(key, text));
-            if key.ends_with("listen") { arg.action(ArgAction::Append) } else { arg }
+            if is_list(key) { arg.action(ArgAction::Append).value_delimiter(',') } else { arg }
         }))
     }
 
@@ -158,9 +164,9 @@ impl clap::FromArgMatches for Overrides {
             let texts = option.and_then(|_| matches.get_many::<String>(&key));
             match option.zip(texts) {
                 Some(((_, option, ..), texts)) => {
-                    let text = texts.cloned().collect::<Vec<_>>().join(",");
+                    let texts = texts.cloned().collect();
                     let origin = format!("--{option}");
-                    self.0.push(Override { key, text, origin });
+                    self.0.push(Override { key, texts, origin });
                 }
                 None => self.add_variable(row)?,
             }
@@ -172,10 +178,15 @@ impl clap::FromArgMatches for Overrides {
 impl Reader {
     /// Reads the overrides, which replace the document's values.
     pub(super) fn read_overrides(&mut self, overrides: &Overrides) {
-        for Override { key, text, origin } in &overrides.0 {
+        for Override { key, texts, origin } in &overrides.0 {
             let input = Input::Override(origin);
             let Some(row) = row_of(key) else { continue };
-            let value = Spanned::new(0..0, DeValue::String(Cow::Borrowed(text)));
+            let mut texts = texts.iter().map(|text| DeValue::String(Cow::Owned(text.clone())));
+            let value = match texts.len() {
+                1 => texts.next().expect("there is one"),
+                _ => DeValue::Array(texts.map(|text| Spanned::new(0..0, text)).collect::<DeArray<'_>>()),
+            };
+            let value = Spanned::new(0..0, value);
             let sources = self.settings.sources.len();
             if row.is_of_source() && sources > 1 {
                 let text = format!(

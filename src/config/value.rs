@@ -48,9 +48,9 @@ pub(crate) fn is_source_name(name: &str) -> bool {
 ///
 /// # Errors
 /// The reasons of all items that are wrong.
-fn each<I, T>(
-    items: impl IntoIterator<Item = I>,
-    read: impl Fn(I) -> Result<T, String>,
+fn each<'v, T>(
+    items: impl IntoIterator<Item = Value<'v>>,
+    read: impl Fn(Value<'v>) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
     let mut values = Vec::new();
     let mut refusals = Vec::new();
@@ -84,12 +84,9 @@ impl<'v> Value<'v> {
         Some(items.map(move |toml| Value { toml, ..self }))
     }
 
-    /// Returns the texts or numbers of an array, or of one text with commas between them.
-    fn texts(self) -> Option<Vec<String>> {
-        match self.items() {
-            Some(items) => items.map(Value::number_or_text).collect(),
-            None => Some(self.number_or_text()?.split(',').map(str::to_owned).collect()),
-        }
+    /// Returns the items of an array, or else the value itself.
+    fn items_or_itself(self) -> Vec<Value<'v>> {
+        self.items().map_or_else(|| vec![self], Iterator::collect)
     }
 
     /// Returns the value as a message repeats it.
@@ -242,16 +239,18 @@ impl<'v> Value<'v> {
 
     fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, String> {
         if self.is_word("") {
-            return Ok(Vec::new());
+            Ok(Vec::new())
+        } else {
+            each(self.items_or_itself(), |item| item.address(parse))
         }
-        let texts = self.texts().ok_or_else(|| self.refuse("addresses in quotes"))?;
-        each(texts, |text| self.address(&text, parse))
     }
 
     /// Reads one endpoint of a coordinator or an array of them.
     pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, String> {
-        let texts = self.texts().ok_or_else(|| self.refuse("addresses in quotes"))?;
-        each(texts, |text| text.parse().map_err(|error: WrongEndpoint| error.to_string()))
+        each(self.items_or_itself(), |item| {
+            let text = item.toml.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
+            text.parse().map_err(|error: WrongEndpoint| error.to_string())
+        })
     }
 
     /// Reads a text of one line.
@@ -260,13 +259,10 @@ impl<'v> Value<'v> {
         text.map(str::to_owned).ok_or_else(|| self.refuse("a text of one line"))
     }
 
-    /// Reads one address of this value.
-    fn address(
-        self,
-        text: &str,
-        parse: fn(&str) -> Result<Address, AddressError>,
-    ) -> Result<Address, String> {
-        let mut address = parse(text).map_err(|error| error.to_string())?;
+    /// Reads one address.
+    fn address(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Address, String> {
+        let text = self.number_or_text().ok_or_else(|| self.refuse("addresses in quotes"))?;
+        let mut address = parse(&text).map_err(|error| error.to_string())?;
         if let Address::Unix(path) = &mut address {
             *path = self.directory.join(&*path);
             let bytes = path.as_os_str().len();
@@ -313,7 +309,9 @@ impl<'v> Value<'v> {
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
     /// is none.
     pub(crate) fn worker_ids(self) -> Result<WorkerIds, String> {
-        let texts = self.texts().filter(|texts| !texts.is_empty()).ok_or_else(|| {
+        let items = self.items_or_itself();
+        let texts: Option<Vec<String>> = items.into_iter().map(Value::number_or_text).collect();
+        let texts = texts.filter(|texts| !texts.is_empty()).ok_or_else(|| {
             self.refuse(
                 "a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8], or fields, as in \
                  \"datacenter=1,worker=0-3\"",

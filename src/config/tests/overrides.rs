@@ -12,7 +12,7 @@ use snowbank_client::layout::Layout;
 fn given(rows: &[(&str, &[&str], &str)]) -> Overrides {
     let of = |&(key, texts, origin): &(&str, &[&str], &str)| Override {
         key: key.to_owned(),
-        text: texts.join(","),
+        texts: texts.iter().map(|text| (*text).to_owned()).collect(),
         origin: origin.to_owned(),
     };
     Overrides(rows.iter().map(of).collect())
