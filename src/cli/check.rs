@@ -43,10 +43,29 @@ pub(super) struct Arguments {
     adopt_state: bool,
 }
 
+impl Arguments {
+    /// Returns the file's path. A positional one overrides the variable.
+    fn path(&self) -> Result<&Path, Failure> {
+        match (&self.file, &self.config) {
+            (Some(file), Some(config))
+                if std::env::var_os("SNOWBANK_CONFIG").as_deref() != Some(config.as_os_str()) =>
+            {
+                Err(Failure::usage(format_args!(
+                    "found two configurations, {} and --config {}, allowed: one; check them one after the other",
+                    file.display(),
+                    config.display()
+                )))
+            }
+            (Some(path), _) | (None, Some(path)) => Ok(path),
+            (None, None) => {
+                Err(Failure::usage("found no configuration to check; name it: snowbank check FILE"))
+            }
+        }
+    }
+}
+
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    // The positional one overrides the other, which may be a variable.
-    let path = arguments.file.as_deref().or(arguments.config.as_deref());
-    let path = path.ok_or_else(|| Failure::usage("name the configuration: snowbank check FILE"))?;
+    let path = arguments.path()?;
     let text = config::read_file(path).map_err(Failure::usage)?;
     let now = clock::os::read().wall;
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();

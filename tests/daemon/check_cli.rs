@@ -38,6 +38,8 @@ fn the_file_may_be_an_argument_or_an_option() {
         );
         assert_eq!(lines[3..], ["state in /s/snowbank (by $XDG_STATE_HOME)"]);
     }
+    let said = Said::by(&mut check(directory.path(), &[path, "--config", "other.toml"])).refusal(2);
+    assert!(said.contains("found two configurations, snowbank.toml and --config other.toml"), "{said}");
 }
 
 /// Returns two sources, with these layouts and worker settings.
