@@ -25,6 +25,10 @@ Exit codes:
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
+/// The most readings of a state that changes meanwhile. On a slow disk each may coincide with a raise
+/// of a running daemon's ceilings.
+const READINGS_MAX: usize = 10;
+
 /// Options of `snowbank check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -118,7 +122,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// Returns the refusal that a start with this state would end with. Nothing is locked or written.
 ///
 /// A daemon may start, stop or be killed between two readings. So a state is only refused if it is
-/// still the same after the check.
+/// still the same after the check, or if each of [`READINGS_MAX`] is refused.
 ///
 /// # Errors
 /// The state cannot be read.
@@ -128,13 +132,16 @@ fn refusal_of_state(
     settings: &Settings,
     now: UnixMicros,
 ) -> Result<Option<StartError>, StateError> {
-    loop {
+    let mut refused = None;
+    for _ in 0..READINGS_MAX {
         let records = store::read(directory)?;
         let Err(refusal) = check_records(&records, directory, adopt, settings, now) else { return Ok(None) };
+        refused = Some(refusal);
         if store::read(directory)? == records {
-            return Ok(Some(refusal));
+            break;
         }
     }
+    Ok(refused)
 }
 
 fn refuse(path: &Path, mistakes: &Mistakes, out: &mut impl Write) -> Outcome {
