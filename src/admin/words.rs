@@ -193,10 +193,16 @@ fn ceiling_in_words(source: &SourceStatus, ceilings: &CeilingsStatus) -> String 
     if source.ticket().is_some_and(|ticket| ticket.shared) {
         return format!("ceiling: {left} from the coordinator");
     }
-    if source.is_ceiling_reached() {
-        return String::from("ceiling: reached, and raised when a request needs it");
+    if !source.is_ceiling_reached() {
+        return format!("ceiling: durable for {left} ahead");
     }
-    format!("ceiling: durable for {left} ahead")
+    String::from(if source.fleet_headroom_s == Some(0.0) {
+        "ceiling: held down by the fleet's"
+    } else if source.ceiling_wanted {
+        "ceiling: reached, and being raised"
+    } else {
+        "ceiling: unused, and raised with the next request"
+    })
 }
 
 fn instant(unix_s: f64) -> Timestamp {
