@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  file ─▶ reader ─┐
-//!                  ├─▶ settle ─▶ Settings, or every mistake with its line
+//!                  ├─▶ settle ─▶ Settings, or mistakes with their lines
 //!  overrides ──────┘
 //! ```
 //!
@@ -90,7 +90,8 @@ use snowbank_client::layout::UnixMicros;
 /// not ended.
 ///
 /// # Errors
-/// Every mistake there is, each with its place.
+/// Every mistake of a single value, each with its place; if there is none, every mistake between
+/// settings.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -104,7 +105,7 @@ pub fn load(
 /// of the configuration.
 ///
 /// # Errors
-/// Every mistake there is, each with its place.
+/// As for [`load`].
 pub fn load_with_secrets(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,

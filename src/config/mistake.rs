@@ -93,7 +93,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Every mistake of a configuration, at least one: first those of the file in its order, then those
+/// Mistakes of a configuration, at least one: first those of the file in its order, then those
 /// of options and variables. Prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub(super) Vec<Mistake>);
