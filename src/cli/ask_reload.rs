@@ -1,14 +1,17 @@
 //! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the
 //! daemon refuses.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Failure, Outcome};
+use crate::config::first_directory;
 use crate::service::{self, ReloadResult};
 
 /// The time for a reload, 2 s less than its waits together: 10 s for storage and 10 s for each of
@@ -55,17 +58,31 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
         )));
     }
+    if !may_report_to(pid, &directory) {
+        return Err(Failure::usage(format!(
+            "process {pid} reports no result in {}: name the directory of its RUNTIME_DIRECTORY; if it has none, reload \
+             with `kill -HUP {pid}` and read its log",
+            directory.display()
+        )));
+    }
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
     match result.wait(WITHIN) {
         Ok(Ok(())) => Ok(()),
         Ok(Err(reasons)) => Err(Failure::No(format!("the reload was refused: {reasons}"))),
         Err(_) => Err(Failure::No(format!(
-            "the reload has not ended within {WITHIN:?}; the daemon's log has its result, if process {pid} is a daemon \
-             with the runtime directory {}",
-            directory.display()
+            "the reload has not ended within {WITHIN:?}; the daemon's log has its result"
         ))),
     }
+}
+
+/// Returns whether this is the runtime directory of a process, or nobody knows: another user's
+/// environment cannot be read.
+fn may_report_to(pid: Pid, directory: &Path) -> bool {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return true };
+    let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
+    let own = own.and_then(|own| first_directory(OsStr::from_bytes(own)));
+    own.is_some_and(|own| fs::canonicalize(own).ok() == fs::canonicalize(directory).ok())
 }
 
 /// Returns whether a process handles SIGHUP, by the text of `/proc/PID/status`.

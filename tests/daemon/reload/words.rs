@@ -45,6 +45,10 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
     assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
     assert!(!daemon.path("run/reload.sock").exists());
+
+    let other = crate::support::directory();
+    let (code, said) = reload_by_command(daemon.id(), other.path());
+    assert!(code == Some(2) && said.contains("reports no result in "), "{code:?}, {said}");
 }
 
 /// SIGHUP would end a process that does not catch it.
