@@ -87,9 +87,6 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
 
 /// Returns a refusal if there are more sources or fewer than before.
 fn other_count(running: &Settings, wanted: &Settings) -> Option<Mistake> {
-    let names = |settings: &Settings| -> String {
-        settings.sources.iter().map(|source| &*source.name).collect::<Vec<_>>().join(", ")
-    };
     if running.sources.len() == wanted.sources.len() {
         return None;
     }
@@ -100,4 +97,10 @@ fn other_count(running: &Settings, wanted: &Settings) -> Option<Mistake> {
     );
     let origin = wanted.origins.of(&format!("sources[{}]", wanted.sources.len() - 1));
     Some(Mistake { origin, key: String::from("sources"), text, is_clock_behind: false })
+}
+
+/// Returns the names of the sources, in their order.
+fn names(settings: &Settings) -> String {
+    let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
+    names.join(", ")
 }

@@ -86,11 +86,15 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
         return format!("not ready: {}", worst.unwrap_or_default());
     }
     let connections = counted(now.connections.open, "connection");
-    let issued = |status: &Status| -> u64 { status.sources.iter().map(|source| source.counts.ids).sum() };
     let ids = before.map_or(0, |before| issued(now).saturating_sub(issued(before)));
     let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s).max(1e-3);
     let per_second = Grouped((ids as f64 / seconds).round() as u64);
     let doing = if ids == 0 { String::from("idle") } else { format!("{per_second} IDs/s") };
     let worst = worst.map(|worst| format!("; {worst}")).unwrap_or_default();
     format!("ready: {doing}, {connections}{worst}")
+}
+
+/// Returns the IDs that were handed out since the start.
+fn issued(status: &Status) -> u64 {
+    status.sources.iter().map(|source| source.counts.ids).sum()
 }
