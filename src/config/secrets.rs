@@ -141,8 +141,8 @@ impl Located {
     /// # Errors
     /// The setting whose file cannot be used, and why.
     fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), Unusable> {
-        let is_tls = fleet.endpoints.iter().any(Endpoint::is_tls) || fleet.peers.iter().any(Address::is_tls);
-        let tls = self.tls_of_fleet(is_tls)?;
+        let has_tls_endpoints = fleet.coordinator.is_some() && fleet.endpoints.iter().any(Endpoint::is_tls);
+        let tls = self.tls_of_fleet(has_tls_endpoints || fleet.peers.iter().any(Address::is_tls))?;
         if let Some(kind) = fleet.coordinator {
             let password = self.path("fleet.password_file");
             if let Some(path) = password {
