@@ -16,6 +16,7 @@ use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use super::units::Plain;
 use crate::fleet::CoordinatorKind;
+use crate::fleet::rules::HORIZON_MAX;
 use snowbank_client::address::Address;
 use snowbank_client::layout::UnixMicros;
 
@@ -191,11 +192,12 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     }
     let text = format!(
         "found a max_ahead of \"{}\" and a fleet.horizon of \"{}\", allowed: a horizon of at least \
-         {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{}\", so that a daemon that lives keeps its worker \
-         IDs; or a max_ahead of at most \"{}\"",
+         {MAX_AHEADS_IN_HORIZON} times the longest max_ahead, \"{}\", and at most \"{}\", so that a daemon that lives \
+         keeps its worker IDs; or a max_ahead of at most \"{}\"",
         Plain(*max_ahead),
         Plain(horizon),
         Plain(least),
+        Plain(HORIZON_MAX),
         Plain(horizon / MAX_AHEADS_IN_HORIZON)
     );
     if findings.origins.is_given("fleet.horizon") {
