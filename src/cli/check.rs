@@ -25,8 +25,8 @@ Exit codes:
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
-/// The most readings of a state that changes meanwhile. On a slow disk each may coincide with a raise
-/// of a running daemon's ceilings.
+/// The most readings of a state that changes meanwhile. On a slow disk each may coincide with a
+/// raise of a running daemon's ceilings.
 const READINGS_MAX: usize = 10;
 
 /// Options of `snowbank check`.
