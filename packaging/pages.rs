@@ -71,21 +71,14 @@ snowbank check /etc/snowbank/snowbank.toml
 
 /// Returns a page whose exit codes are in a section of their own.
 fn with_exit_status(page: &str) -> String {
-    let Some((before, extra)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
-    let (notes, codes) = extra.split_once("Exit codes:\n").unwrap_or((extra, ""));
-    let mut text = before.to_owned();
-    if !notes.trim().is_empty() {
-        text += &format!(".SH NOTES\n{}\n", notes.trim_end());
-    }
-    let mut is_code = !codes.is_empty();
-    if is_code {
-        text += ".SH EXIT STATUS\n";
-    }
-    for line in codes.lines() {
-        is_code = is_code && line.starts_with("  ");
-        match line.trim_start().split_once("  ") {
-            Some((code, meaning)) if is_code => text += &format!(".TP\n{code}\n{}\n", meaning.trim_start()),
-            _ => text += &format!("{line}\n"),
+    let page = page.replace(".SH EXTRA\nExit codes:\n", ".SH EXIT STATUS\n");
+    let page = page.replace(".SH EXTRA\n", ".SH NOTES\n").replace("Exit codes:\n", ".SH EXIT STATUS\n");
+    let mut text = String::new();
+    for line in page.lines() {
+        // Only exit codes are indented.
+        match line.strip_prefix("  ").and_then(|item| item.split_once("  ")) {
+            Some((code, meaning)) => text += &format!(".TP\n{code}\n{meaning}\n"),
+            None => text += &format!("{line}\n"),
         }
     }
     text

@@ -59,7 +59,7 @@ enum Command {
     Range(range::Arguments),
     /// List the presets, or draw one layout.
     Layout(layout::Arguments),
-    /// Find every mistake in a configuration file.
+    /// Find the mistakes in a configuration file.
     Check(check::Arguments),
     /// Make a token for a client, and the line of a token file for it.
     Token(token::Arguments),

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  file ─▶ reader ─┐
-//!                  ├─▶ settle ─▶ Settings, or every mistake with its line
+//!                  ├─▶ settle ─▶ Settings, or mistakes with their lines
 //!  overrides ──────┘
 //! ```
 //!
@@ -64,14 +64,13 @@ pub use fields::{SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef};
 pub use fleet::FleetSettings;
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
-pub use listeners::Purpose;
+pub use listeners::{InheritedAddresses, Purpose};
 pub use log::LogFormat;
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use pick::Unpicked;
 pub use secrets::{FileDigest, Secrets};
-pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
@@ -91,21 +90,22 @@ use snowbank_client::layout::UnixMicros;
 /// not ended.
 ///
 /// # Errors
-/// Every mistake there is, each with its place.
+/// Every mistake of a single value, each with its place; if there is none, every mistake between
+/// settings.
 pub fn load(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
     cores: NonZeroUsize,
     now: UnixMicros,
 ) -> Result<Settings, Mistakes> {
-    settle::settle(read(file, overrides), cores, now)
+    settle::settle(read(file, overrides)?, cores, now)
 }
 
 /// Reads a configuration as [`load`] does, and the files that it names. Their mistakes are mistakes
 /// of the configuration.
 ///
 /// # Errors
-/// Every mistake there is, each with its place.
+/// As for [`load`].
 pub fn load_with_secrets(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
@@ -113,56 +113,44 @@ pub fn load_with_secrets(
     now: UnixMicros,
     credentials: &Credentials,
 ) -> Result<(Settings, Secrets), Mistakes> {
-    let mut reader = read(file, overrides);
+    let mut reader = read(file, overrides)?;
     let secrets = secrets::read(&mut reader, credentials, now);
     settle::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
-fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
+/// Reads each value. How they fit each other is only checked once all of them can be read.
+fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> Result<reader::Reader, Mistakes> {
     let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {
         reader.read_document(path, text);
     }
     reader.read_overrides(overrides);
-    reader
+    Mistakes::new(std::mem::take(&mut reader.findings.mistakes)).map_or(Ok(reader), Err)
 }
 
 /// The largest configuration or token file, in bytes: far above any real one, and small enough to
 /// refuse a path that names a disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why a configuration file cannot be read as text.
+/// The reason why a file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// The system refuses to read it.
-    #[error("cannot read {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// It is not text.
-    #[error("{}:{line}: found bytes that are not UTF-8, allowed: UTF-8 text, as TOML is", path.display())]
-    NotText {
-        /// The file.
-        path: PathBuf,
-        /// The line of the first such byte, counted from 1.
-        line: usize,
-    },
+#[error("cannot read {}: {error}", path.display())]
+pub struct FileError {
+    path: PathBuf,
+    /// The system's error, or an own one.
+    pub error: io::Error,
 }
 
-/// Reads the text of a configuration file.
+/// Reads the text of a file.
 ///
 /// # Errors
 /// The file cannot be read, or is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String, FileError> {
-    let bytes = read_bounded(path).map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
-    String::from_utf8(bytes).map_err(|error| {
-        let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
-        FileError::NotText { path: path.to_owned(), line }
-    })
+    let text = read_bounded(path).and_then(|bytes| {
+        String::from_utf8(bytes)
+            .map_err(|_| io::Error::other("found bytes that are not UTF-8, allowed: text"))
+    });
+    text.map_err(|error| FileError { path: path.to_owned(), error })
 }
 
 /// Reads a file.

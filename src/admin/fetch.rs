@@ -48,27 +48,22 @@ impl Target {
 
     async fn fetch_patiently(&self) -> Result<Status, String> {
         let address = &self.address;
-        match address {
-            Address::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await;
-                let stream = stream.map_err(|error| cannot(address, &error))?;
-                ask(stream, address, &address.to_string()).await
-            }
-            Address::Tls { host, port } => {
-                // Read for each connection, because files may be renewed. Nothing else runs on this
-                // thread.
-                let connector = self.tls.read().map_err(|fault| fault.to_string())?;
-                let stream = TcpStream::connect((host.as_str(), *port)).await;
-                let stream = stream.map_err(|error| cannot(address, &error))?;
-                let stream = connector.connect(host, stream).await;
-                let stream = stream.map_err(|error| cannot(address, &error))?;
-                ask(stream, address, address.to_string().trim_start_matches("tls:")).await
-            }
+        let (host, port) = match address {
+            Address::Tcp { host, port } | Address::Tls { host, port } => (host.as_str(), *port),
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path).await.map_err(|error| cannot(address, &error))?;
-                ask(stream, address, "localhost").await
+                return ask(stream, address, "localhost").await;
             }
+        };
+        let stream = TcpStream::connect((host, port)).await.map_err(|error| cannot(address, &error))?;
+        let name = address.to_string();
+        if !address.is_tls() {
+            return ask(stream, address, &name).await;
         }
+        // Read for each connection, because files may be renewed. Nothing else runs on this thread.
+        let connector = self.tls.read().map_err(|fault| fault.to_string())?;
+        let stream = connector.connect(host, stream).await.map_err(|error| cannot(address, &error))?;
+        ask(stream, address, name.trim_start_matches("tls:")).await
     }
 }
 

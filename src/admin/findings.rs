@@ -163,11 +163,7 @@ impl Status {
         let limited = self.identities.iter().filter(|of| of.last_minute.limited_share >= LIMITED_SHARE);
         let count = limited.clone().count();
         let most = limited.max_by_key(|identity| identity.last_minute.limited)?;
-        let more = match count - 1 {
-            0 => String::new(),
-            1 => String::from(", and some of another identity"),
-            more => format!(", and some of {more} other identities"),
-        };
+        let more = if count > 1 { ", and some of other identities" } else { "" };
         let minute = &most.last_minute;
         let percent = 100.0 * minute.limited as f64 / minute.requests.max(1) as f64;
         let message = format!(
@@ -239,28 +235,21 @@ impl Status {
             let message = format!("waits for a worker ID, and hands out nothing: {reason}");
             return Some((Effect::Refuses, message));
         }
-        let is_reached = fleet.left_s <= 0.0;
+        if fleet.left_s <= 0.0 {
+            let raise = match &fleet.silent {
+                Some(reason) => format!("cannot be raised: {reason}"),
+                None => String::from("being raised"),
+            };
+            let message = format!(
+                "the ceiling at the coordinator is reached, and {raise}; refuses with no_ceiling until it is raised"
+            );
+            return Some((Effect::Refuses, message));
+        }
+        let reason = fleet.silent.as_ref()?;
         let left = seconds(fleet.left_s);
-        let (effect, message) = match &fleet.silent {
-            Some(reason) if is_reached => (
-                Effect::Refuses,
-                format!(
-                    "the ceiling at the coordinator is reached, and cannot be raised: {reason}; refuses with no_ceiling \
-                     until it can"
-                ),
-            ),
-            Some(reason) => (
-                if fleet.left_s < FLEET_LEFT_S { Effect::RefusesSoon } else { Effect::Look },
-                format!("the coordinator does not answer: {reason}; IDs last for another {left} without it"),
-            ),
-            None if is_reached => (
-                Effect::Refuses,
-                String::from(
-                    "the ceiling at the coordinator is reached, and being raised; refuses with no_ceiling until then",
-                ),
-            ),
-            None => return None,
-        };
+        let message =
+            format!("the coordinator does not answer: {reason}; IDs last for another {left} without it");
+        let effect = if fleet.left_s < FLEET_LEFT_S { Effect::RefusesSoon } else { Effect::Look };
         Some((effect, message))
     }
 
@@ -331,10 +320,6 @@ impl Status {
                 Effect::RefusesSoon,
                 format!("storage takes {usual} to raise it, so that requests wait for it"),
             ),
-            None if took_s > ceilings.slow_raise_s => (
-                Effect::Look,
-                format!("storage has taken {took} so far to raise it; IDs last for another {left}"),
-            ),
             None if slowest_s > ceilings.slow_raise_s => (
                 Effect::Look,
                 format!(
@@ -376,16 +361,10 @@ impl Status {
     fn refused_message(&self, source: &SourceStatus) -> String {
         let minute = &source.last_minute;
         let percent = 100.0 * minute.refused as f64 / minute.requests.max(1) as f64;
-        let others = minute.refused.saturating_sub(minute.exhausted);
-        let reason = match (minute.exhausted, others) {
-            (0, _) => String::from("see the other findings"),
-            (_, 0) => more_worker_ids(source),
-            (exhausted, others) => format!(
-                "{} for the reasons of other findings, {} with exhausted: {}",
-                Grouped(others),
-                Grouped(exhausted),
-                more_worker_ids(source)
-            ),
+        let reason = if minute.exhausted > 0 {
+            format!("{} with exhausted: {}", Grouped(minute.exhausted), more_worker_ids(source))
+        } else {
+            String::from("see the other findings")
         };
         format!(
             "refused {percent:.1} % of the requests of the last {} ({} of {}); {reason}",

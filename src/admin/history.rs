@@ -54,7 +54,7 @@ impl History {
         self.every_s = POINT_S;
         self.points.push_back(Point {
             uptime_s: status.uptime_s,
-            ids: since.ids.iter().map(|&ids| since.per_second(ids)).collect(),
+            ids: since.sources.iter().map(|source| since.per_second(source.ids)).collect(),
             requests: since.per_second(since.sources.iter().map(|source| source.requests).sum()),
             refused: since.per_second(since.sources.iter().map(|source| source.refused).sum()),
             latency_s: [0.5, 0.99, 0.999]

@@ -51,7 +51,6 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
-const PAGE_PATHS: [&str; 3] = ["/page.css", "/page.js", "/icon.svg"];
 
 /// The site of a daemon, which all admin connections share.
 #[derive(Clone)]
@@ -99,9 +98,6 @@ impl Site {
             let text = "this address is for this machine only: use localhost or the IP address as its name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }
-        if !PATHS.split(' ').chain(PAGE_PATHS).any(|known| known == path) {
-            return respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; there are {PATHS}\n"));
-        }
         if !matches!(*method, Method::GET | Method::HEAD) {
             let mut response = respond(
                 StatusCode::METHOD_NOT_ALLOWED,
@@ -123,7 +119,8 @@ impl Site {
                 respond(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page/page.js"))
             }
             "/icon.svg" => respond(StatusCode::OK, "image/svg+xml", include_str!("page/icon.svg")),
-            _ => respond(StatusCode::OK, "text/html; charset=utf-8", include_str!("page/page.html")),
+            "/" => respond(StatusCode::OK, "text/html; charset=utf-8", include_str!("page/page.html")),
+            _ => respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; there are {PATHS}\n")),
         }
     }
 
@@ -187,15 +184,8 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
 /// browsers download other types.
 fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
-    let mut names_text = false;
-    for range in accept.split(',') {
-        match range.split(';').next().map(str::trim) {
-            Some("application/openmetrics-text") => return true,
-            Some("text/plain" | "text/html") => names_text = true,
-            _ => {}
-        }
-    }
-    !names_text
+    let names_text = ["text/plain", "text/html"].iter().any(|text| accept.contains(text));
+    accept.contains("application/openmetrics-text") || !names_text
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::status::{LastMinute, Latency, LimitedMinute, SourceMinute, SourceStatus, Status};
+use super::source_counts::SourceCounts;
+use super::status::{Connections, LastMinute, Latency, LimitedMinute, SourceMinute, Status};
 
 /// The time that the figures of a status cover.
 const MINUTE_S: f64 = 60.0;
@@ -25,9 +26,7 @@ pub(super) struct Sample {
     /// The time since the start, or since the earlier sample.
     pub(super) at_s: f64,
     /// By source.
-    pub(super) sources: Vec<SourceMinute>,
-    /// IDs handed out, by source.
-    pub(super) ids: Vec<u64>,
+    pub(super) sources: Vec<SourceCounts>,
     /// By name, because a reload changes their number.
     identities: BTreeMap<String, LimitedMinute>,
     pub(super) latency: Latency,
@@ -46,28 +45,23 @@ pub(crate) struct Recent {
 impl Sample {
     pub(super) fn of(status: &Status) -> Sample {
         let identities = status.identities.iter();
+        let Connections { unauthorized_refusals, evicted, unauthorized_timeouts, .. } = status.connections;
         Sample {
             at_s: status.uptime_s,
-            sources: status.sources.iter().map(SourceStatus::counted).collect(),
-            ids: status.sources.iter().map(|source| source.counts.ids).collect(),
+            sources: status.sources.iter().map(|source| source.counts).collect(),
             identities: identities.map(|identity| (identity.name.clone(), identity.counted())).collect(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
-            answers: status.answers(),
-            errors: status.answers_with_errors(),
-            unauthorized: status.unauthorized(),
+            answers: status.protocols.iter().map(|protocol| protocol.requests).sum(),
+            errors: status.protocols.iter().map(|protocol| protocol.errors).sum(),
+            unauthorized: unauthorized_refusals + evicted + unauthorized_timeouts,
         }
     }
 
     /// Returns the counts since an earlier sample, and the time since it.
     pub(super) fn since(mut self, then: &Sample) -> Sample {
         for (now, then) in self.sources.iter_mut().zip(&then.sources) {
-            now.requests = now.requests.saturating_sub(then.requests);
-            now.refused = now.refused.saturating_sub(then.refused);
-            now.exhausted = now.exhausted.saturating_sub(then.exhausted);
-        }
-        for (now, then) in self.ids.iter_mut().zip(&then.ids) {
-            *now = now.saturating_sub(*then);
+            *now = now.since(then);
         }
         for (name, now) in &mut self.identities {
             let then = then.identities.get(name).copied().unwrap_or_default();
@@ -103,11 +97,10 @@ impl Recent {
             identity.last_minute = LimitedMinute { limited_share, ..minute };
         }
         for (index, source) in status.sources.iter_mut().enumerate() {
-            let minute = minute.sources[index];
+            let SourceCounts { requests, refused, exhausted, .. } = minute.sources[index];
             let soon = soon.sources[index];
-            let refused_share =
-                share(minute.refused, minute.requests).min(share(soon.refused, soon.requests));
-            source.last_minute = SourceMinute { refused_share, ..minute };
+            let refused_share = share(refused, requests).min(share(soon.refused, soon.requests));
+            source.last_minute = SourceMinute { requests, refused, exhausted, refused_share };
         }
         let slow_s = status.slow_s();
         status.last_minute = LastMinute {

@@ -27,6 +27,11 @@ macro_rules! source_counters {
             pub(crate) fn add(&mut self, counters: &SourceCounters) {
                 $(self.$field += counters.$field.get();)+
             }
+
+            /// Returns the counts since an earlier moment.
+            pub(super) fn since(&self, then: &SourceCounts) -> SourceCounts {
+                SourceCounts { $($field: self.$field.saturating_sub(then.$field),)+ }
+            }
         }
 
         /// The metrics of these counters.

@@ -207,37 +207,12 @@ impl Status {
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
     }
-
-    /// Returns the number of answers, with IDs and without.
-    pub(crate) fn answers(&self) -> u64 {
-        self.protocols.iter().map(|protocol| protocol.requests).sum()
-    }
-
-    /// Returns the number of answers with an error.
-    pub(crate) fn answers_with_errors(&self) -> u64 {
-        self.protocols.iter().map(|protocol| protocol.errors).sum()
-    }
-
-    /// Returns how many requests and connections were refused because clients did not authorize
-    /// themselves.
-    pub(crate) fn unauthorized(&self) -> u64 {
-        let Connections { unauthorized_refusals, evicted, unauthorized_timeouts, .. } = self.connections;
-        unauthorized_refusals + evicted + unauthorized_timeouts
-    }
 }
 
 impl CeilingsStatus {
     /// Returns whether requests wait for storage: a ceiling is reached before the next is durable.
     pub(super) fn makes_wait(&self) -> bool {
         2.0 * self.usual_raise_s > self.horizon_s
-    }
-}
-
-impl SourceStatus {
-    /// Returns the counts since the start, in the form of [`SourceMinute`].
-    pub(crate) fn counted(&self) -> SourceMinute {
-        let SourceCounts { requests, refused, exhausted, .. } = self.counts;
-        SourceMinute { requests, refused, exhausted, refused_share: 0.0 }
     }
 }
 

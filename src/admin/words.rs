@@ -136,11 +136,11 @@ fn fleet_in_words(fleet: &FleetStatus) -> String {
         Some(reason) => format!("does not answer: {reason}"),
         None => String::from("answers"),
     };
-    let raised = match fleet.raises {
-        0 => String::from("not raised there yet"),
-        raises => format!("raised {} there", times(raises)),
-    };
-    format!("coordinator {answers}; IDs last for {} without it; ceilings {raised}", seconds(fleet.left_s))
+    format!(
+        "coordinator {answers}; IDs last for {} without it; ceilings raised {} there",
+        seconds(fleet.left_s),
+        times(fleet.raises)
+    )
 }
 
 fn source_in_words(source: &SourceStatus, ceilings: &CeilingsStatus, now_s: f64) -> Vec<String> {

@@ -52,7 +52,19 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let Some(pid) = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0) else {
         return Err(Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)));
     };
-    check_daemon(pid, &directory)?;
+    // systemd's protections can hide the process of a unit from another command of the unit.
+    if fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !catches_hangup(&status)) {
+        return Err(Failure::usage(format!(
+            "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
+        )));
+    }
+    if !may_report_to(pid, &directory) {
+        return Err(Failure::usage(format!(
+            "process {pid} reports no result in {}: name the directory of its RUNTIME_DIRECTORY; if it has none, reload \
+             with `kill -HUP {pid}` and read its log",
+            directory.display()
+        )));
+    }
     kill_process(pid, Signal::HUP)
         .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
     match result.wait(WITHIN) {
@@ -64,33 +76,13 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Refuses a process that SIGHUP would end, and one that reports to another runtime directory.
-fn check_daemon(pid: Pid, directory: &Path) -> Outcome {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    // systemd's protections can hide the process of a unit from another command of the unit.
-    if fs::read_to_string(process.join("status")).is_ok_and(|status| !catches_hangup(&status)) {
-        return Err(Failure::usage(format!(
-            "process {pid} does not catch SIGHUP, so it is no daemon that serves: name the daemon's process with --pid"
-        )));
-    }
-    // Another user's environment cannot be read. If the directory is wrong, no result comes within
-    // [`WITHIN`].
-    let Ok(environment) = fs::read(process.join("environ")) else { return Ok(()) };
+/// Returns whether this is the runtime directory of a process, or nobody knows: another user's
+/// environment cannot be read.
+fn may_report_to(pid: Pid, directory: &Path) -> bool {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return true };
     let own = environment.split(|byte| *byte == 0).find_map(|line| line.strip_prefix(b"RUNTIME_DIRECTORY="));
-    let Some(own) = own.and_then(|own| first_directory(OsStr::from_bytes(own))) else {
-        return Err(Failure::usage(format!(
-            "process {pid} has no RUNTIME_DIRECTORY, so it reports no result: start the daemon with one, or reload with \
-             `kill -HUP {pid}` and read its log"
-        )));
-    };
-    if fs::canonicalize(&own).ok() == fs::canonicalize(directory).ok() {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "found the runtime directory {}, and process {pid} reports to {}; name that one",
-        directory.display(),
-        own.display(),
-    )))
+    let own = own.and_then(|own| first_directory(OsStr::from_bytes(own)));
+    own.is_some_and(|own| fs::canonicalize(own).ok() == fs::canonicalize(directory).ok())
 }
 
 /// Returns whether a process handles SIGHUP, by the text of `/proc/PID/status`.

@@ -7,7 +7,7 @@ use super::inputs::{environment_of_service, warnings_of_environment};
 use super::{Failure, Outcome, cores, service_user};
 use crate::ceiling::{Cause, StateError, store};
 use crate::clock;
-use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, StatePlace, Unpicked};
+use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Settings, Unpicked};
 use crate::server::{StartError, check_records};
 use snowbank_client::layout::UnixMicros;
 
@@ -25,8 +25,8 @@ Exit codes:
   1  there are mistakes, each on a line of standard output
   2  the file cannot be read as text";
 
-/// The most readings of a state that changes meanwhile: a running daemon raises its ceilings some
-/// times a second at most, so few of them coincide with a raise.
+/// The most readings of a state that changes meanwhile. On a slow disk each may coincide with a
+/// raise of a running daemon's ceilings.
 const READINGS_MAX: usize = 10;
 
 /// Options of `snowbank check`.
@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     };
     let place = settings.state_dir.place(|name| environment_of_service(path, name));
     let mut unread = None;
-    if let Some(directory) = place.as_ref().ok().and_then(StatePlace::path) {
+    if let Some(directory) = place.as_ref().ok().and_then(|place| place.directory.as_deref()) {
         let refusal = match refusal_of_state(directory, arguments.adopt_state, &settings, now) {
             Ok(refusal) => refusal.map(|refusal| refusal.to_string()),
             Err(error) if matches!(error.cause(), Cause::System { .. }) => {
@@ -132,17 +132,16 @@ fn refusal_of_state(
     settings: &Settings,
     now: UnixMicros,
 ) -> Result<Option<StartError>, StateError> {
-    let mut records = store::read(directory)?;
-    let mut readings = 1;
-    loop {
+    let mut refused = None;
+    for _ in 0..READINGS_MAX {
+        let records = store::read(directory)?;
         let Err(refusal) = check_records(&records, directory, adopt, settings, now) else { return Ok(None) };
-        let read_again = store::read(directory)?;
-        if read_again == records || readings == READINGS_MAX {
-            return Ok(Some(refusal));
+        refused = Some(refusal);
+        if store::read(directory)? == records {
+            break;
         }
-        records = read_again;
-        readings += 1;
     }
+    Ok(refused)
 }
 
 fn refuse(path: &Path, mistakes: &Mistakes, out: &mut impl Write) -> Outcome {

@@ -1,11 +1,8 @@
 //! The layout that `decode`, `range` and `layout` were given.
 
-use std::io::{self, Write};
-
 use super::Failure;
-use crate::clock;
 use crate::config::resolve_layout;
-use snowbank_client::layout::{Layout, Life, Preset, find_preset};
+use snowbank_client::layout::{Layout, Preset, find_preset};
 
 /// The name that `decode` takes for the numbers of a ticket counter, which have no layout.
 pub(super) const TICKET: &str = "ticket";
@@ -28,26 +25,8 @@ impl Chosen {
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
     }
 
-    pub(super) fn of_preset(preset: &'static Preset) -> Result<Self, Failure> {
-        Ok(Chosen { preset: Some(preset), layout: preset.layout().map_err(Failure::usage)? })
-    }
-
     /// Returns the preset's name if it was chosen by name, else the text form.
     pub(super) fn label(&self) -> String {
         self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())
-    }
-
-    /// Warns on standard error if the layout can make no IDs now, or not for long. The command
-    /// continues.
-    pub(super) fn warn_unless_alive(&self) {
-        let layout = &self.layout;
-        let trouble = match layout.life(clock::os::read().wall) {
-            Life::Running { .. } => return,
-            Life::NotBegun => format!("begins at {}, in the future", layout.rfc3339(layout.first())),
-            Life::LastYear { .. } => format!("ends at {}, within a year", layout.rfc3339(layout.end())),
-            Life::Ended { at } => format!("ended at {}; no daemon serves it", layout.rfc3339(at)),
-        };
-        // A closed standard error is no reason to fail.
-        let _ = writeln!(io::stderr(), "snowbank: warning: the life of layout {} {trouble}", self.label());
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::chosen::{Chosen, TICKET};
 use super::keys::KeyOptions;
@@ -51,12 +52,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         };
         match &chosen {
             Some(chosen) => write_decoded(chosen, id, arguments.json, &mut lines)?,
-            None if arguments.json => write_json(&Ticket { id: id.to_string(), layout: TICKET }, &mut lines)?,
+            None if arguments.json => {
+                write_json(&json!({ "id": id.to_string(), "layout": TICKET }), &mut lines)?;
+            }
             None => writeln!(lines, "{id}")?,
         }
-    }
-    if let Some(chosen) = chosen {
-        chosen.warn_unless_alive();
     }
     Ok(out.write_all(&lines)?)
 }
@@ -85,13 +85,6 @@ fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> O
         None => writeln!(lines)?,
     }
     Ok(())
-}
-
-/// The output of `--json` for a ticket counter's number.
-#[derive(Serialize)]
-struct Ticket {
-    id: String,
-    layout: &'static str,
 }
 
 /// The output of `--json` for an ID.

@@ -13,7 +13,7 @@ use super::layout::write_json;
 use super::{Failure, Outcome, cores};
 use crate::ceiling::draw_identity;
 use crate::clock;
-use crate::config::{InheritedAddresses, Overrides, Settings, SourceSettings};
+use crate::config::{Overrides, Settings, SourceSettings};
 use crate::fleet::{self, Begins, Coordinator, Entry, Freeing, Operator, OperatorError, Prepared, Preparing};
 use crate::server::StartError;
 use snowbank_client::layout::{Layout, UnixMicros};
@@ -122,7 +122,7 @@ impl Fleet {
         overrides: Overrides,
         now: UnixMicros,
     ) -> Result<Fleet, Failure> {
-        let inputs = Inputs { config, overrides, cores: cores(), inherited: InheritedAddresses::default() };
+        let inputs = Inputs { config, overrides, cores: cores() };
         let (settings, secrets) = inputs.read(now).map_err(StartError::from)?;
         let access = secrets
             .fleet

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
-    self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
-    StateDirChoice, StatePlace,
+    self, Credentials, FileError, Mistakes, NoStateDir, Overrides, Secrets, Settings, StateDirChoice,
+    StatePlace,
 };
 use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
 use crate::system_error::file_may_pass;
@@ -22,19 +22,15 @@ pub(super) struct Inputs {
     pub(super) overrides: Overrides,
     /// The default number of shards at the start. A CPU limit that is set later does not change it.
     pub(super) cores: NonZeroUsize,
-    /// The addresses of inherited sockets, which replace the configured ones.
-    pub(super) inherited: InheritedAddresses,
 }
 
 /// The reason why inputs are refused.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The file cannot be read.
-    File(config::FileError),
+    File(FileError),
     /// It has mistakes.
     Mistakes(Mistakes),
-    /// It does not fit the inherited sockets.
-    Exposed(String),
 }
 
 impl Unread {
@@ -43,7 +39,6 @@ impl Unread {
         match self {
             Unread::File(error) => error.to_string(),
             Unread::Mistakes(mistakes) => mistakes.first_line(),
-            Unread::Exposed(reason) => reason.clone(),
         }
     }
 }
@@ -52,11 +47,9 @@ impl From<Unread> for StartError {
     fn from(unread: Unread) -> Self {
         let reason = unread.first_line();
         match unread {
-            Unread::File(FileError::Unreadable { error, .. }) => {
-                StartError::of_system(file_may_pass(&error), reason)
-            }
+            Unread::File(file) => StartError::of_system(file_may_pass(&file.error), reason),
             Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
-            Unread::File(_) | Unread::Mistakes(_) | Unread::Exposed(_) => StartError::WrongSetting(reason),
+            Unread::Mistakes(_) => StartError::WrongSetting(reason),
         }
     }
 }
@@ -68,9 +61,7 @@ impl Inputs {
         let file = self.config.as_deref().zip(text.as_deref());
         let credentials = Credentials::of(|name| std::env::var_os(name));
         let loaded = config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials);
-        let (mut settings, secrets) = loaded.map_err(Unread::Mistakes)?;
-        settings.listen_at(&self.inherited).map_err(Unread::Exposed)?;
-        Ok((settings, secrets))
+        loaded.map_err(Unread::Mistakes)
     }
 }
 
@@ -87,8 +78,7 @@ pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
 /// whether a setting or the environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
     let place = settings.state_dir.place(|name| std::env::var_os(name))?;
-    settings.state_dir =
-        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
+    settings.state_dir = place.directory.clone().map_or(StateDirChoice::None, StateDirChoice::At);
     Ok(place)
 }
 
@@ -140,11 +130,11 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         + worker_ids
         + settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
-    let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
+    let wanted = settings.limits.max_connections;
     if wanted <= fit {
-        settings.limits.max_connections = wanted;
         return None;
     }
+    settings.limits.max_connections = fit;
     Some(format!(
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"

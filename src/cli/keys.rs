@@ -1,10 +1,8 @@
 //! The keys of aliases, for the commands that write and read them.
 
-use std::path::Path;
-
 use super::Failure;
 use super::tls::locate;
-use crate::config::{FileRef, read_bounded};
+use crate::config::{FileRef, read_file};
 use snowbank_client::format::{AliasKeys, Codec, Context, Format};
 
 /// The option that names the keys of aliases.
@@ -35,12 +33,7 @@ impl KeyOptions {
 
 fn read(file: &FileRef) -> Result<AliasKeys, Failure> {
     let path = locate(file)?;
-    parse(&path)
-        .map_err(|reason| Failure::usage(format!("cannot use the alias keys {}: {reason}", path.display())))
-}
-
-fn parse(path: &Path) -> Result<AliasKeys, String> {
-    let bytes = read_bounded(path).map_err(|error| error.to_string())?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| "found other bytes than text")?;
-    AliasKeys::parse(text).map_err(|error| error.to_string())
+    let text = read_file(&path).map_err(|error| error.error.to_string());
+    let keys = text.and_then(|text| AliasKeys::parse(&text).map_err(|error| error.to_string()));
+    keys.map_err(|reason| Failure::usage(format!("cannot use the alias keys {}: {reason}", path.display())))
 }

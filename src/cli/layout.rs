@@ -35,10 +35,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 None if arguments.json => write_json(&Facts::of(&chosen), &mut page)?,
                 None => write_page(&chosen, &mut page)?,
             }
-            chosen.warn_unless_alive();
         }
         None => {
-            let presets: Vec<Chosen> = PRESETS.iter().map(Chosen::of_preset).collect::<Result<_, _>>()?;
+            let presets: Vec<Chosen> =
+                PRESETS.iter().map(|preset| Chosen::resolve(preset.name)).collect::<Result<_, _>>()?;
             if arguments.json {
                 write_json(&presets.iter().map(Facts::of).collect::<Vec<_>>(), &mut page)?;
             } else {
@@ -128,17 +128,10 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "tick            {}", tick(layout))?;
     writeln!(out, "IDs per tick    {} of each worker", Grouped(layout.ids_per_tick()))?;
     writeln!(out, "IDs per second  {} of each worker", Grouped(layout.ids_per_second()))?;
-    writeln!(out, "workers         {}", workers(layout))?;
+    writeln!(out, "workers         {} (0 to {})", Grouped(layout.workers()), layout.workers() - 1)?;
     writeln!(out, "first           {first} (the epoch, Unix ms {})", layout.epoch_unix_ms())?;
     writeln!(out, "last            {last}{}", left(layout))?;
     writeln!(out, "last ID         {} ({} digits)", layout.last_id(), layout.max_digits())
-}
-
-fn workers(layout: &Layout) -> String {
-    match layout.workers() {
-        1 => "1 (0): there is no node field".to_owned(),
-        workers => format!("{} (0 to {})", Grouped(workers), workers - 1),
-    }
 }
 
 fn left(layout: &Layout) -> String {

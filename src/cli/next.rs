@@ -19,7 +19,7 @@ const GATHERING: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The number of IDs; more than the daemon's max_count are fetched in several batches.
-    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", allow_hyphen_values = true, value_parser = parse_count)]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 
     #[command(flatten)]
@@ -97,11 +97,6 @@ pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = config::parse_duration(text).filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| "allowed: a duration above 0 with its unit, such as 500ms or 2s".to_owned())
-}
-
-/// Reads the number of IDs to fetch.
-fn parse_count(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "allowed: a whole number from 1 on".to_owned())
 }
 
 /// Turns an error of the client into a failure, with a hint if the command knows one.

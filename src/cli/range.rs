@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::RangeInclusive;
 
-use serde::Serialize;
+use serde_json::json;
 
 use super::chosen::Chosen;
 use super::layout::write_json;
@@ -32,14 +32,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let from = instant("--from", &arguments.from)?;
     let to = instant("--to", &arguments.to)?;
     let (first, last) = chosen.layout.range(from, to).map_err(Failure::usage)?;
-    chosen.warn_unless_alive();
     let mut answer = Vec::new();
     if arguments.json {
-        let first = first.to_string();
-        let last = last.to_string();
-        let from = from.to_string();
-        let to = to.to_string();
-        write_json(&Bounds { layout: chosen.label(), from, to, first, last }, &mut answer)?;
+        // IDs are strings, because JavaScript's numbers end at 2^53.
+        let bounds = json!({
+            "layout": chosen.label(),
+            "from": from.to_string(),
+            "to": to.to_string(),
+            "first": first.to_string(),
+            "last": last.to_string(),
+        });
+        write_json(&bounds, &mut answer)?;
     } else {
         writeln!(answer, "{first}\n{last}")?;
     }
@@ -62,14 +65,4 @@ fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
         ))),
         _ => Ok(instant),
     }
-}
-
-/// The output of `--json`. IDs are strings, because JavaScript's numbers end at 2^53.
-#[derive(Serialize)]
-struct Bounds {
-    layout: String,
-    from: String,
-    to: String,
-    first: String,
-    last: String,
 }

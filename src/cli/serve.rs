@@ -14,7 +14,6 @@ use crate::clock;
 use crate::config::{Machine, Overrides, Protocol, Secrets, Settings, StatePlace};
 use crate::server::{self, Inherited, Note, Ready, RunError, Server, StartEnd, StartError, Tries, Waiting};
 use crate::service::{Extending, Logs, Notifier};
-use snowbank_client::layout::UnixMicros;
 
 const HELP: &str = "\
 Exit code 0: stopped as asked. 1: it could not go on. 2: somebody must change something. 3: the cause may pass by itself.";
@@ -63,12 +62,11 @@ fn start_and_serve(
     notifier: &Notifier,
     out: &mut impl Write,
 ) -> Outcome {
-    let inputs = Inputs {
-        config: arguments.config.clone(),
-        overrides: (*arguments.overrides).clone(),
-        cores: cores(),
-        inherited: inherited.as_ref().map(Inherited::addresses).unwrap_or_default(),
-    };
+    let mut overrides = (*arguments.overrides).clone();
+    if let Ok(inherited) = &inherited {
+        overrides.listen_at(&inherited.addresses());
+    }
+    let inputs = Inputs { config: arguments.config.clone(), overrides, cores: cores() };
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
     let log = loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log);
@@ -77,13 +75,15 @@ fn start_and_serve(
     let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
     let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
-    let mut warnings = std::mem::take(&mut secrets.warnings);
     let place =
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
+    let mut warnings = settings.warnings(now);
+    warnings.append(&mut secrets.warnings);
     warnings.extend(allow_open_files(&mut settings));
-    let tries = Tries::new(&settings, secrets.fleet.clone(), place.path(), arguments.adopt_state);
-    let choices = Choices { settings: &settings, place: &place, now, picked: &picked };
-    let mut process = Process { arguments, notifier, out: Some(out), choices: Some(choices), stops: None };
+    let tries =
+        Tries::new(&settings, secrets.fleet.clone(), place.directory.as_deref(), arguments.adopt_state);
+    let choices = choices(&settings, &place, picked, &warnings);
+    let mut process = Process { arguments, notifier, out: Some(out), choices, stops: None };
     let Some(Granted { ready, sockets, starting }) = process.take_numbers(tries, &secrets, inherited)? else {
         return Ok(());
     };
@@ -92,9 +92,7 @@ fn start_and_serve(
     // Not before, because a refusal to start is one line.
     process.log_choices();
     server.notes.iter().for_each(Note::log);
-    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    let warned = settings.warnings(now).into_iter().chain(warnings).collect();
-    let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
+    let reloads = reload::start(inputs, reloader, warnings, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
     process.serve(server, reload::at_hangups(hangups, &reloads))
 }
@@ -110,33 +108,19 @@ struct Granted {
     starting: Extending,
 }
 
-/// The settings that matter, for the log.
-struct Choices<'a> {
-    settings: &'a Settings,
-    place: &'a StatePlace,
-    now: UnixMicros,
-    picked: &'a [String],
-}
-
-impl Choices<'_> {
-    fn log(&self) {
-        for line in self.settings.summary_without_addresses() {
-            tracing::info!("{line}");
-        }
-        let warnings = self.settings.warnings(self.now);
-        for warning in warnings.into_iter().chain(warnings_of_environment(self.settings)) {
-            tracing::warn!("{warning}");
-        }
-        match self.place {
-            StatePlace::Directory { .. } => tracing::info!("{}", self.place),
-            // The coordinator has all that shared counters need.
-            StatePlace::Nowhere if self.settings.sources.iter().all(|source| source.kind.takes_ranges()) => {
-                tracing::info!("state nowhere (state_dir is none)");
-            }
-            StatePlace::Nowhere => tracing::warn!("{}", self.place),
-        }
-        self.picked.iter().for_each(|line| tracing::info!("{line}"));
-    }
+/// Returns the settings that matter, for the log.
+fn choices(settings: &Settings, place: &StatePlace, picked: Vec<String>, warnings: &[String]) -> Vec<Note> {
+    let mut notes: Vec<Note> = settings.summary_without_addresses().into_iter().map(Note::Info).collect();
+    // The coordinator has all that shared counters need.
+    let needs_no_state = settings.sources.iter().all(|source| source.kind.takes_ranges());
+    notes.push(match &place.directory {
+        None if needs_no_state => Note::Info(String::from("state nowhere (state_dir is none)")),
+        None => Note::Warning(place.to_string()),
+        Some(_) => Note::Info(place.to_string()),
+    });
+    notes.extend(picked.into_iter().map(Note::Info));
+    notes.extend(warnings.iter().cloned().chain(warnings_of_environment(settings)).map(Note::Warning));
+    notes
 }
 
 /// The process of a daemon, while it starts, waits and serves.
@@ -145,8 +129,8 @@ struct Process<'a, W> {
     notifier: &'a Notifier,
     /// Standard output. `None`: the addresses are written.
     out: Option<&'a mut W>,
-    /// `None`: they are logged.
-    choices: Option<Choices<'a>>,
+    /// The settings that matter. Empty: they are logged.
+    choices: Vec<Note>,
     /// The signals that stop the daemon, caught since its first wait. So none is lost between the
     /// end of a wait and the start that follows.
     stops: Option<Stops>,
@@ -182,7 +166,7 @@ impl<W: Write> Process<'_, W> {
 
     /// Logs the settings that matter, once.
     fn log_choices(&mut self) {
-        self.choices.take().iter().for_each(Choices::log);
+        std::mem::take(&mut self.choices).iter().for_each(Note::log);
     }
 
     /// Serves a daemon that waits for worker IDs until it has them, and goes on with its start.

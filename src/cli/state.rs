@@ -15,7 +15,7 @@ use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{Fate, HostIdentity, Mark, Owner, WorkerLocks, lock_records};
-use crate::config::{Settings, StateDirChoice, StatePlace, open_file};
+use crate::config::{Settings, StateDirChoice, open_file};
 use crate::numbering::Numbering;
 
 /// The largest export that is read, in bytes. A path that names a disk is refused by it.
@@ -117,10 +117,8 @@ impl Directory {
 
     pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         let choice = StateDirChoice::from(self.state_dir.clone());
-        match choice.place(environment_of_operator).map_err(Failure::usage)? {
-            StatePlace::Directory { path, .. } => Ok(path),
-            StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
-        }
+        let place = choice.place(environment_of_operator).map_err(Failure::usage)?;
+        place.directory.ok_or_else(|| Failure::usage("found --state-dir none, allowed: a directory"))
     }
 }
 
@@ -138,31 +136,19 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let owner = Owner::after(records.iter().map(|record| &record.owner));
     // Created before anything is released: a name that is taken must fail first.
     let output = arguments.output.as_deref().map(create).transpose()?;
-    let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
     // The state itself is released durably. Without a mark, an older copy of it would be accepted.
     mark(&given, &owner.state, &locks, Fate::Released).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; export again"))
     })?;
-    if again {
-        // Standard error may be closed; the help says the same.
-        let _ = writeln!(io::stderr(), "snowbank: exported before: import it on one machine alone");
-    }
-    match output {
-        // A reader that left has no export, so this is no success.
-        None => write_json(&export, out)
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))?,
-        Some((path, mut file)) => {
-            let mut text = Vec::new();
-            write_json(&export, &mut text)?;
-            let written = file.write_all(&text).and_then(|()| file.sync_all());
-            written.map_err(|error| {
-                Failure::no(format_args!("cannot write {}: {error}; export again", path.display()))
-            })?;
-        }
-    }
-    Ok(())
+    let mut text = Vec::new();
+    write_json(&export, &mut text)?;
+    let written = match output {
+        None => out.write_all(&text).and_then(|()| out.flush()),
+        Some(mut file) => file.write_all(&text).and_then(|()| file.sync_all()),
+    };
+    // Also if a reader left: it has no export, so this is no success.
+    written.map_err(|error| Failure::no(format_args!("cannot write the export: {error}; export again")))
 }
 
 /// Returns the records of worker IDs that no fleet assigned: an export moves only these, so only
@@ -174,9 +160,9 @@ fn given(records: &[Record]) -> Vec<Record> {
 
 /// Creates a new file that only its user can read: a copy of an export is enough to use its worker
 /// IDs.
-fn create(path: &Path) -> Result<(&Path, File), Failure> {
+fn create(path: &Path) -> Result<File, Failure> {
     let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    created.map(|file| (path, file)).map_err(|error| {
+    created.map_err(|error| {
         Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::next::{converse, parse_duration};
 use super::tls::TlsOptions;
 use super::{Failure, Outcome};
-use crate::admin::{Finding, SourceStatus, Status, Target, counted, seconds, times};
+use crate::admin::{Finding, Status, Target, counted, seconds, times};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 use snowbank_client::protocol::one_line;
@@ -157,8 +157,12 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
         writeln!(out, "{:<12} {}", fact.name, fact.text)?;
     }
     for (index, source) in status.sources.iter().enumerate() {
-        let last = last.and_then(|last| Some((last.sources.get(index)?, status.uptime_s - last.uptime_s)));
-        describe_source(source, last, out)?;
+        let before = last.and_then(|last| last.sources.get(index)).map(|source| source.counts.ids);
+        let per_second = rate(source.counts.ids, before, elapsed_s(status, last));
+        let ids = counted(source.counts.ids, "ID");
+        let requests = counted(source.counts.requests, "request");
+        writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
+        source.facts.iter().try_for_each(|fact| writeln!(out, "       {fact}"))?;
     }
     describe_identities(status, last, out)
 }
@@ -167,10 +171,9 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
 fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     for (index, identity) in status.identities.iter().filter(|identity| identity.connected > 0).enumerate() {
         let earlier = last.and_then(|last| last.identities.iter().find(|other| other.name == identity.name));
-        let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
         let ids: u64 = identity.ids.values().sum();
-        let ids_before: u64 = earlier.map_or(0, |earlier| earlier.ids.values().sum());
-        let per_second = rate(ids.saturating_sub(ids_before), elapsed_s);
+        let before = earlier.map(|earlier| earlier.ids.values().sum());
+        let per_second = rate(ids, before, elapsed_s(status, last));
         let limit =
             identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
         let met = [("denied", identity.denied), ("slowed", identity.slowed)];
@@ -190,9 +193,10 @@ fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String)
 
 fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     let latency = last.map_or_else(|| status.latency.clone(), |last| status.latency.since(&last.latency));
-    let requests = Grouped(status.latency.count());
-    let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
-    let per_second = rate(latency.count(), elapsed_s);
+    let requests = status.latency.count();
+    let before = last.map(|last| last.latency.count());
+    let per_second = rate(requests, before, elapsed_s(status, last));
+    let requests = Grouped(requests);
     let [half, most, nearly_all] = [0.5, 0.99, 0.999].map(|share| match latency.quantile_us(share) {
         Some(us) => seconds(us / 1e6),
         None => "–".to_owned(),
@@ -203,24 +207,16 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
     )
 }
 
-fn describe_source(
-    source: &SourceStatus,
-    last: Option<(&SourceStatus, f64)>,
-    out: &mut String,
-) -> fmt::Result {
-    let per_second = last.map_or_else(String::new, |(last, elapsed_s)| {
-        rate(source.counts.ids.saturating_sub(last.counts.ids), Some(elapsed_s))
-    });
-    let ids = counted(source.counts.ids, "ID");
-    let requests = counted(source.counts.requests, "request");
-    writeln!(out, "\nsource {}: {ids}{per_second} in {requests}", source.name)?;
-    source.facts.iter().try_for_each(|fact| writeln!(out, "       {fact}"))
+/// Returns the time since the earlier status, 0 without one.
+fn elapsed_s(status: &Status, last: Option<&Status>) -> f64 {
+    last.map_or(0.0, |last| status.uptime_s - last.uptime_s)
 }
 
-fn rate(count: u64, elapsed_s: Option<f64>) -> String {
-    match elapsed_s {
-        Some(elapsed_s) if elapsed_s > 0.0 => {
-            format!(" ({}/s)", Grouped((count as f64 / elapsed_s).round() as u64))
+/// Returns how much a count grew each second; nothing without an earlier one.
+fn rate(now: u64, before: Option<u64>, elapsed_s: f64) -> String {
+    match before {
+        Some(before) if elapsed_s > 0.0 => {
+            format!(" ({}/s)", Grouped((now.saturating_sub(before) as f64 / elapsed_s).round() as u64))
         }
         _ => String::new(),
     }

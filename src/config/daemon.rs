@@ -73,7 +73,7 @@ pub(super) fn tables() -> Vec<&'static str> {
 
 settings! {
     /// The configuration of a daemon, checked: each value is in its range, and they fit each other.
-    pub struct Settings at () {
+    pub struct Settings at |settings, _index| (settings) {
         /// The addresses where clients connect: IP address or host name and port (`[::1]:7660` for
         /// IPv6, port 0 for any free one), or "unix:/path" for a socket file. With "tls:" in front
         /// ("tls:0.0.0.0:7661") clients must speak TLS, see `[tls]`. Processes of the daemon's user
@@ -86,7 +86,7 @@ settings! {
         /// Threads that serve connections, 1 to 256. "auto" is one for each core. Set fewer to
         /// leave cores to other programs.
         shards: Shards = r#""auto""# in Top, Restart("a connection stays on its shard's thread"),
-            |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards::of);
+            |value| value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64)).map(Shards);
 
         /// "relaxed": IDs of a source increase on each connection, and those of different
         /// connections are sorted to within burst_window. "strict": a request sent after a reply
@@ -148,15 +148,15 @@ settings! {
         /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of
         /// its own.
         identities: Vec<IdentitySettings>,
-        /// The place where each setting was given, for errors that only show when it is used (a
-        /// port that is taken).
+        /// The place where each setting was given, for a reload that is refused and for worker IDs
+        /// that cannot be picked.
         origins: Origins,
     }
 }
 
 settings! {
     /// Bounds on what clients can make the daemon do.
-    pub struct Limits at (limits) {
+    pub struct Limits at |settings, _index| (settings.limits) {
         /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy
         /// and closes it.
         ///
@@ -225,7 +225,7 @@ settings! {
 settings! {
     /// The rules for believing the machine's wall clock. A machine has one, so they hold for every
     /// source.
-    pub struct ClockSettings at (clock) {
+    pub struct ClockSettings at |settings, _index| (settings.clock) {
         /// The time that a forward step of the wall clock by more than a minute must last before
         /// the daemon believes it; "0": the daemon believes steps at once. Until then the time in
         /// IDs advances at its normal speed.
@@ -238,7 +238,7 @@ settings! {
 
 settings! {
     /// The tokens of clients.
-    pub struct AuthSettings at (auth) {
+    pub struct AuthSettings at |settings, _index| (settings.auth) {
         /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them
         /// before it asks for IDs. "NAME: TOKEN" gives clients with that token an identity, see
         /// `[[identities]]`. Instead of a token, a line can have its SHA-256, "sha256:" and 64 hex
@@ -256,7 +256,7 @@ settings! {
 settings! {
     /// The certificates of TLS listeners. They speak TLS 1.3, which TLS libraries have had since
     /// 2018.
-    pub struct TlsSettings at (tls) {
+    pub struct TlsSettings at |settings, _index| (settings.tls) {
         /// The file of the certificate of "tls:" listeners, in PEM, followed by the intermediate
         /// certificates. A path or "credential:NAME", as for auth.token_file. Clients compare its
         /// names with the address that they connect to. The daemon refuses an expired certificate,
@@ -278,7 +278,7 @@ settings! {
 
 settings! {
     /// The listeners for operators.
-    pub struct AdminSettings at (admin) {
+    pub struct AdminSettings at |settings, _index| (settings.admin) {
         /// The addresses where the daemon reports its state over HTTP: /metrics for Prometheus,
         /// /healthz and /readyz for probes, /status as JSON, and / as a page. An address as in
         /// listen, several in an array, or only a port (9660) of 127.0.0.1. With "tls:" in front it
@@ -294,7 +294,7 @@ settings! {
 settings! {
     /// The form and the level of log messages.
     #[derive(Copy)]
-    pub struct LogSettings at (log) {
+    pub struct LogSettings at |settings, _index| (settings.log) {
         /// The form of log messages: "text" writes lines to standard error, with colours on a
         /// terminal; "json" a JSON object on each line; "journald" starts each line with its
         /// priority, which journald reads.

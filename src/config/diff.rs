@@ -6,9 +6,8 @@ use std::fmt;
 use super::Settings;
 use super::daemon::rows_of;
 use super::identities::IdentitySettings;
-use super::mistake::{Mistake, Mistakes, Origin};
+use super::mistake::{Mistake, Mistakes};
 use super::setting::Change;
-use super::source::PLACE;
 
 /// A setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +75,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
             Change::Reload => changed.push(Changed { key, from, to }),
             Change::Restart(reason) => {
                 let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
-                let origin = wanted.origins.place_of(row, source).1;
+                let origin = wanted.origins.of_row(row, source);
                 refused.push(Mistake { origin, key, text, is_clock_behind: false });
             }
         }
@@ -86,27 +85,22 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
     Mistakes::new(refused).map_or(Ok(changed), Err)
 }
 
-/// Returns a refusal for each index at which only one of the two has a source.
-fn other_count(running: &Settings, wanted: &Settings) -> Vec<Mistake> {
-    let before = running.sources.len();
-    let after = wanted.sources.len();
-    let mut refused = Vec::new();
-    for index in before.min(after)..before.max(after) {
-        // A source that was taken out has no place of its own: that of the last one left is used.
-        let entry = index.min(after.saturating_sub(1));
-        let text = match wanted.sources.get(index) {
-            Some(source) => format!(
-                "found source {:?}, the daemon runs without it: sources start with the daemon; restart the daemon, or \
-                 take it out",
-                source.name
-            ),
-            None => format!(
-                "found no source {:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}",
-                running.sources[index].name
-            ),
-        };
-        let origin = wanted.origins.of(&format!("sources[{entry}]")).cloned().unwrap_or(Origin::Default);
-        refused.push(Mistake { origin, key: format!("sources[{index}]"), text, is_clock_behind: false });
+/// Returns a refusal if there are more sources or fewer than before.
+fn other_count(running: &Settings, wanted: &Settings) -> Option<Mistake> {
+    if running.sources.len() == wanted.sources.len() {
+        return None;
     }
-    refused
+    let text = format!(
+        "found {}, the daemon runs with {}: sources start and stop with the daemon; {WHAT_TO_DO}",
+        names(wanted),
+        names(running)
+    );
+    let origin = wanted.origins.of(&format!("sources[{}]", wanted.sources.len() - 1));
+    Some(Mistake { origin, key: String::from("sources"), text, is_clock_behind: false })
+}
+
+/// Returns the names of the sources, in their order.
+fn names(settings: &Settings) -> String {
+    let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
+    names.join(", ")
 }

@@ -12,13 +12,9 @@ pub const SHARDS_MAX: usize = 256;
 
 /// The number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shards(Option<NonZeroUsize>);
+pub struct Shards(pub(super) Option<NonZeroUsize>);
 
 impl Shards {
-    pub(super) fn of(count: Option<NonZeroUsize>) -> Self {
-        Shards(count)
-    }
-
     /// Resolves `shards = "auto"`: one shard for each core.
     pub(super) fn or_cores(self, cores: NonZeroUsize) -> Self {
         Shards(self.0.or(NonZeroUsize::new(cores.get().min(SHARDS_MAX))))
@@ -36,39 +32,15 @@ impl fmt::Display for Shards {
     }
 }
 
-/// Settings that only some kinds of source have.
-pub(super) struct KindSettings {
-    /// The kind that has them, for messages.
-    pub(super) kind: Kind,
-    pub(super) keys: &'static [&'static str],
-    /// The first of those that other kinds have instead.
-    pub(super) instead: &'static str,
-}
+/// The settings that only a source with a layout has.
+const OF_LAYOUTS: [&str; 7] =
+    ["layout", "worker_ids", "worker_id_from", "burst_window", "max_ahead", "on_step_back", "sequence_start"];
+/// The settings that only a ticket source has.
+const OF_COUNTERS: [&str; 3] = ["increment", "offset", "maximum"];
 
-impl KindSettings {
-    const OF_LAYOUTS: KindSettings = KindSettings {
-        kind: Kind::Snowflake,
-        keys: &[
-            "layout",
-            "worker_ids",
-            "worker_id_from",
-            "burst_window",
-            "max_ahead",
-            "on_step_back",
-            "sequence_start",
-        ],
-        instead: "increment and offset",
-    };
-    const OF_COUNTERS: KindSettings = KindSettings {
-        kind: Kind::Ticket,
-        keys: &["increment", "offset", "maximum"],
-        instead: "layout and worker_ids",
-    };
-
-    /// Returns those that only other kinds have.
-    pub(super) const fn of_others(kind: Kind) -> Self {
-        if kind.follows_the_clock() { Self::OF_COUNTERS } else { Self::OF_LAYOUTS }
-    }
+/// Returns the settings that only sources of other kinds have.
+pub(super) fn keys_of_others(kind: Kind) -> &'static [&'static str] {
+    if kind.follows_the_clock() { &OF_COUNTERS } else { &OF_LAYOUTS }
 }
 
 /// The worker IDs that a source uses.

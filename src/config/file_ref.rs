@@ -18,9 +18,6 @@ pub enum FileRef {
 /// The prefix of a credential's name.
 const CREDENTIAL: &str = "credential:";
 
-/// The longest name of a file, and so of a credential.
-const NAME_BYTES_MAX: usize = 255;
-
 impl FromStr for FileRef {
     type Err = &'static str;
 
@@ -28,8 +25,7 @@ impl FromStr for FileRef {
         let Some(name) = text.strip_prefix(CREDENTIAL) else {
             return Ok(FileRef::Path(text.into()));
         };
-        let fits =
-            (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains('/') && ![".", ".."].contains(&name);
+        let fits = !name.contains('/') && !["", ".", ".."].contains(&name);
         fits.then(|| FileRef::Credential(name.to_owned())).ok_or(
             "\"credential:\" and the name of a systemd credential, which must be a file name without a slash",
         )

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::file_ref::FileRef;
 use super::setting::{Change::Restart, Section::Table};
-use super::value::{Refusal, Value};
+use super::value::Value;
 use crate::fleet::rules::HORIZON_MAX;
 use crate::fleet::{CoordinatorKind, Endpoint, HORIZON_MIN};
 use snowbank_client::address::Address;
@@ -23,23 +23,23 @@ pub(super) fn name_of(coordinator: Option<&CoordinatorKind>) -> &'static str {
 
 /// Reads the kind of a coordinator. A refusal of Redis says why, because katsubushi keeps its
 /// worker IDs there.
-fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, Refusal> {
+fn read_coordinator(value: Value<'_>) -> Result<Option<&'static CoordinatorKind>, String> {
     let kinds = CoordinatorKind::all().map(|kind| (kind.name, Some(kind)));
     let choices: Vec<_> = [(NONE, None)].into_iter().chain(kinds).collect();
-    value.choice(&choices).map_err(|mut refusal| {
-        if value.is_word("redis") {
-            refusal.0.iter_mut().for_each(|problem| {
-                problem.text += "; a Redis can lose what it has acknowledged, and two daemons then have one worker ID; \
-                                 docs/coming-from.md (katsubushi) says what to use instead";
-            });
+    value.choice(&choices).map_err(|refusal| {
+        if !value.is_word("redis") {
+            return refusal;
         }
-        refusal
+        format!(
+            "{refusal}; a Redis can lose what it has acknowledged, and two daemons then have one worker ID; \
+             docs/coming-from.md (katsubushi) says what to use instead"
+        )
     })
 }
 
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
-    pub struct FleetSettings at (fleet) {
+    pub struct FleetSettings at |settings, _index| (settings.fleet) {
         /// The store that all daemons of the fleet share: "etcd" (3.4 or later), "zookeeper" (3.5
         /// or later), or "none". A daemon whose worker ID another one holds waits for it. `snowbank
         /// fleet init` prepares the store: see docs/fleet.md.

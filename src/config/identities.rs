@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::Settings;
 use super::findings::Findings;
 use super::setting::{Change::Reload, Section::Identity};
-use super::source::SourceSettings;
 use snowbank_client::tls::names::CertificateName;
 
 /// The most identities of a daemon. Each has a counter for each source on each shard.
@@ -15,7 +15,7 @@ pub const ANONYMOUS: &str = "anonymous";
 
 settings! {
     /// One identity.
-    pub struct IdentitySettings at (identities) {
+    pub struct IdentitySettings at |settings, index| (settings.identities[index]) {
         /// The name of this identity in logs, metrics and the token file: the characters of a
         /// source's name. A client has it by its token ("NAME: TOKEN" in auth.token_file) or by its
         /// certificate (certificate_names).
@@ -43,15 +43,11 @@ settings! {
 }
 
 /// Checks identities against each other and against the sources.
-pub(super) fn check(
-    identities: &[IdentitySettings],
-    sources: &[SourceSettings],
-    has_client_ca: bool,
-    findings: &mut Findings,
-) {
+pub(super) fn check(settings: &Settings, findings: &mut Findings) {
+    let Settings { identities, sources, tls, .. } = settings;
     check_names("identities", identities.iter().map(|identity| &*identity.name), findings);
     let mut certificates = BTreeMap::new();
-    let known = names_of(sources);
+    let known: Vec<&str> = sources.iter().map(|source| &*source.name).collect();
     for (index, identity) in identities.iter().enumerate() {
         let name = &identity.name;
         let key = format!("identities[{index}].certificate_names");
@@ -60,7 +56,7 @@ pub(super) fn check(
                 "found names, allowed: none, as {ANONYMOUS:?} stands for clients without an identity"
             );
             findings.mistake_of(&key, text);
-        } else if !identity.certificate_names.is_empty() && !has_client_ca {
+        } else if !identity.certificate_names.is_empty() && tls.client_ca.is_none() {
             let text =
                 "no client shows a certificate; name the authority of their certificates in tls.client_ca";
             findings.mistake_of(&key, text);
@@ -74,7 +70,7 @@ pub(super) fn check(
             }
         }
         for source in identity.sources.iter().flatten() {
-            if !known.is_empty() && !known.contains(&source.as_str()) {
+            if !known.contains(&source.as_str()) {
                 let known: Vec<_> = known.iter().map(|name| format!("{name:?}")).collect();
                 let text = format!("found {source:?}, which is no source, allowed: {}", known.join(", "));
                 findings.mistake_of(&format!("identities[{index}].sources"), text);
@@ -83,18 +79,13 @@ pub(super) fn check(
     }
 }
 
-/// Checks that no two tables of a list have the same name. Those without a name do not count.
+/// Checks that no two tables of a list have the same name.
 pub(super) fn check_names<'n>(list: &str, names: impl Iterator<Item = &'n str>, findings: &mut Findings) {
     let mut indices = BTreeMap::new();
-    for (index, name) in names.enumerate().filter(|(_, name)| !name.is_empty()) {
+    for (index, name) in names.enumerate() {
         if let Some(earlier) = indices.insert(name, index) {
             let text = format!("found {name:?}, the name of {list}[{earlier}], allowed: a name of its own");
             findings.mistake_of(&format!("{list}[{index}].name"), text);
         }
     }
-}
-
-/// Returns the names of sources; not of those whose name was refused or is missing.
-pub(super) fn names_of(sources: &[SourceSettings]) -> Vec<&str> {
-    sources.iter().map(|source| &*source.name).filter(|name| !name.is_empty()).collect()
 }

@@ -1,6 +1,8 @@
 //! The listeners of the daemon, whatever their protocol.
 
-use super::Settings;
+use std::collections::BTreeMap;
+
+use super::{Override, Overrides, Settings};
 use crate::frontends::Protocol;
 use snowbank_client::address::Address;
 
@@ -20,7 +22,33 @@ pub enum Purpose {
     Admin,
 }
 
+/// The addresses of sockets that a service manager has opened, each with its use.
+pub type InheritedAddresses = Vec<(Purpose, Address)>;
+
+impl Overrides {
+    /// Makes the daemon listen on sockets that it inherits in place of its own, for each use that
+    /// has some.
+    pub fn listen_at(&mut self, inherited: &InheritedAddresses) {
+        let mut by_key: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (purpose, address) in inherited {
+            by_key.entry(purpose.listen_key()).or_default().push(address.to_string());
+        }
+        for (key, texts) in by_key {
+            let origin = format!("{key} of inherited sockets");
+            self.0.push(Override { key: key.to_owned(), texts, origin });
+        }
+    }
+}
+
 impl Purpose {
+    /// Returns the key of the setting with the addresses for this use.
+    fn listen_key(self) -> &'static str {
+        match self {
+            Purpose::Clients(protocol) => protocol.listen_key(),
+            Purpose::Admin => "admin.listen",
+        }
+    }
+
     /// Returns the use of a socket of this name. Any other name is that of Snowbank's own protocol,
     /// because systemd's default is the name of the socket's unit.
     pub fn from_socket(name: &str) -> Purpose {

@@ -39,24 +39,32 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Returns the place where the setting was given; `None` if it has its default.
-    pub fn of(&self, key: &str) -> Option<&Origin> {
-        self.by_key.get(key)
+    /// Returns the place where a setting was given.
+    pub(super) fn of(&self, key: &str) -> Origin {
+        self.by_key.get(key).cloned().unwrap_or(Origin::Default)
     }
 
-    /// Returns the full key and the place of a setting. A setting of a source is in its own entry
-    /// or at the top of the file for all; if it is at its default, its place is the entry.
-    pub(super) fn place_of(&self, row: &Row, source: Option<usize>) -> (String, Origin) {
-        let own = row.full_key(source);
-        let common = row.full_key(None);
-        let entry = source.map(|index| format!("sources[{index}]"));
-        match (self.of(&own), self.of(&common)) {
-            (Some(origin), _) => (own, origin.clone()),
-            (None, Some(origin)) => (common, origin.clone()),
-            (None, None) => {
-                let origin = entry.and_then(|entry| self.of(&entry).cloned());
-                (own, origin.unwrap_or(Origin::Default))
-            }
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// Returns the full key and the place of a setting of a source. It is in its own entry, or at
+    /// the top of the file for all. If it has its default, its place is the entry.
+    pub(super) fn in_source(&self, index: usize, key: &str) -> (String, Origin) {
+        let entry = format!("sources[{index}]");
+        let own = format!("{entry}.{key}");
+        if !self.is_given(&own) && self.is_given(key) {
+            return (key.to_owned(), self.of(key));
+        }
+        let place = if self.is_given(&own) { self.of(&own) } else { self.of(&entry) };
+        (own, place)
+    }
+
+    /// Returns the place of a setting, which may be one of a source or of an identity.
+    pub(super) fn of_row(&self, row: &Row, index: Option<usize>) -> Origin {
+        match index {
+            Some(index) if row.is_of_source() => self.in_source(index, row.key).1,
+            _ => self.of(&row.full_key(index)),
         }
     }
 }
@@ -85,7 +93,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Every mistake of a configuration, at least one: first those of the file in its order, then those
+/// Mistakes of a configuration, at least one: first those of the file in its order, then those
 /// of options and variables. Prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(pub(super) Vec<Mistake>);

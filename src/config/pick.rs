@@ -4,7 +4,6 @@
 use std::fmt;
 
 use super::Settings;
-use super::daemon::rows;
 use super::findings::Findings;
 use super::machine::{Machine, NoNumber};
 use super::mistake::{Mistake, Mistakes};
@@ -62,25 +61,17 @@ impl Settings {
             worker_ids.are_given = true;
             worker_ids.are_picked = true;
         }
-        self.check_picked().map_or(Ok(lines), |mistakes| Err(Unpicked::Mistakes(mistakes)))
-    }
-
-    /// Compares all sources whose worker IDs are known by now.
-    fn check_picked(&self) -> Option<Mistakes> {
         let known = self.sources.iter().enumerate();
         let known: Vec<_> = known.filter(|(_, source)| source.has_worker_ids()).collect();
-        let mut findings = Findings::at(self.origins.clone());
+        let mut findings = Findings { origins: self.origins.clone(), ..Findings::default() };
         check_overlaps(&known, &mut findings);
-        Mistakes::new(findings.mistakes)
+        Mistakes::new(findings.mistakes).map_or(Ok(lines), |mistakes| Err(Unpicked::Mistakes(mistakes)))
     }
 
     fn no_number(&self, index: usize, none: NoNumber) -> Unpicked {
-        let row = rows().find(|row| row.key == "worker_id_from");
-        let place = row.map(|row| self.origins.place_of(row, Some(index)));
+        let (key, origin) = self.origins.in_source(index, "worker_id_from");
         let text = format!("{}: {}", label(index, &self.sources[index]), none.text);
-        let reason = place.map_or(text.clone(), |(key, origin)| {
-            Mistake { origin, key, text, is_clock_behind: false }.to_string()
-        });
+        let reason = Mistake { origin, key, text, is_clock_behind: false }.to_string();
         // A message is one line, whatever a file has.
         Unpicked::NoNumber { reason: one_line(&reason), may_pass: none.may_pass }
     }

@@ -30,10 +30,13 @@ impl Reader {
 
     /// Reads a whole document.
     pub(super) fn read_document(&mut self, path: &Path, text: &str) {
-        let input = Input::file(path, text);
+        let input = Input::File(path.into(), text);
         let (root, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
+        for error in &errors {
             self.findings.not_toml(&input, &error.span().unwrap_or_default(), error.message());
+        }
+        if !errors.is_empty() {
+            return;
         }
         let mut sources = None;
         for (key, value) in root.get_ref().iter() {
@@ -83,15 +86,9 @@ impl Reader {
                 self.findings.read(row, index, input, value, &mut self.settings);
             }
             None => {
-                let is_bare =
-                    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-                let shown = if is_bare { name.to_owned() } else { format!("{:?}", excerpt(name)) };
-                let origin = input.origin(&key.span());
-                self.findings.mistake(
-                    origin,
-                    format!("{prefix}{shown}"),
-                    explain_unknown(name, value.get_ref(), here),
-                );
+                let shown = format!("{prefix}{}", excerpt(name).escape_debug());
+                let text = explain_unknown(name, value.get_ref(), here);
+                self.findings.mistake(input.origin(&key.span()), shown, text);
             }
         }
     }
@@ -101,9 +98,7 @@ impl Reader {
         if tables.is_empty() {
             return;
         }
-        // No name until one is read, so that two sources without a name, or with a wrong one, do
-        // not count as having the same.
-        let common = SourceSettings { name: String::new(), ..self.settings.sources.remove(0) };
+        let common = self.settings.sources.remove(0);
         for (index, table) in tables.into_iter().enumerate() {
             self.settings.sources.push(common.clone());
             self.read_table("sources", index, input, table, &[Section::Source, Section::SourceAlone]);
@@ -113,15 +108,12 @@ impl Reader {
     fn read_identities(&mut self, input: &Input<'_>, entry: Entry<'_>) {
         let tables = self.tables_of("identities", 0..=IDENTITIES_MAX, input, entry);
         for (index, table) in tables.into_iter().enumerate() {
-            self.settings
-                .identities
-                .push(IdentitySettings { name: String::new(), ..IdentitySettings::default() });
+            self.settings.identities.push(IdentitySettings::default());
             self.read_table("identities", index, input, table, &[Section::Identity]);
         }
     }
 
-    /// Returns the tables of a list, with their places. Too many are a mistake, and the first of
-    /// them are returned.
+    /// Returns the tables of a list, with their places; none if there are too many or too few.
     fn tables_of<'v>(
         &mut self,
         list: &str,
@@ -134,21 +126,19 @@ impl Reader {
         let tables: Option<Vec<Listed<'v>>> = items.and_then(|items| {
             items.iter().map(|item| Some((item.span(), item.get_ref().as_table()?))).collect()
         });
-        let Some(mut tables) = tables else {
-            let text = format!(
+        let text = match tables {
+            Some(tables) if allowed.contains(&tables.len()) => return tables,
+            Some(tables) => {
+                let least = allowed.start();
+                let most = allowed.end();
+                format!("found {} {list}, allowed: {least} to {most}", tables.len())
+            }
+            None => format!(
                 "found no list of {list}, allowed: [[{list}]], in two brackets, above each one's settings"
-            );
-            self.findings.mistake(place, list, text);
-            return Vec::new();
+            ),
         };
-        if !allowed.contains(&tables.len()) {
-            let least = allowed.start();
-            let most = allowed.end();
-            let text = format!("found {} {list}, allowed: {least} to {most}", tables.len());
-            self.findings.mistake(place, list, text);
-        }
-        tables.truncate(*allowed.end());
-        tables
+        self.findings.mistake(place, list, text);
+        Vec::new()
     }
 
     /// Reads one table of a list.

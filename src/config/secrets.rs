@@ -10,7 +10,7 @@ use super::Address;
 use super::file_ref::Credentials;
 use super::findings::Findings;
 use super::fleet::FleetSettings;
-use super::identities::{ANONYMOUS, IdentitySettings};
+use super::identities::IdentitySettings;
 use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
 use crate::clock;
@@ -86,10 +86,6 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     let token_file = located.path("auth.token_file");
     secrets.tokens = token_file.and_then(|path| tokens_of(path, &settings.identities, findings));
     secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
-    // A file that is named and was not found may have a line for any identity.
-    if token_file.is_some() == settings.auth.token_file.is_some() {
-        secrets.warnings.extend(nobodies(&settings.identities, secrets.tokens.as_ref()));
-    }
     let client_ca = located.path("tls.client_ca");
     // Without its authorities a daemon would let everyone in, so all files are read or none.
     if let (Some(certificate), Some(key)) = (located.path("tls.certificate"), located.path("tls.key"))
@@ -123,24 +119,9 @@ fn tokens_of(path: &Path, identities: &[IdentitySettings], findings: &mut Findin
         Err(errors) => errors,
     };
     for error in errors {
-        findings.mistake_of("auth.token_file", error.clone());
+        findings.mistake_of("auth.token_file", error);
     }
     tokens.ok()
-}
-
-/// Warns of identities that no client can have.
-fn nobodies(identities: &[IdentitySettings], tokens: Option<&Tokens>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for IdentitySettings { name, certificate_names, .. } in identities {
-        let has_token = tokens.is_some_and(|tokens| tokens.has_identity(name));
-        if name != ANONYMOUS && certificate_names.is_empty() && !has_token {
-            warnings.push(format!(
-                "no client can be {name:?}: it has neither certificate_names nor a line of auth.token_file, \
-                 \"{name}: TOKEN\""
-            ));
-        }
-    }
-    warnings
 }
 
 /// The setting whose file cannot be used, and why.
@@ -160,11 +141,27 @@ impl Located {
     /// # Errors
     /// The setting whose file cannot be used, and why.
     fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), Unusable> {
-        secrets.fleet = self.coordinator(fleet)?;
+        let has_tls_endpoints = fleet.coordinator.is_some() && fleet.endpoints.iter().any(Endpoint::is_tls);
+        let tls = self.tls_of_fleet(has_tls_endpoints || fleet.peers.iter().any(Address::is_tls))?;
+        if let Some(kind) = fleet.coordinator {
+            let password = self.path("fleet.password_file");
+            if let Some(path) = password {
+                // Read once here, so that a mistake shows at once.
+                super::read_file(path).map_err(|error| ("fleet.password_file", error.to_string()))?;
+            }
+            let user = password.map(|path| User { name: fleet.user.clone(), password_file: path.to_owned() });
+            secrets.fleet = Some(Access {
+                kind,
+                endpoints: fleet.members(kind),
+                user,
+                tls: tls.clone(),
+                certificate: self.path("fleet.certificate").map(Path::to_owned),
+                boot_clock: clock::os::boot,
+            });
+        }
         if fleet.peers.is_empty() {
             return Ok(());
         }
-        let tls = self.tls_of_fleet(fleet.peers.iter().any(Address::is_tls))?;
         let bytes = self.path("auth.token_file").and_then(|path| super::read_bounded(path).ok());
         let token = bytes.as_deref().and_then(first_plain);
         if bytes.is_some() {
@@ -172,29 +169,6 @@ impl Located {
         }
         secrets.peers = Some(PeerAccess { addresses: fleet.peers.clone(), token, tls });
         Ok(())
-    }
-
-    /// Returns the access to the coordinator, if there is one.
-    ///
-    /// # Errors
-    /// The setting whose file cannot be used, and why.
-    fn coordinator(&self, fleet: &FleetSettings) -> Result<Option<Access>, Unusable> {
-        let Some(kind) = fleet.coordinator else { return Ok(None) };
-        let tls = self.tls_of_fleet(fleet.endpoints.iter().any(Endpoint::is_tls))?;
-        let password = self.path("fleet.password_file");
-        if let Some(path) = password {
-            // Read once here, so that a mistake shows at once.
-            super::read_file(path).map_err(|error| ("fleet.password_file", error.to_string()))?;
-        }
-        let user = password.map(|path| User { name: fleet.user.clone(), password_file: path.to_owned() });
-        Ok(Some(Access {
-            kind,
-            endpoints: fleet.members(kind),
-            user,
-            tls,
-            certificate: self.path("fleet.certificate").map(Path::to_owned),
-            boot_clock: clock::os::boot,
-        }))
     }
 
     /// Returns the files for TLS of `[fleet]`. Reads them once if they are needed, so that a

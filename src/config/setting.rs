@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 
 use super::Settings;
-use super::value::{Reading, Refusal, Value};
+use super::value::Value;
 
 /// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     /// When a change of it takes effect. A source that a reload adds takes every setting.
     pub(crate) change: Change,
     /// Reads a value into its field.
-    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
+    pub(crate) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), String>,
     /// Returns the value of its field, as it would be written in the file. Two values are equal if
     /// their texts are.
     pub(crate) show: fn(&Settings, usize) -> String,
@@ -91,11 +91,12 @@ impl Row {
 /// Defines a struct of settings and its table of rows: for each field its meaning, type, default,
 /// when a change takes effect, and how a value is read, which states its bounds.
 ///
-/// `at` is where in [`Settings`] the struct is. The fields after `and` are not settings.
+/// `at` is where in [`Settings`] the struct is, given the index of a source or an identity. The
+/// fields after `and` are not settings.
 macro_rules! settings {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident at $place:tt {
+        pub struct $name:ident at |$settings:ident, $index:ident| ($place:expr) {
             $(
                 $(#[doc = $doc:literal])+
                 $field:ident: $type:ty = $default:literal in $section:expr, $change:expr, $read:expr;
@@ -121,13 +122,10 @@ macro_rules! settings {
                     #[cfg(test)]
                     doc: concat!($($doc, "\n"),+),
                     change: $change,
-                    read: |settings, _source, value| {
-                        let field = &mut field!(settings, _source, $place, $field);
-                        $crate::config::setting::read_into(field, value, $read)
+                    read: |$settings, $index, value| {
+                        $crate::config::setting::read_into(&mut $place.$field, value, $read)
                     },
-                    show: |settings, _source| {
-                        $crate::config::units::Written::written(&field!(settings, _source, $place, $field))
-                    },
+                    show: |$settings, $index| $crate::config::units::Written::written(&$place.$field),
                 },
             )*];
         }
@@ -143,42 +141,19 @@ macro_rules! settings {
     };
 }
 
-/// The field of a struct of settings at its place: in [`Settings`] itself, in the source of an
-/// index, or in a section.
-macro_rules! field {
-    ($settings:ident, $source:ident, (), $field:ident) => {
-        $settings.$field
-    };
-    ($settings:ident, $source:ident, (sources), $field:ident) => {
-        $settings.sources[$source].$field
-    };
-    ($settings:ident, $source:ident, (identities), $field:ident) => {
-        $settings.identities[$source].$field
-    };
-    ($settings:ident, $source:ident, ($group:ident $section:ident), $field:ident) => {
-        $settings.$group.$section.$field
-    };
-    ($settings:ident, $source:ident, ($section:ident), $field:ident) => {
-        $settings.$section.$field
-    };
-}
-
-/// Reads a value into its field. A field keeps its value if the new one cannot be used at all.
-pub(crate) fn read_into<T, R: Into<Reading<T>>>(
+/// Reads a value into its field. A field keeps its value if the new one is refused.
+pub(crate) fn read_into<T>(
     field: &mut T,
     value: Value<'_>,
-    read: impl Fn(Value<'_>) -> R,
-) -> Result<(), Refusal> {
-    let Reading { value, problems } = read(value).into();
-    if let Some(value) = value {
-        *field = value;
-    }
-    if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
+    read: impl Fn(Value<'_>) -> Result<T, String>,
+) -> Result<(), String> {
+    *field = read(value)?;
+    Ok(())
 }
 
 /// Reads a default from its row. Tests read every one of them.
-pub(crate) fn default_of<T, R: Into<Reading<T>>>(text: &str, read: impl Fn(Value<'_>) -> R) -> T {
+pub(crate) fn default_of<T>(text: &str, read: impl Fn(Value<'_>) -> Result<T, String>) -> T {
     let value = DeValue::parse(text).ok();
-    let value = value.and_then(|value| read(Value::without_directory(&value)).into().value);
+    let value = value.and_then(|value| read(Value::without_directory(&value)).ok());
     value.unwrap_or_else(|| panic!("{text} is the default of a setting, which does not read it"))
 }

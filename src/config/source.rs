@@ -25,7 +25,7 @@ pub const SOURCES_MAX: usize = 64;
 const HORIZON: Duration = Duration::from_secs(3);
 
 /// The reason why a reload cannot change the name or the index of a running source.
-pub(super) const PLACE: &str = "a source keeps its place and its name while the daemon runs";
+const PLACE: &str = "a source keeps its place and its name while the daemon runs";
 /// The reason why a reload cannot change the layout and the worker IDs of a running source.
 const MADE_OF: &str = "its cursor and its ceiling are counted by it";
 /// The reason why a reload cannot change the rules by which a running source claims.
@@ -38,7 +38,7 @@ const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 settings! {
     /// One source, checked: its worker IDs fit its layout, its layout lives, its durations fit each
     /// other and its tick.
-    pub struct SourceSettings at (sources) {
+    pub struct SourceSettings at |settings, index| (settings.sources[index]) {
         /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not
         /// all digits, and different for each source. A file with `[[sources]]` must name each of
         /// them.

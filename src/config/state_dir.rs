@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The setting `state_dir`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,16 +18,11 @@ pub enum StateDirChoice {
 
 /// The place of the state, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StatePlace {
-    /// In a directory.
-    Directory {
-        /// Its path.
-        path: PathBuf,
-        /// The environment variable that named it, or empty.
-        named_by: &'static str,
-    },
-    /// Nowhere.
-    Nowhere,
+pub struct StatePlace {
+    /// The directory; `None` if nothing is kept.
+    pub directory: Option<PathBuf>,
+    /// The environment variable that named it, or empty.
+    named_by: &'static str,
 }
 
 impl From<Option<PathBuf>> for StateDirChoice {
@@ -72,14 +67,14 @@ impl StateDirChoice {
     /// No directory was given, and the environment names none.
     pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
         match self {
-            StateDirChoice::None => return Ok(StatePlace::Nowhere),
+            StateDirChoice::None => return Ok(StatePlace { directory: None, named_by: "" }),
             StateDirChoice::At(path) => {
-                return Ok(StatePlace::Directory { path: path.clone(), named_by: "" });
+                return Ok(StatePlace { directory: Some(path.clone()), named_by: "" });
             }
             StateDirChoice::Default => {}
         }
         if let Some(path) = variable("STATE_DIRECTORY").as_deref().and_then(first_directory) {
-            return Ok(StatePlace::Directory { path, named_by: "$STATE_DIRECTORY" });
+            return Ok(StatePlace { directory: Some(path), named_by: "$STATE_DIRECTORY" });
         }
         for (name, named_by, below) in
             [("XDG_STATE_HOME", "$XDG_STATE_HOME", "snowbank"), ("HOME", "$HOME", ".local/state/snowbank")]
@@ -88,7 +83,7 @@ impl StateDirChoice {
             // as not set.
             let home = variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
             if let Some(home) = home {
-                return Ok(StatePlace::Directory { path: home.join(below), named_by });
+                return Ok(StatePlace { directory: Some(home.join(below)), named_by });
             }
         }
         Err(NoStateDir)
@@ -101,26 +96,16 @@ pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }
 
-impl StatePlace {
-    /// Returns the directory; `None` if nothing is kept.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            StatePlace::Directory { path, .. } => Some(path),
-            StatePlace::Nowhere => None,
-        }
-    }
-}
-
 impl fmt::Display for StatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StatePlace::Directory { path, named_by: "" } => write!(f, "state in {}", path.display()),
-            StatePlace::Directory { path, named_by } => write!(f, "state in {} (by {named_by})", path.display()),
-            StatePlace::Nowhere => f.write_str(
+        let Some(path) = &self.directory else {
+            return f.write_str(
                 "state nowhere (state_dir is none): not covered are a restart with the clock set back, a restart \
                  after a crash that was ahead of the clock, and worker IDs that move",
-            ),
-        }
+            );
+        };
+        write!(f, "state in {}", path.display())?;
+        if self.named_by.is_empty() { Ok(()) } else { write!(f, " (by {})", self.named_by) }
     }
 }
 
@@ -135,14 +120,14 @@ mod tests {
     }
 
     fn kept(path: &str, named_by: &'static str) -> Result<StatePlace, NoStateDir> {
-        Ok(StatePlace::Directory { path: path.into(), named_by })
+        Ok(StatePlace { directory: Some(path.into()), named_by })
     }
 
     #[test]
     fn the_setting_beats_the_environment_and_the_service_beats_the_user() {
         let all = [("STATE_DIRECTORY", "/s:/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(place(StateDirChoice::At("d".into()), &all), kept("d", ""));
-        assert_eq!(place(StateDirChoice::None, &all), Ok(StatePlace::Nowhere));
+        assert_eq!(place(StateDirChoice::None, &all), Ok(StatePlace { directory: None, named_by: "" }));
         assert_eq!(place(StateDirChoice::Default, &all), kept("/s", "$STATE_DIRECTORY"));
         assert_eq!(place(StateDirChoice::Default, &all[1..]), kept("/x/snowbank", "$XDG_STATE_HOME"));
         assert_eq!(place(StateDirChoice::Default, &all[2..]), kept("/h/.local/state/snowbank", "$HOME"));

@@ -2,16 +2,12 @@
 //! `serve`.
 
 use super::daemon::rows_of;
-use super::fields::KindSettings;
+use super::fields::keys_of_others;
 use super::fleet::FleetSettings;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
-use crate::frontends::Replies;
 use snowbank_client::layout::{Life, UnixMicros, collision};
-
-/// The largest number up to which a double holds every integer.
-const EXACT_INTEGERS: u64 = 1 << 53;
 
 impl SourceSettings {
     /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
@@ -100,7 +96,7 @@ impl Settings {
     pub fn to_text(&self) -> String {
         let shown = rows_of(self.sources.len()).filter(|(row, source)| {
             let kind = source.map(|index| self.sources[index].kind);
-            kind.is_none_or(|kind| !KindSettings::of_others(kind).keys.contains(&row.key))
+            kind.is_none_or(|kind| !keys_of_others(kind).contains(&row.key))
         });
         let of_identities = (0..self.identities.len())
             .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| (row, Some(index))));
@@ -128,7 +124,6 @@ impl Settings {
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
         warnings.extend(self.open_to_everyone());
         warnings.extend(self.exempt_from_tokens());
-        warnings.extend(self.inexact_in_javascript());
         warnings.extend(self.other_lock_dir());
         warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
@@ -207,22 +202,6 @@ impl Settings {
         self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
     }
 
-    /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.
-    fn inexact_in_javascript(&self) -> Option<String> {
-        let is_asked =
-            !self.front_ends.resp.listen.is_empty() && self.front_ends.resp.replies == Replies::Integer;
-        let source = self
-            .sources
-            .iter()
-            .filter(|_| is_asked)
-            .find(|source| source.own_layout().is_some_and(|layout| layout.last_id() > EXACT_INTEGERS))?;
-        Some(format!(
-            "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
-             one: for such clients set resp.replies = \"auto\" or \"string\"",
-            source.name
-        ))
-    }
-
     /// Warns of pairs of sources of which one makes the other's IDs at another time, because their
     /// epochs are years apart. If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
@@ -248,16 +227,13 @@ impl Settings {
 }
 
 fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
-    match source.own_layout()?.life(now) {
-        Life::LastYear { left } => Some(format!(
-            "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
-            source.name,
-            source.layout.end().date(),
-            left.as_secs() / 86_400
-        )),
-        // The others were refused, or have time.
-        Life::NotBegun | Life::Running { .. } | Life::Ended { .. } => None,
-    }
+    let Life::LastYear { left } = source.own_layout()?.life(now) else { return None };
+    Some(format!(
+        "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
+        source.name,
+        source.layout.end().date(),
+        left.as_secs() / 86_400
+    ))
 }
 
 fn joined(items: &[impl ToString]) -> String {

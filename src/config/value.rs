@@ -1,7 +1,7 @@
 //! One value of a TOML file, read as the type of a setting. A refusal says what was found and what
 //! is allowed.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -18,41 +18,9 @@ use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use super::worker_id_from::{ORIGINS, WorkerIdFrom};
 use crate::fleet::{Endpoint, WrongEndpoint};
-use snowbank_client::address::{Address, AddressError};
-use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
+use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+use snowbank_client::layout::{Layout, LayoutError, LayoutTable, WorkerSet};
 use snowbank_client::tls::names::CertificateName;
-
-/// One mistake in a value, and its place, if that is more exact than the place of the value.
-#[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) text: String,
-    pub(crate) span: Option<Range<usize>>,
-}
-
-/// Why a value is refused: at least one problem.
-#[derive(Debug)]
-pub(crate) struct Refusal(pub(crate) Vec<Problem>);
-
-impl From<String> for Refusal {
-    fn from(text: String) -> Self {
-        Refusal(vec![Problem { text, span: None }])
-    }
-}
-
-/// A value that was read, as far as it could be, and everything that is wrong with it.
-pub(crate) struct Reading<T> {
-    pub(crate) value: Option<T>,
-    pub(crate) problems: Vec<Problem>,
-}
-
-impl<T> From<Result<T, Refusal>> for Reading<T> {
-    fn from(result: Result<T, Refusal>) -> Self {
-        match result {
-            Ok(value) => Reading { value: Some(value), problems: Vec::new() },
-            Err(Refusal(problems)) => Reading { value: None, problems },
-        }
-    }
-}
 
 /// The longest stretch of a file that a message repeats, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
@@ -65,9 +33,6 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// An address where clients connect, as a message shows it.
-const CLIENTS: &str = "127.0.0.1:7660";
-
 /// The names that a source can have, in words.
 pub(crate) const SOURCE_NAME: &str = "1 to 64 of the characters a-z 0-9 . _ -, not all digits";
 
@@ -79,20 +44,23 @@ pub(crate) fn is_source_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
 }
 
-/// Reads each item of a list, with those before it. Right ones are kept even if others are wrong.
+/// Reads each item of a list.
+///
+/// # Errors
+/// The reasons of all items that are wrong.
 fn each<'v, T>(
     items: impl IntoIterator<Item = Value<'v>>,
-    read: impl Fn(Value<'v>, &[T]) -> Result<T, String>,
-) -> Reading<Vec<T>> {
+    read: impl Fn(Value<'v>) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
     let mut values = Vec::new();
-    let mut problems = Vec::new();
+    let mut refusals = Vec::new();
     for item in items {
-        match read(item, &values) {
+        match read(item) {
             Ok(value) => values.push(value),
-            Err(text) => problems.push(Problem { text, span: Some(item.toml.span()) }),
+            Err(refusal) => refusals.push(refusal),
         }
     }
-    Reading { value: Some(values), problems }
+    if refusals.is_empty() { Ok(values) } else { Err(refusals.join("; ")) }
 }
 
 /// A value as the file or an override has it.
@@ -116,6 +84,11 @@ impl<'v> Value<'v> {
         Some(items.map(move |toml| Value { toml, ..self }))
     }
 
+    /// Returns the items of an array, or else the value itself.
+    fn items_or_itself(self) -> Vec<Value<'v>> {
+        self.items().map_or_else(|| vec![self], Iterator::collect)
+    }
+
     /// Returns the value as a message repeats it.
     fn found(self) -> String {
         match self.toml.get_ref() {
@@ -130,14 +103,8 @@ impl<'v> Value<'v> {
     }
 
     /// Refuses this value, and says what was found and what is allowed.
-    fn refuse(self, allowed: impl std::fmt::Display) -> Refusal {
-        Refusal::from(format!("found {}, allowed: {allowed}", self.found()))
-    }
-
-    /// Returns advice for a value of the file. The text of an option or a variable has no span, and
-    /// takes no quotes.
-    fn in_file(self, advice: &str) -> &str {
-        if self.toml.span().is_empty() { "" } else { advice }
+    fn refuse(self, allowed: impl std::fmt::Display) -> String {
+        format!("found {}, allowed: {allowed}", self.found())
     }
 
     fn integer(self) -> Option<i128> {
@@ -155,41 +122,30 @@ impl<'v> Value<'v> {
     pub(crate) fn or_word<T>(
         self,
         word: &str,
-        read: impl FnOnce(Self) -> Result<T, Refusal>,
-    ) -> Result<Option<T>, Refusal> {
+        read: impl FnOnce(Self) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
         if self.is_word(word) {
             return Ok(None);
         }
-        read(self).map(Some).map_err(|mut refusal| {
-            refusal.0.iter_mut().for_each(|problem| problem.text += &format!(", or {word:?}"));
-            refusal
-        })
+        read(self).map(Some).map_err(|refusal| format!("{refusal}, or {word:?}"))
     }
 
-    pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
-        let duration = match self.toml.get_ref() {
-            DeValue::String(text) => units::parse_duration(text),
-            // Zero is the same in every unit.
-            DeValue::Integer(_) if self.integer() == Some(0) => Some(Duration::ZERO),
-            _ => None,
-        };
+    pub(crate) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, String> {
+        // Zero is the same in every unit, so it may be a number.
+        let duration = self.number_or_text().and_then(|text| units::parse_duration(&text));
         duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
             let least = Plain(*allowed.start());
             let most = Plain(*allowed.end());
             self.refuse(format_args!(
-                "a duration from \"{least}\" to \"{most}\", with its unit (ms, s, m or h){}",
-                self.in_file(" and in quotes")
+                "a duration from \"{least}\" to \"{most}\", with its unit (ms, s, m or h)"
             ))
         })
     }
 
-    pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refusal> {
-        let count = match self.toml.get_ref() {
-            // Options and variables are strings.
-            DeValue::String(text) => text.parse().ok(),
-            _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
-        };
-        let count = count.filter(|count| allowed.contains(count));
+    pub(crate) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, String> {
+        // Options and variables are strings.
+        let count = self.number_or_text().and_then(|text| text.parse().ok());
+        let count: Option<u64> = count.filter(|count| allowed.contains(count));
         count.and_then(|count| count.to_string().parse().ok()).ok_or_else(|| {
             let least = Grouped(*allowed.start());
             let most = Grouped(*allowed.end());
@@ -197,7 +153,7 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(crate) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Refusal> {
+    pub(crate) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, String> {
         let text = self.toml.get_ref().as_str();
         choices.iter().find(|(name, _)| text == Some(name)).map(|&(_, choice)| choice).ok_or_else(|| {
             let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
@@ -206,40 +162,35 @@ impl<'v> Value<'v> {
     }
 
     /// Reads one of the words of an enum.
-    pub(crate) fn variant<T: ValueEnum + Copy>(self) -> Result<T, Refusal> {
+    pub(crate) fn variant<T: ValueEnum + Copy>(self) -> Result<T, String> {
         let words: Vec<_> = T::value_variants().iter().map(|choice| units::word(*choice)).collect();
         let choices = words.iter().map(String::as_str).zip(T::value_variants().iter().copied());
         self.choice(&choices.collect::<Vec<_>>())
     }
 
     /// Reads true or false.
-    pub(crate) fn boolean(self) -> Result<bool, Refusal> {
-        match (self.toml.get_ref().as_bool(), self.toml.get_ref().as_str()) {
-            (Some(choice), _) => Ok(choice),
+    pub(crate) fn boolean(self) -> Result<bool, String> {
+        match self.toml.get_ref().as_bool() {
+            Some(choice) => Ok(choice),
             // Environment variables are strings.
-            (None, Some("true")) => Ok(true),
-            (None, Some("false")) => Ok(false),
-            (None, _) => Err(self.refuse("true or false")),
+            None => self.choice(&[("true", true), ("false", false)]),
         }
     }
 
     /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name,
     /// and a line feed would break a log message in two.
-    pub(crate) fn path(self) -> Result<Option<PathBuf>, Refusal> {
+    pub(crate) fn path(self) -> Result<Option<PathBuf>, String> {
         let path = self.path_text()?;
         Ok((!path.is_empty()).then(|| self.directory.join(path)))
     }
 
-    fn path_text(self) -> Result<&'v str, Refusal> {
+    fn path_text(self) -> Result<&'v str, String> {
         let path = self.toml.get_ref().as_str().filter(|path| !path.contains(char::is_control));
-        path.ok_or_else(|| {
-            let quotes = self.in_file(" in quotes");
-            self.refuse(format_args!("a path{quotes}, without control characters"))
-        })
+        path.ok_or_else(|| self.refuse("a path such as \"/a/b\", without control characters"))
     }
 
     /// Reads the directory of the state, or the word for none.
-    pub(crate) fn state_dir(self) -> Result<StateDirChoice, Refusal> {
+    pub(crate) fn state_dir(self) -> Result<StateDirChoice, String> {
         if self.is_word(StateDirChoice::NONE) {
             return Ok(StateDirChoice::None);
         }
@@ -247,7 +198,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a file, by its path or as a credential; an empty text is none.
-    pub(crate) fn file(self) -> Result<Option<FileRef>, Refusal> {
+    pub(crate) fn file(self) -> Result<Option<FileRef>, String> {
         let text = self.path_text()?;
         if text.is_empty() {
             return Ok(None);
@@ -259,125 +210,95 @@ impl<'v> Value<'v> {
     }
 
     /// Reads a directory, which cannot be left out.
-    pub(crate) fn directory(self) -> Result<PathBuf, Refusal> {
+    pub(crate) fn directory(self) -> Result<PathBuf, String> {
         self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
     }
 
-    /// Reads one address or an array of them. Right ones are kept even if others are wrong, so that
-    /// mistakes between settings are found in the same pass.
-    pub(crate) fn addresses(self) -> Reading<Vec<Address>> {
-        self.addresses_by(str::parse, CLIENTS)
+    /// Reads one address or an array of them, at least one.
+    pub(crate) fn addresses(self) -> Result<Vec<Address>, String> {
+        let addresses = self.front_end_addresses()?;
+        let allowed = "at least one address, as in [\"127.0.0.1:7660\"]";
+        if addresses.is_empty() { Err(self.refuse(allowed)) } else { Ok(addresses) }
     }
 
-    /// Reads [`addresses`](Self::addresses); an empty text is none.
-    pub(crate) fn front_end_addresses(self) -> Reading<Vec<Address>> {
-        if self.is_word("") { Ok(Vec::new()).into() } else { self.addresses() }
+    /// Reads one address or an array of them; an empty text is none.
+    pub(crate) fn front_end_addresses(self) -> Result<Vec<Address>, String> {
+        self.addresses_by(str::parse)
     }
 
-    /// Reads [`addresses`](Self::addresses) to connect to; an empty text or array is none.
-    pub(crate) fn peers(self) -> Reading<Vec<Address>> {
-        let is_empty =
-            self.is_word("") || self.toml.get_ref().as_array().is_some_and(|items| items.is_empty());
-        if is_empty { Ok(Vec::new()).into() } else { self.addresses_by(Address::parse_remote, CLIENTS) }
+    /// Reads one address to connect to or an array of them; an empty text is none.
+    pub(crate) fn peers(self) -> Result<Vec<Address>, String> {
+        self.addresses_by(Address::parse_remote)
     }
 
-    fn addresses_by(
-        self,
-        parse: fn(&str) -> Result<Address, AddressError>,
-        example: &str,
-    ) -> Reading<Vec<Address>> {
-        let items: Vec<Value<'_>> = match self.toml.get_ref() {
-            DeValue::String(_) => vec![self],
-            _ => self.items().into_iter().flatten().collect(),
-        };
-        if items.is_empty() {
-            return Err(self.refuse(format_args!("at least one address, as in [{example:?}]"))).into();
+    /// Reads one address or an array of them; a port alone is one of 127.0.0.1, and an empty text
+    /// is none.
+    pub(crate) fn admin_addresses(self) -> Result<Vec<Address>, String> {
+        self.addresses_by(Address::of_admin)
+    }
+
+    fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Vec<Address>, String> {
+        if self.is_word("") {
+            Ok(Vec::new())
+        } else {
+            each(self.items_or_itself(), |item| item.address(parse))
         }
-        each(items, |item, earlier| item.address(parse, example, earlier))
-    }
-
-    /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is
-    /// none.
-    pub(crate) fn admin_addresses(self) -> Reading<Vec<Address>> {
-        let example = "127.0.0.1:9660";
-        let port = match self.toml.get_ref() {
-            DeValue::String(text) if text.is_empty() => return Ok(Vec::new()).into(),
-            DeValue::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_string(),
-            DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
-            _ => return self.addresses_by(Address::of_admin, example),
-        };
-        let allowed = format!("a port from 0 to 65535, or an address, as in {example:?}");
-        Address::of_admin(&port).map(|address| vec![address]).map_err(|_| self.refuse(allowed)).into()
     }
 
     /// Reads one endpoint of a coordinator or an array of them.
-    pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, Refusal> {
-        let items = self.items().map_or_else(|| vec![self], Iterator::collect);
-        let mut endpoints = Vec::new();
-        for item in items {
+    pub(crate) fn endpoints(self) -> Result<Vec<Endpoint>, String> {
+        each(self.items_or_itself(), |item| {
             let text = item.toml.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
-            endpoints.push(text.parse().map_err(|error: WrongEndpoint| Refusal::from(error.to_string()))?);
-        }
-        Ok(endpoints)
+            text.parse().map_err(|error: WrongEndpoint| error.to_string())
+        })
     }
 
     /// Reads a text of one line.
-    pub(crate) fn text(self) -> Result<String, Refusal> {
+    pub(crate) fn text(self) -> Result<String, String> {
         let text = self.toml.get_ref().as_str().filter(|text| !text.contains(char::is_control));
         text.map(str::to_owned).ok_or_else(|| self.refuse("a text of one line"))
     }
 
-    /// Reads one address, which is not among the earlier ones.
-    fn address(
-        self,
-        parse: fn(&str) -> Result<Address, AddressError>,
-        example: &str,
-        earlier: &[Address],
-    ) -> Result<Address, String> {
-        let Some(text) = self.toml.get_ref().as_str() else {
-            return Err(format!("found {}, allowed: an address, as in {example:?}", self.found()));
-        };
-        let mut address = parse(text).map_err(|error| error.to_string())?;
+    /// Reads one address.
+    fn address(self, parse: fn(&str) -> Result<Address, AddressError>) -> Result<Address, String> {
+        let text = self.number_or_text().ok_or_else(|| self.refuse("addresses in quotes"))?;
+        let mut address = parse(&text).map_err(|error| error.to_string())?;
         if let Address::Unix(path) = &mut address {
             *path = self.directory.join(&*path);
+            let bytes = path.as_os_str().len();
+            if bytes > UNIX_PATH_BYTES_MAX {
+                return Err(format!(
+                    "{address} is a path of {bytes} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}"
+                ));
+            }
         }
-        // Each port 0 becomes a port of its own.
-        let is_distinct = address.has_any_port() || !earlier.contains(&address);
-        if is_distinct {
-            Ok(address)
-        } else {
-            Err(format!("found {address} twice, allowed: each address once"))
-        }
+        Ok(address)
     }
 
-    /// Reads the names of certificates. Right ones are kept even if others are wrong.
-    pub(crate) fn certificate_names(self) -> Reading<Vec<CertificateName>> {
-        let Some(items) = self.items() else {
-            return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();
-        };
-        each(items, |item, _| {
+    /// Reads the names of certificates.
+    pub(crate) fn certificate_names(self) -> Result<Vec<CertificateName>, String> {
+        let items =
+            self.items().ok_or_else(|| self.refuse("names in brackets, as in [\"billing.internal\"]"))?;
+        each(items, |item| {
             let name = item.toml.get_ref().as_str().unwrap_or_default().parse();
             name.map_err(|allowed| format!("found {}, allowed: {allowed}", item.found()))
         })
     }
 
     /// Reads an array of names.
-    pub(crate) fn names(self) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn names(self) -> Result<Vec<String>, String> {
         let items = self.items().ok_or_else(|| self.refuse("names in brackets, as in [\"orders\"]"))?;
-        items.map(Value::name).collect()
+        each(items, Value::name)
     }
 
     /// Reads a layout: the name of a preset, its text form, or a table.
-    pub(crate) fn layout(self) -> Result<Layout, Refusal> {
+    pub(crate) fn layout(self) -> Result<Layout, String> {
         match self.toml.get_ref() {
-            DeValue::String(text) => resolve_layout(text).map_err(Refusal::from),
+            DeValue::String(text) => resolve_layout(text),
             DeValue::Table(_) => {
                 let table = LayoutTable::deserialize(ValueDeserializer::from(self.toml.clone()));
-                let table = table.map_err(|error| {
-                    let span = error.span().filter(|span| !span.is_empty());
-                    Refusal(vec![Problem { text: error.message().to_owned(), span }])
-                })?;
-                table.build().map_err(|error| Refusal::from(error.to_string()))
+                let table = table.map_err(|error| error.message().to_owned())?;
+                table.build().map_err(|error| error.to_string())
             }
             _ => Err(self.refuse(
                 "the name of a preset (`snowbank layout` lists them), a layout's text form, or a table",
@@ -387,30 +308,28 @@ impl<'v> Value<'v> {
 
     /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text
     /// is none.
-    pub(crate) fn worker_ids(self) -> Result<WorkerIds, Refusal> {
-        let text = match self.toml.get_ref() {
-            DeValue::String(text) if text.is_empty() => return Ok(WorkerIds::of(None)),
-            DeValue::Array(items) if !items.is_empty() => {
-                let items: Option<Vec<_>> =
-                    self.items().and_then(|items| items.map(Value::worker_text).collect());
-                items.map(|items| items.join(","))
-            }
-            _ => self.worker_text(),
-        };
-        let text = text.ok_or_else(|| {
+    pub(crate) fn worker_ids(self) -> Result<WorkerIds, String> {
+        let items = self.items_or_itself();
+        let texts: Option<Vec<String>> = items.into_iter().map(Value::number_or_text).collect();
+        let texts = texts.filter(|texts| !texts.is_empty()).ok_or_else(|| {
             self.refuse(
                 "a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8], or fields, as in \
                  \"datacenter=1,worker=0-3\"",
             )
         })?;
+        let text = texts.join(",");
+        if text.is_empty() {
+            return Ok(WorkerIds::of(None));
+        }
         if text.contains('=') {
             return Ok(WorkerIds::of_fields(text));
         }
-        let set: WorkerSet = text.parse().map_err(|error| Refusal::from(format!("{error}")))?;
+        let set: WorkerSet = text.parse().map_err(|error: LayoutError| error.to_string())?;
         Ok(WorkerIds::of(Some(set)))
     }
 
-    fn worker_text(self) -> Option<String> {
+    /// Returns a text, or a number as one.
+    fn number_or_text(self) -> Option<String> {
         match self.toml.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
             _ => self.integer().map(|integer| integer.to_string()),
@@ -418,7 +337,7 @@ impl<'v> Value<'v> {
     }
 
     /// Reads the origin of worker IDs.
-    pub(crate) fn worker_id_from(self) -> Result<WorkerIdFrom, Refusal> {
+    pub(crate) fn worker_id_from(self) -> Result<WorkerIdFrom, String> {
         match self.toml.get_ref().as_str().and_then(|text| text.parse().ok()) {
             Some(WorkerIdFrom::File(path)) => Ok(WorkerIdFrom::File(self.directory.join(path))),
             Some(from) => Ok(from),
@@ -427,12 +346,12 @@ impl<'v> Value<'v> {
     }
 
     /// Reads the name of one of the sources; an empty text is none.
-    pub(crate) fn source(self) -> Result<Option<String>, Refusal> {
+    pub(crate) fn source(self) -> Result<Option<String>, String> {
         if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }
 
     /// Reads the name of a source or an identity.
-    pub(crate) fn name(self) -> Result<String, Refusal> {
+    pub(crate) fn name(self) -> Result<String, String> {
         let name = self.toml.get_ref().as_str().filter(|name| is_source_name(name));
         name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))
     }

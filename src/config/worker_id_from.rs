@@ -68,12 +68,10 @@ impl FromStr for WorkerIdFrom {
 
 fn parse_ipv4_of(text: &str) -> Option<Ipv4Of> {
     if let Some((address, prefix)) = text.split_once('/') {
+        let first: Ipv4Addr = address.parse().ok()?;
         let is_plain = prefix.bytes().all(|byte| byte.is_ascii_digit());
-        let subnet = Ipv4Of::Subnet(address.parse().ok()?, prefix.parse().ok().filter(|_| is_plain)?);
-        return Some(subnet).filter(|subnet| {
-            matches!(subnet, Ipv4Of::Subnet(first, prefix)
-                if *prefix <= 32 && low_bits(*first, 32 - prefix) == 0)
-        });
+        let prefix: u32 = prefix.parse().ok().filter(|&prefix| is_plain && prefix <= 32)?;
+        return (low_bits(first, 32 - prefix) == 0).then_some(Ipv4Of::Subnet(first, prefix));
     }
     let is_name = (1..=INTERFACE_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !b":/".contains(&byte))

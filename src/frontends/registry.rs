@@ -118,14 +118,6 @@ macro_rules! front_ends {
                     $((Protocol::$protocol, &self.front_ends.$section.listen),)*
                 ]
             }
-
-            /// Returns the addresses where clients connect, by protocol, to change them.
-            pub(crate) fn listeners_mut(&mut self) -> [(Protocol, &mut Vec<Address>); PROTOCOLS] {
-                [
-                    (Protocol::Native, &mut self.listen),
-                    $((Protocol::$protocol, &mut self.front_ends.$section.listen),)*
-                ]
-            }
         }
     };
 }

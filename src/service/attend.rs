@@ -77,9 +77,6 @@ async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, m
 }
 
 /// Returns the line that `systemctl status` shows: the daemon's work and its worst finding.
-///
-/// An idle daemon's line has no head-room, because an idle source's ceiling stops rising after a
-/// while. So its status does not change.
 fn status_line(before: Option<&Status>, now: &Status) -> String {
     let worst = now.findings.first().map(|finding| match &finding.source {
         Some(source) => format!("source {source:?}: {}", finding.message),
@@ -89,22 +86,15 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
         return format!("not ready: {}", worst.unwrap_or_default());
     }
     let connections = counted(now.connections.open, "connection");
-    let mut ids = 0;
-    let mut headroom_s = None;
-    for (source, earlier) in now.sources.iter().zip(before.map_or(&[][..], |before| &before.sources[..])) {
-        let issued = source.counts.ids.saturating_sub(earlier.counts.ids);
-        ids += issued;
-        if let Some(snowflake) = source.snowflake().filter(|_| issued > 0) {
-            headroom_s = Some(snowflake.headroom_s.min(headroom_s.unwrap_or(f64::MAX)));
-        }
-    }
+    let ids = before.map_or(0, |before| issued(now).saturating_sub(issued(before)));
     let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s).max(1e-3);
     let per_second = Grouped((ids as f64 / seconds).round() as u64);
-    let doing = match headroom_s {
-        _ if ids == 0 => String::from("idle"),
-        None => format!("{per_second} IDs/s"),
-        Some(headroom_s) => format!("{per_second} IDs/s, ceiling {headroom_s:.1} s ahead"),
-    };
+    let doing = if ids == 0 { String::from("idle") } else { format!("{per_second} IDs/s") };
     let worst = worst.map(|worst| format!("; {worst}")).unwrap_or_default();
     format!("ready: {doing}, {connections}{worst}")
+}
+
+/// Returns the IDs that were handed out since the start.
+fn issued(status: &Status) -> u64 {
+    status.sources.iter().map(|source| source.counts.ids).sum()
 }

@@ -116,18 +116,15 @@ fn log_panics() {
 fn words_of_panic(panic: &PanicHookInfo<'_>) -> String {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");
-    let place = panic.location().map(|place| format!(" at {place}")).unwrap_or_default();
-    let payload = panic.payload();
-    let constant = payload.downcast_ref::<&str>().copied();
-    let reason = constant.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let reason = reason.unwrap_or("no reason is given");
+    // Its place and its reason are on two lines.
+    let panic = panic.to_string().replacen('\n', " ", 1);
     // Captured if RUST_BACKTRACE asks for it.
     let backtrace = Backtrace::capture();
     let backtrace = match backtrace.status() {
         BacktraceStatus::Captured => format!("\n{backtrace}").trim_end().to_owned(),
         _ => String::new(),
     };
-    format!("thread {name} panicked{place}: {reason}{backtrace}")
+    format!("thread {name} {panic}{backtrace}")
 }
 
 /// Returns the layer that writes events in this form.

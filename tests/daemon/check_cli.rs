@@ -101,7 +101,7 @@ fn an_unreadable_file_is_refused() {
     for (arguments, said) in [
         (&["--config", "missing.toml"][..], "cannot read missing.toml: No such file or directory"),
         (&["--config", "."], "cannot read .: Is a directory"),
-        (&["--config", "snowbank.toml"], "snowbank.toml:2: found bytes that are not UTF-8"),
+        (&["--config", "snowbank.toml"], "cannot read snowbank.toml: found bytes that are not UTF-8"),
         (&["--config", "pipe"], "cannot read pipe: it is a pipe"),
         (&[], "--config"),
     ] {

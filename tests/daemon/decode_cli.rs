@@ -50,22 +50,6 @@ fn wrong_arguments_are_refused_with_what_is_meant() {
 }
 
 #[test]
-fn an_ended_layout_is_read_with_a_warning() {
-    for arguments in [
-        &["decode", "5"][..],
-        &["range", "--from", "2020-01-01", "--to", "2020-01-02"],
-        &["layout"],
-        &["layout", "--json"],
-    ] {
-        let layout = if arguments[0] == "layout" { &["baidu"][..] } else { &["--layout", "baidu"] };
-        let said = snowbank([arguments, layout].concat());
-        assert!(said.code == Some(0) && !said.out.is_empty(), "{said:?}");
-        let warning = "snowbank: warning: the life of layout baidu ended at 2024-11-20T13:24:16Z; no daemon serves it\n";
-        assert_eq!(said.err, warning);
-    }
-}
-
-#[test]
 fn range_prints_the_first_and_the_last_id() {
     // The ticks of `twitter` are Unix ms - 1288834974657.
     let day = format!("{}\n{}\n", 174521825343_u64 << 22, (174608225344_u64 << 22) - 1);

@@ -22,7 +22,7 @@ fn an_epoch_ahead_of_the_clock_is_3_if_nothing_else_is_wrong() {
     Setup::new().args(["--layout", FUTURE]).end().assert_refusal_for_now(&parts);
     Setup::new().config(&format!("layout = \"{FUTURE}\"")).end().assert_refusal_for_now(&parts);
     Setup::new().env("SNOWBANK_LAYOUT", FUTURE).end().assert_refusal_for_now(&parts);
-    let ended = Setup::new().config(&format!("layout = \"{FUTURE}\"\nshards = 0")).end();
+    let ended = Setup::new().config(&format!("layout = \"{FUTURE}\"\nany_key = \"nosuch\"")).end();
     ended.assert_refusal(&["1 more mistake"]);
 }
 

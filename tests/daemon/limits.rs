@@ -5,7 +5,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::wire::{self, BAD_COUNT, EXHAUSTED, MALFORMED, PARTIAL, UNSUPPORTED, frame};
+use crate::support::wire::{self, BAD_COUNT, MALFORMED, PARTIAL, UNSUPPORTED, frame};
 use crate::support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 use rustix::process::Signal;
 

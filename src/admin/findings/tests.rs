@@ -62,7 +62,6 @@ fn what_is_served_anyway_is_found_too() {
     finds("ceiling", RefusesSoon, "last for another 2.5 s", |status| {
         status.ceilings.failing = Some(String::from("disk full"));
     });
-    finds("ceiling", Look, "taken 1.6 s so far", |status| status.ceilings.in_flight_s = 1.6);
     finds("refusals", Look, "exhausted", |status| {
         status.first_snowflake().wait_queue_s = 0.9;
         status.sources[0].waiting_ids = 3_000_000;

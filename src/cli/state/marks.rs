@@ -34,8 +34,9 @@ pub(super) struct MarkShown {
     holder: Option<String>,
     /// The reason why the mark cannot be read.
     error: Option<String>,
+    /// The worker IDs, or the counter, for people.
     #[serde(skip)]
-    count: usize,
+    words: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -82,7 +83,9 @@ pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMi
 
 /// Returns equal marks of a record as they are shown.
 fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
-    let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker));
+    // They come from a set, so they always form one.
+    let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker)).ok();
+    let workers = workers.filter(|_| record.numbering.snowflake().is_some());
     let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
         "" => String::from("another process"),
         process => process.to_owned(),
@@ -93,8 +96,8 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     let own = Some(&record.owner.state).filter(|own| !own.is_empty());
     MarkShown {
-        // They come from a set, so they always form one.
-        worker_ids: workers.ok().filter(|_| layout.is_some()).map(|workers| workers.to_string()),
+        worker_ids: workers.as_ref().map(WorkerSet::to_string),
+        words: workers.as_ref().map_or_else(|| String::from("counter"), WorkerSet::in_words),
         status: match (mark, &error) {
             (Some(mark), _) => mark.fate.word(),
             (None, Some(_)) => "unreadable",
@@ -107,7 +110,6 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
         next_start,
         holder,
         error,
-        count: seen.len(),
     }
 }
 
@@ -140,14 +142,9 @@ fn next_start(
 
 impl MarkShown {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let ids = match &self.worker_ids {
-            Some(worker_ids) if self.count == 1 => format!("worker ID {worker_ids}"),
-            Some(worker_ids) => format!("worker IDs {worker_ids}"),
-            None => String::from("counter"),
-        };
         let holder = self.holder.as_ref().map(|holder| format!(", locked by {holder}")).unwrap_or_default();
         let indent = "              ";
-        write!(out, "{indent}{ids}: ")?;
+        write!(out, "{indent}{}: ", self.words)?;
         let (Some(id), Some(state)) = (&self.id, &self.state) else {
             return match &self.error {
                 Some(error) => writeln!(

@@ -27,10 +27,6 @@ Exit codes:
   1  there is no state, or it cannot be read
   2  wrong use";
 
-/// The most attempts to read the state. If a daemon raises a ceiling meanwhile, the state is read
-/// again. On an overloaded machine ten in a row met a raise.
-const ATTEMPTS: usize = 100;
-
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     #[command(flatten)]
@@ -76,25 +72,19 @@ struct Snapshot {
 /// Reads the records, their marks and the holder at one moment. Otherwise a newer mark could seem
 /// to be above its ceiling, and a daemon that stops meanwhile would seem to have crashed.
 fn read(path: &Path, lock_dir: &Path) -> Result<Snapshot, Failure> {
-    let mut holder = store::holder(path);
-    let mut records = store::read(path).map_err(Failure::no)?;
-    for _ in 0..ATTEMPTS {
+    // A daemon raises its ceilings some times a second at most, so few readings coincide with a
+    // raise.
+    loop {
+        let holder = store::holder(path);
+        let records = store::read(path).map_err(Failure::no)?;
         if records.is_empty() {
             return Err(no_state(path));
         }
         let seen = records.iter().map(|record| survey(lock_dir, &record.numbering)).collect();
-        let holder_after = store::holder(path);
-        let records_after = store::read(path).map_err(Failure::no)?;
-        if holder_after == holder && records_after == records {
+        if store::holder(path) == holder && store::read(path).map_err(Failure::no)? == records {
             return Ok(Snapshot { holder, records, seen });
         }
-        holder = holder_after;
-        records = records_after;
     }
-    Err(Failure::no(format_args!(
-        "the state in {} changed at each of {ATTEMPTS} readings; try again",
-        path.display()
-    )))
 }
 
 /// The output of `show --json`.

@@ -1,8 +1,11 @@
 //! The changes that a reload may make, for every row of the tables.
 
+use toml::de::DeValue;
+
 use super::*;
 use crate::config::daemon::rows;
-use crate::config::setting::{Change, Row, Section};
+use crate::config::setting::{Change, Row};
+use crate::config::value::Value;
 
 /// Another value than the default for each setting, by its key with its section, as it is shown.
 const OTHERS: &[(&str, &str)] = &[
@@ -58,99 +61,38 @@ const OTHERS: &[(&str, &str)] = &[
     ("fleet.peers", r#"["a:1", "tls:b:2"]"#),
 ];
 
-fn other(row: &Row) -> &'static str {
-    let key = row.full_key(None);
-    let other = OTHERS.iter().find(|(of, _)| *of == key);
-    other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
-}
-
-/// Further settings that one of this section needs: a certificate and its key, the kind of a ticket
-/// source, a coordinator, or the choice of none.
-fn beside(section: Section, key: &str) -> String {
-    match (section, key) {
-        (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
-        (Section::SourceAlone, "increment" | "maximum") => {
-            return String::from("name = \"default\"\nkind = \"ticket\"\n");
-        }
-        (Section::SourceAlone, "offset") => {
-            return String::from("name = \"default\"\nkind = \"ticket\"\nincrement = 9\n");
-        }
-        (Section::Source, "worker_id_from") => return String::from("[fleet]\ncoordinator = \"etcd\"\n"),
-        (Section::Table("fleet"), _) if key != "coordinator" => {
-            return String::from("coordinator = \"none\"\n");
-        }
-        _ => {}
-    }
-    let pair = ["certificate", "key"].into_iter();
-    let pair = pair.filter(|other| section == Section::Table("tls") && *other != key);
-    pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
-}
-
-/// A file that sets one setting and those that it needs, and its full key in messages.
-fn file_with(row: &Row, value: &str) -> (String, String) {
-    let key = row.key;
-    match row.section {
-        Section::Table(table) => {
-            let beside = if value == r#""""# { String::new() } else { beside(row.section, key) };
-            (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
-        }
-        Section::SourceAlone => {
-            let beside = beside(row.section, key);
-            (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
-        }
-        Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
-        Section::Source => {
-            (format!("{key} = {value}\n{}", beside(row.section, key)), format!("sources[0].{key}"))
-        }
-        Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
-    }
-}
-
-/// Compares one row with the result of `diff`, both ways.
-fn check_row(row: &Row) {
-    let running = match row.section {
-        Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
-        Section::SourceAlone if row.key != "name" => {
-            settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
-        }
-        Section::Source => settings(&beside(row.section, row.key)),
-        _ => settings(""),
-    };
-    let (file, full) = file_with(row, other(row));
-    let wanted = settings(&file);
-    match (row.change, diff(&running, &wanted)) {
-        (Change::Reload, Ok(changed)) => {
-            assert_eq!(changed.len(), 1, "{changed:?}");
-            assert_eq!(changed[0].key, full);
-            assert_ne!(changed[0].from, changed[0].to);
-        }
-        (Change::Restart(reason), Err(refused)) => {
-            let refused: Vec<&Mistake> = refused.0.iter().collect();
-            let [only] = refused[..] else { panic!("{refused:?}") };
-            assert_eq!(only.key, full);
-            assert!(matches!(only.origin, Origin::Line(..)), "{only}");
-            assert!(only.text.contains(reason) && only.text.contains(", the daemon runs with "), "{only}");
-        }
-        (change, found) => panic!("{full} is {change:?}, and the answer is {found:?}"),
-    }
-    // Back to the default: no line gives it any more.
-    let back = diff(&wanted, &running);
-    assert_eq!(back.is_ok(), row.change == Change::Reload, "{back:?}");
+/// These settings with another value of one.
+fn changed(settings: &Settings, row: &Row, text: &str) -> Settings {
+    let mut settings = settings.clone();
+    let value = DeValue::parse(text).unwrap();
+    (row.read)(&mut settings, 0, Value::without_directory(&value)).unwrap();
+    settings
 }
 
 #[test]
 fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
-    rows().for_each(check_row);
     assert_eq!(OTHERS.len(), rows().count());
-}
-
-#[test]
-fn what_is_shown_reads_back_as_the_same() {
+    let running = settings("");
     for row in rows() {
-        let default = (row.show)(&settings(""), 0);
-        for shown in [&*default, other(row)] {
-            let again = settings(&file_with(row, shown).0);
-            assert_eq!((row.show)(&again, 0), shown, "{}", row.key);
+        let key = row.full_key(None);
+        let other = OTHERS.iter().find(|(of, _)| *of == key);
+        let (_, other) = other.unwrap_or_else(|| panic!("{key} is new: add another value of it"));
+        // What is shown reads back as the same.
+        let default = (row.show)(&running, 0);
+        assert_eq!((row.show)(&changed(&running, row, &default), 0), default, "{key}");
+        let wanted = changed(&running, row, other);
+        assert_eq!((row.show)(&wanted, 0), *other, "{key}");
+        let full = row.full_key(row.is_of_source().then_some(0));
+        match (row.change, diff(&running, &wanted)) {
+            (Change::Reload, Ok(changes)) => {
+                assert_eq!(changes, [Changed { key: full, from: default, to: (*other).to_owned() }]);
+            }
+            (Change::Restart(reason), Err(refused)) => {
+                let [only] = &refused.0[..] else { panic!("{refused:?}") };
+                assert_eq!(only.key, full);
+                assert!(only.text.contains(reason), "{only}");
+            }
+            (change, found) => panic!("{full} is {change:?}, and the answer is {found:?}"),
         }
     }
 }
@@ -166,13 +108,16 @@ fn every_refusal_is_told_and_sources_stay_the_same() {
         Ok(_) => Vec::new(),
         Err(refused) => refused.0.iter().map(|mistake| mistake.key.clone()).collect(),
     };
-    assert_eq!(refusals(&format!("{a}{b}{c}")), ["sources[2]"]);
+    assert_eq!(refusals(&format!("{a}{b}{c}")), ["sources"]);
     assert_eq!(
         refusals(&format!("shards = 9\norder = \"strict\"\n{a}{c}{b}")),
-        ["shards", "order", "sources[1].name", "sources[2]"]
+        ["shards", "order", "sources[1].name", "sources"]
     );
-    assert_eq!(refusals(&a), ["sources[1]"]);
-    assert_eq!(refusals("shards = 9"), ["shards", "sources[0].name", "sources[1]"]);
+    assert_eq!(refusals(&a), ["sources"]);
+    let refused = diff(&running, &settings(&format!("# one\nshards = 9\n{a}{b}"))).unwrap_err();
+    let line = "/etc/snowbank.toml:2: shards: found 9, the daemon runs with 4: ";
+    assert!(refused.to_string().starts_with(line), "{refused}");
+    assert_eq!(refusals("shards = 9"), ["shards", "sources", "sources[0].name"]);
     // If one setting cannot change, none does.
     assert_eq!(refusals(&format!("shards = 9\n{a}{b}[limits]\nmax_count = 1")), ["shards"]);
 }

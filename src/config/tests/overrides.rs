@@ -52,7 +52,7 @@ fn overrides_take_the_place_of_the_file() {
         assert_eq!(settings.limits.idle_timeout, Some(Duration::from_secs(60)));
         assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LevelFilter::WARN });
         assert_eq!(settings.log, overrides.log());
-        assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS".into())));
+        assert_eq!(settings.origins.of("shards"), Origin::Override("SNOWBANK_SHARDS".into()));
     }
     assert!(load(None, &overrides, CORES, NOW).is_ok());
 }
@@ -71,7 +71,7 @@ fn a_value_of_the_file_that_is_hidden_is_named() {
 #[test]
 fn mistakes_of_overrides_go_by_their_names_after_the_file() {
     let overrides = given(&[
-        ("worker_ids", &["1024"], "--worker-id"),
+        ("worker_ids", &["some"], "--worker-id"),
         ("shards", &["0"], "SNOWBANK_SHARDS"),
         ("listen", &["10.0.0.1"], "--listen"),
     ]);
@@ -81,7 +81,8 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
         [
             "/etc/snowbank.toml:1: order: found 1, allowed: \"relaxed\" or \"strict\"",
             "--listen: \"10.0.0.1\" is not an address: the port is missing; write 10.0.0.1:7660",
-            "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023",
+            "--worker-id: \"some\" is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8, \
+             or each node field with its numbers, such as datacenter=1,worker=0-3",
             "SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"",
         ]
     );

@@ -50,15 +50,3 @@ fn two_spaces_that_run_beside_each_other_in_a_fleet_are_refused() {
     // Without a coordinator the worker IDs are known.
     settings(&two(given, &wide).replace("etcd", "none"));
 }
-
-#[test]
-fn options_and_variables_are_not_told_to_use_quotes() {
-    for (key, text, allowed) in [
-        ("limits.max_wait", "5", "a duration from \"0\" to \"1h\", with its unit (ms, s, m or h)"),
-        ("state_dir", "\t", "a path, without control characters"),
-    ] {
-        let given = Override { key: key.into(), texts: vec![text.into()], origin: "SNOWBANK_X".into() };
-        let mistakes = load_text("", &Overrides(vec![given])).expect_err(key);
-        assert_eq!(mistakes.to_string(), format!("SNOWBANK_X: found {text:?}, allowed: {allowed}"));
-    }
-}

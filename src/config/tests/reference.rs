@@ -16,7 +16,7 @@ Each setting, except those of identities, has an environment variable: SNOWBANK_
 SNOWBANK_LIMITS_MAX_WAIT or SNOWBANK_LOG_LEVEL. An empty variable counts as not set. Several addresses have commas \
 between them.
 Options of `snowbank serve` override variables, and variables override this file.
-`snowbank check --config FILE` lists every mistake of a file, each with its line.
+`snowbank check --config FILE` lists the mistakes of a file, each with its line.
 A reload (SIGHUP, `systemctl reload`) reads this file and the files that it names again, and changes the settings \
 that say so. If another setting has changed, the daemon refuses the whole reload and logs each such setting.
 This file is generated from the code: change it there.";
@@ -145,7 +145,7 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
     });
     let of_identities = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
     for key in keys.chain(of_identities) {
-        assert!(stated.origins.of(&key).is_some(), "{key}");
+        assert!(stated.origins.is_given(&key), "{key}");
     }
     let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };
     assert_eq!(without_origins(stated), defaults);

@@ -5,7 +5,7 @@ use snowbank_client::address::Address;
 
 settings! {
     /// The front end for clients of HTTP.
-    pub struct HttpSettings at (front_ends http) {
+    pub struct HttpSettings at |settings, _index| (settings.front_ends.http) {
         /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths
         /// of katsubushi and Leaf. A request that names no source draws from the first. Empty:
         /// none.

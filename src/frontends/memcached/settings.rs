@@ -5,7 +5,7 @@ use snowbank_client::address::Address;
 
 settings! {
     /// The front end for clients of memcached.
-    pub struct MemcachedSettings at (front_ends memcached) {
+    pub struct MemcachedSettings at |settings, _index| (settings.front_ends.memcached) {
         /// The addresses where clients of memcached and katsubushi connect, as in listen: each key
         /// of a get draws an ID, from the source of that name, or of the name before a colon, or
         /// else from any_key, or the first. Empty: none.

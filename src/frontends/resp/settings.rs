@@ -17,7 +17,7 @@ pub enum Replies {
 
 settings! {
     /// The front end for clients of Redis.
-    pub struct RespSettings at (front_ends resp) {
+    pub struct RespSettings at |settings, _index| (settings.front_ends.resp) {
         /// The addresses where clients of Redis connect, as in listen: INCR with a source's name as
         /// key draws an ID. The rules for worker_ids, TLS, tokens and limits apply here too. Empty:
         /// none.

@@ -28,7 +28,7 @@ install_and_start() {
     grep '^snowbank_ids_issued_total' "$work/metrics"
     as_user curl --silent --fail http://127.0.0.1:9660/ | grep -qi '<html' || fail "there is no page"
     show systemd-analyze security --no-pager --threshold=15 snowbank.service | tail -n 1
-    as_user man snowbank | grep -q 'Find every mistake in a configuration file' || fail "man snowbank does not read"
+    as_user man snowbank | grep -q 'Find the mistakes in a configuration file' || fail "man snowbank does not read"
     as_user bash -c '. /usr/share/bash-completion/bash_completion && _completion_loader snowbank; complete -p snowbank' >/dev/null ||
         fail "bash finds no completions"
 }

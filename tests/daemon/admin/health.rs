@@ -174,7 +174,7 @@ fn hanging_storage_warns_while_ids_last_and_then_fails() {
     daemon.connect().next(Ask::of(1));
     disk.order("sync stall 100000");
     // The warning lasts for seconds, which a paused machine may miss in /readyz.
-    daemon.assert_logs("finding ceiling of default: storage has taken ");
+    daemon.assert_logs("finding ceiling of default: storage took up to ");
     assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
     assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);
     await_found(&daemon, 503, &["ceiling of default: refuses"]);

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 use crate::support::daemon::replace;
 use crate::support::http::finding;
-use crate::support::program::{Said, program, snowbank};
+use crate::support::program::{Said, program};
 
 /// Runs `snowbank reload` for a process that has a runtime directory, as `systemctl reload` does.
 /// Returns the exit code and the error output.
@@ -45,32 +45,21 @@ fn the_result_of_a_reload_shows_in_exit_code_status_and_metrics() {
     assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
     assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
     assert!(!daemon.path("run/reload.sock").exists());
+
+    let other = crate::support::directory();
+    let (code, said) = reload_by_command(daemon.id(), other.path());
+    assert!(code == Some(2) && said.contains("reports no result in "), "{code:?}, {said}");
 }
 
-/// SIGHUP would end a process that does not catch it, and a daemon reports to its own runtime
-/// directory alone.
+/// SIGHUP would end a process that does not catch it.
 #[test]
 fn a_process_that_is_no_daemon_is_sent_no_signal() {
-    let setup = Setup::configured("");
-    for name in ["run", "other"] {
-        std::fs::create_dir(setup.path(name)).expect("a runtime directory");
-    }
-    let run = setup.path("run");
-    let daemon = setup.env("RUNTIME_DIRECTORY", run).start();
-    let reload = |id: u32, name: &str| {
-        let directory = daemon.path(name);
-        let options = ["--pid", &id.to_string(), "--runtime-dir", directory.to_str().expect("text")];
-        let Said { code, err, .. } = snowbank([&["reload"], &options[..]].concat());
-        (code, err)
-    };
+    let directory = crate::support::directory();
     let mut sleep = Command::new("sleep").arg("60").spawn().expect("it runs");
-    let (code, said) = reload(sleep.id(), "run");
+    let (code, said) = reload_by_command(sleep.id(), directory.path());
     assert!(code == Some(2) && said.contains("does not catch SIGHUP"), "{code:?}, {said}");
     assert!(sleep.try_wait().expect("a status").is_none(), "it still runs");
     sleep.kill().and_then(|()| sleep.wait()).expect("it ends");
-    let (code, said) = reload(daemon.id(), "other");
-    assert!(code == Some(2) && said.contains("reports to "), "{code:?}, {said}");
-    assert_eq!(reload(daemon.id(), "run"), (Some(0), String::new()));
 }
 
 #[test]

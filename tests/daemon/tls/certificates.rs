@@ -165,7 +165,7 @@ fn unusable_certificates_are_refused_with_what_to_do() {
     let no_certificate = Setup::bare().option("--listen", "tls:127.0.0.1:0");
     no_certificate.end().assert_refusal(&["tls:127.0.0.1:0 has no certificate to show", "[tls]"]);
     let alone = format!("[tls]\ncertificate = \"{}\"", good.certificate.display());
-    Setup::configured(&alone).end().assert_refusal(&["tls.key is missing"]);
+    Setup::configured(&alone).end().assert_refusal(&["tls.certificate and tls.key belong together"]);
 }
 
 /// A renewed certificate, other authorities and a mistake, each accepted or refused. Open
