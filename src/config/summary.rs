@@ -7,7 +7,11 @@ use super::fleet::FleetSettings;
 use super::settle_source::{apart, label};
 use super::units::Grouped;
 use super::{Address, IdentitySettings, Settings, SourceSettings};
+use crate::frontends::Replies;
 use snowbank_client::layout::{Life, UnixMicros, collision};
+
+/// The largest number up to which a double holds every integer.
+const EXACT_INTEGERS: u64 = 1 << 53;
 
 impl SourceSettings {
     /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
@@ -124,6 +128,7 @@ impl Settings {
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
         warnings.extend(self.open_to_everyone());
         warnings.extend(self.exempt_from_tokens());
+        warnings.extend(self.inexact_in_javascript());
         warnings.extend(self.other_lock_dir());
         warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
@@ -200,6 +205,22 @@ impl Settings {
     /// nothing depends on who sees its locks.
     pub(crate) fn has_fleet_for_all(&self) -> bool {
         self.fleet.is_used() && !self.sources.iter().any(|source| source.kind.counts_by_itself())
+    }
+
+    /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.
+    fn inexact_in_javascript(&self) -> Option<String> {
+        let is_asked =
+            !self.front_ends.resp.listen.is_empty() && self.front_ends.resp.replies == Replies::Integer;
+        let source = self
+            .sources
+            .iter()
+            .filter(|_| is_asked)
+            .find(|source| source.own_layout().is_some_and(|layout| layout.last_id() > EXACT_INTEGERS))?;
+        Some(format!(
+            "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
+             one: for such clients set resp.replies = \"auto\" or \"string\"",
+            source.name
+        ))
     }
 
     /// Warns of pairs of sources of which one makes the other's IDs at another time, because their
