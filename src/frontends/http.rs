@@ -300,6 +300,3 @@ fn refuse_connection(out: &mut Vec<u8>, message: &str) {
     let form = Form { takes_chunks: true, keeps_connection: false, has_next: false, date: None };
     refusal.encode(out, Body::Whole(refusal.body.as_bytes()), form);
 }
-
-#[cfg(test)]
-mod tests;

@@ -96,14 +96,3 @@ fn reason_of(status: u16) -> &'static str {
 fn whole_seconds(time: Duration) -> u64 {
     (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_to_try_again_is_never_too_short() {
-        let of = |us| whole_seconds(Duration::from_micros(us));
-        assert_eq!([0, 1, 1_000_000, 1_000_001, 1_999_999].map(of), [1, 1, 1, 2, 2]);
-    }
-}
