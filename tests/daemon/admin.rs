@@ -3,10 +3,7 @@
 
 mod health;
 
-use std::thread;
-
 use crate::support::failing_disk::{EIO, FailingDisk};
-use crate::support::frozen::FrozenThread;
 use crate::support::http::{ask, get, sample, scrape};
 use crate::support::program::{Said, snowbank};
 use crate::support::{Address, Ask, Daemon, Setup, TWO_SOURCES, poll, wire};

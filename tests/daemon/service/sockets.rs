@@ -4,7 +4,6 @@ use std::io::ErrorKind;
 use std::time::Instant;
 
 use super::*;
-use crate::support::http;
 use crate::support::ids::assert_distinct;
 use crate::support::wire::Run;
 
