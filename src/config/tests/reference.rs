@@ -150,9 +150,3 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
     let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };
     assert_eq!(without_origins(stated), defaults);
 }
-
-#[test]
-fn every_line_of_the_reference_fits_a_screen() {
-    let too_wide: Vec<_> = reference().lines().filter(|line| line.len() > 100).map(str::to_owned).collect();
-    assert!(too_wide.is_empty(), "{too_wide:?}");
-}

@@ -45,19 +45,6 @@ fn relative_paths_start_at_the_directory_of_the_file() {
 }
 
 #[test]
-fn every_setting_has_a_variable_and_every_option_a_setting() {
-    let variables: Vec<_> = daemon::rows().map(|row| row.variable()).collect();
-    for expected in
-        ["SNOWBANK_LISTEN", "SNOWBANK_WORKER_IDS", "SNOWBANK_LIMITS_MAX_CONNECTIONS", "SNOWBANK_ADMIN_LISTEN"]
-    {
-        assert!(variables.iter().any(|variable| variable == expected), "{expected}: {variables:?}");
-    }
-    let distinct: std::collections::BTreeSet<_> = variables.iter().collect();
-    assert_eq!(distinct.len(), variables.len());
-    assert_eq!(unknown_variables(variables), [] as [&str; 0]);
-}
-
-#[test]
 fn a_port_alone_is_an_admin_listener_for_this_machine() {
     let here: Address = "127.0.0.1:9660".parse().unwrap();
     for text in ["9660", "\"9660\"", "\"127.0.0.1:9660\"", "[\"127.0.0.1:9660\"]"] {
