@@ -110,23 +110,6 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
 }
 
-/// A client without a token keeps its connection.
-#[test]
-fn a_permission_removed_by_a_reload_is_gone_at_memcached() {
-    let others = identity("billing", "") + &identity("orders", "");
-    let daemon = with_front_ends(&(others.clone() + &identity("anonymous", "")));
-    let mut cache = memcached(&daemon);
-    cache.send("get fast\r\n");
-    assert!(cache.line().starts_with("VALUE fast "));
-    assert!(cache.line().parse::<u64>().is_ok());
-    assert_eq!(cache.line(), "END");
-    daemon.replace("snowbank.toml", &config(&(others + &identity("anonymous", "sources = [\"slow\"]"))));
-    daemon.reload();
-    cache.send("get fast\r\n");
-    let refusal = cache.line();
-    assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
-}
-
 /// A reload takes the token away while a long reply is on its way: the reply comes whole, and then
 /// the end.
 #[test]
@@ -179,25 +162,4 @@ fn a_kept_connection_of_http_is_one_connection_of_its_identity() {
     // A token counts for its own request alone.
     assert_eq!(web.get("/v1/ids", "").code, 401);
     assert_eq!(web.rest(), b"");
-}
-
-/// A Redis client without a token may connect again for each request, and close the connection
-/// itself.
-#[test]
-fn every_request_without_a_token_is_counted_and_logged() {
-    let daemon = with_front_ends(&(identity("billing", "") + &identity("orders", "")));
-    let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
-    let mut redis = Client::connect(daemon.addresses[1].tcp());
-    for _ in 0..5 {
-        redis.send("INCR fast\r\n");
-        assert!(redis.line().starts_with("-NOAUTH"));
-    }
-    redis.asks(&format!("AUTH {PLAIN}\r\n"), "+OK\r\n");
-    assert_eq!(refusals(), 5.0);
-    daemon.assert_logs("refused a request: no token, and auth.token_file asks for one");
-    assert_eq!(ask(&mut http(&daemon), "/v1/ids", "wrong").code, 401);
-    let mut redis = Client::connect(daemon.addresses[1].tcp());
-    redis.send("AUTH wrong\r\n");
-    assert!(redis.line().starts_with("-WRONGPASS"));
-    poll("all", || (refusals() == 7.0).then_some(()));
 }

@@ -60,30 +60,6 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
 }
 
-#[test]
-fn a_client_refuses_a_certificate_that_has_expired() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let pair = authority.issue_expired("daemon", &["127.0.0.1"]);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(pair.chain(), pair.private_key())
-        .expect("key and certificate");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = format!("tls:{}", listener.local_addr().expect("bound"));
-    let server = thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("the client connects");
-        let mut session = rustls::ServerConnection::new(Arc::new(config)).expect("a session");
-        session.complete_io(&mut socket).expect_err("the client refuses")
-    });
-    let output = snowbank(["ping", "--address", &address, "--ca", text(&authority.file)]);
-    assert_refused(&output, "its certificate has expired: renew it");
-    assert!(server.join().expect("no panic").to_string().contains("CertificateExpired"));
-}
-
 /// Certificates of the wrong kind: both sides log what it is and what to make instead.
 #[test]
 fn certificates_of_the_wrong_kind_are_named_with_a_cure() {
