@@ -109,23 +109,6 @@ fn the_status_has_the_rate_under_load_and_rests_when_idle() {
     daemon.stop();
 }
 
-#[test]
-fn only_the_process_that_asked_gets_watchdog_messages() {
-    let manager = Manager::new();
-    // The watchdog expects messages of another process, such as a child of the service.
-    let daemon = with_watchdog(manager.over(Setup::new())).env("WATCHDOG_PID", "1").start();
-    manager.until("readiness", is_ready);
-    thread::sleep(2 * PERIOD);
-    daemon.stop();
-    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
-        assert!(!message.says("WATCHDOG=1"), "{message:?}");
-    }
-    // A service manager that is gone does not stop requests.
-    let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
-    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
-    daemon.stop();
-}
-
 /// A service manager that stands still from before the start to after the stop: the daemon never
 /// waits for it.
 #[test]

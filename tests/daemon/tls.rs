@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::secure::{Authority, Pair, secure_wire, tls_section, tls_setup, try_secure, write_secret};
 use crate::support::program::{Said, snowbank};
 use crate::support::wire::{self, EXPLICIT, UNAUTHORIZED};
-use crate::support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
+use crate::support::{Address, Ask, DEADLINE, Daemon, Setup, Wire, poll};
 use rustix::process::Signal;
 use snowbank_client::{Client, ClientOptions, TlsFiles};
 
