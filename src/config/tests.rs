@@ -7,7 +7,6 @@ mod pick;
 mod places;
 mod reference;
 mod settings;
-mod sources;
 
 use super::*;
 

@@ -31,13 +31,6 @@ fn a_number_beyond_the_open_fields_is_refused() {
 }
 
 #[test]
-fn a_coordinator_picks_from_all_numbers_of_the_open_fields() {
-    let text =
-        "worker_id_from = \"coordinator\"\nworker_ids = \"datacenter=1\"\n[fleet]\ncoordinator = \"etcd\"";
-    assert_eq!(settings(text).sources[0].worker_ids.set.to_string(), "32-63");
-}
-
-#[test]
 fn only_a_coordinator_picks_several_numbers() {
     let fleet = "[fleet]\ncoordinator = \"etcd\"";
     assert_eq!(settings(&format!("worker_id_from = \"coordinator:4\"\n{fleet}")).sources[0].picks(), 4);
