@@ -99,16 +99,6 @@ fn layout_json_has_the_facts() {
             ],
         })
     );
-    let spec = "time:12d,region:2:constant(1),sequence:=10,table:3d:random;tick=10ms;epoch=-5";
-    let facts = prints_json(&["layout", spec, "--json"]);
-    assert_eq!(facts.get("name"), None);
-    assert_eq!(
-        facts["fields"],
-        json!([
-            { "name": "time", "digits": 12 }, { "name": "region", "bits": 2, "constant": 1 },
-            { "name": "sequence", "count": 10 }, { "name": "table", "digits": 3, "random": true },
-        ])
-    );
 }
 
 #[test]

@@ -106,29 +106,23 @@ fn the_generator_hands_over_the_kernels_log_on_vms_alone() {
 
 #[test]
 fn the_template_equals_the_service_except_for_its_names() {
-    let settings = |name: &str| -> Vec<String> {
+    let settings = |name: &str| {
         let text = text(name);
-        text.lines().filter(|line| line.contains('=') && !line.starts_with('#')).map(str::to_owned).collect()
+        let lines = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));
+        lines.fold(String::new(), |settings, line| settings + line + "\n")
     };
-    let plain: Vec<String> = settings("snowbank.service")
-        .into_iter()
-        .flat_map(|line| match &*line {
-            // It has its own admin listener, which the environment file can change.
-            "EnvironmentFile=-/etc/default/snowbank" => {
-                vec![
-                    String::from("Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock"),
-                    line + "-%i",
-                ]
-            }
-            _ => vec![line],
-        })
-        .map(|line| match &*line {
-            "Description=Snowbank, unique time-sortable IDs" => format!("{line} (%i)"),
-            "StateDirectory=snowbank" | "RuntimeDirectory=snowbank" => format!("{line}/%i"),
-            _ => line.replace("/etc/snowbank/snowbank.toml", "/etc/snowbank/%i.toml"),
-        })
-        .collect();
-    assert_eq!(settings("snowbank@.service"), plain);
+    let expected = settings("snowbank.service")
+        .replace("unique time-sortable IDs\n", "unique time-sortable IDs (%i)\n")
+        .replace("StateDirectory=snowbank\n", "StateDirectory=snowbank/%i\n")
+        .replace("RuntimeDirectory=snowbank\n", "RuntimeDirectory=snowbank/%i\n")
+        .replace("/etc/snowbank/snowbank.toml", "/etc/snowbank/%i.toml")
+        // It has its own admin listener, which the environment file can change.
+        .replace(
+            "EnvironmentFile=-/etc/default/snowbank\n",
+            "Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock\n\
+             EnvironmentFile=-/etc/default/snowbank-%i\n",
+        );
+    assert_eq!(settings("snowbank@.service"), expected);
 }
 
 #[test]
