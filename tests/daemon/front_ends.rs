@@ -192,6 +192,7 @@ fn one_connection_too_many_is_refused_in_each_protocols_words() {
         for part in front_end.full {
             assert!(refusal.contains(&part.to_lowercase()), "{}: {refusal}", front_end.protocol);
         }
+        daemon.assert_logs("turned away");
         drop(first);
         // Its place is free once the daemon has noticed the close.
         poll("a free place", || front_end.ask(address));

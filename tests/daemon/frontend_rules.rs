@@ -85,27 +85,40 @@ fn metrics_and_status_show_each_protocol() {
     daemon.stop();
 }
 
+/// Reads an ID, which is a string or an integer.
+fn draws(client: &mut Client, is_string: bool) {
+    if is_string {
+        client.bulk();
+    } else {
+        client.integer();
+    }
+}
+
 #[test]
 fn incr_gives_strings_to_clients_that_announce_javascript() {
     let daemon = with("").admin().start();
-    let mut python = Client::of(&daemon);
-    let mut node = Client::of(&daemon);
-    python.asks("CLIENT SETINFO LIB-NAME redis-py\r\n", "+OK\r\n");
-    node.asks("CLIENT SETINFO LIB-VER 6.0.0\r\nclient setinfo lib-name ioredis\r\n", "+OK\r\n+OK\r\n");
-    python.send("INCR fast\r\n");
-    python.integer();
-    // Redis forgets the library's name by no RESET.
-    node.send("INCR fast\r\nINCRBY fast 1\r\nRESET\r\nMULTI\r\nINCR fast\r\nEXEC\r\n");
-    node.bulk();
-    node.bulk();
-    assert_eq!([(); 4].map(|()| node.line()), ["+RESET", "+OK", "+QUEUED", "*1"]);
-    node.bulk();
-    let samples = scrape(&daemon);
-    for form in ["integer", "string"] {
-        let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
-        assert_eq!(sample(&samples, &name), 1.0, "{form}");
+    for (library, is_string) in [
+        ("redis-py", false),
+        ("ioredisson", false),
+        ("node-redis", true),
+        ("ioredis(bullmq)", true),
+        ("ioredis", true),
+    ] {
+        let mut client = Client::of(&daemon);
+        client.asks(&format!("client setinfo lib-name {library}\r\n"), "+OK\r\n");
+        // Redis forgets the library's name by no RESET.
+        client.send("INCR fast\r\nINCRBY fast 1\r\nRESET\r\nMULTI\r\nINCR fast\r\nEXEC\r\n");
+        draws(&mut client, is_string);
+        draws(&mut client, is_string);
+        assert_eq!([(); 4].map(|()| client.line()), ["+RESET", "+OK", "+QUEUED", "*1"], "{library}");
+        draws(&mut client, is_string);
     }
-    daemon.assert_logs("a client of ioredis draws by INCR and gets strings");
+    let samples = scrape(&daemon);
+    for (form, count) in [("integer", 2.0), ("string", 3.0)] {
+        let name = format!("snowbank_incr_connections_total{{form=\"{form}\"}}");
+        assert_eq!(sample(&samples, &name), count, "{form}");
+    }
+    daemon.assert_logs("a client of node-redis draws by INCR and gets strings");
     daemon.assert_logs("a client that announced no library for JavaScript draws by INCR and gets integers");
     daemon.stop();
 }

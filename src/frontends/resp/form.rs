@@ -87,32 +87,3 @@ impl IncrConnections {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn form_of(library: Option<&str>, replies: Replies) -> IdForm {
-        let mut announced = Announced::default();
-        if let Some(name) = library {
-            announced.take_library(name.as_bytes());
-        }
-        announced.form(replies, &IncrConnections::default())
-    }
-
-    #[test]
-    fn libraries_for_javascript_get_strings() {
-        for (library, form) in [
-            (None, IdForm::Integer),
-            (Some("redis-py"), IdForm::Integer),
-            (Some("ioredisson"), IdForm::Integer),
-            (Some("ioredis"), IdForm::String),
-            (Some("ioredis(bullmq)"), IdForm::String),
-            (Some("node-redis"), IdForm::String),
-        ] {
-            assert_eq!(form_of(library, Replies::Auto), form, "{library:?}");
-            assert_eq!(form_of(library, Replies::Integer), IdForm::Integer);
-            assert_eq!(form_of(library, Replies::String), IdForm::String);
-        }
-    }
-}
