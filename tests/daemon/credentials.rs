@@ -29,7 +29,6 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
     let daemon = with_token_file(&path).start();
     let requests = [
         ("NEXT first", Ask::of(1).tag(7).bytes()),
-        ("INFO first", wire::info(7)),
         ("wrong", wire::auth(7, b"third-token")),
         ("two of them", wire::auth(7, b"first-token\nsecond-token")),
     ];
