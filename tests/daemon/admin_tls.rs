@@ -74,9 +74,6 @@ fn a_client_certificate_is_required_if_clients_need_one() {
     let said = status(Some(&own));
     assert!(said.code == Some(0) && said.out.starts_with("Serving"), "{said:?}");
     let client = authority.client(Some(&own));
-    for path in ["/", "/metrics", "/healthz", "/readyz"] {
-        assert_eq!(get_over(admin, path, &client).code, 200, "{path}");
-    }
     let facts = get_over(admin, "/status", &client).json()["facts"].to_string();
     assert!(facts.contains("\"certificate\""), "{facts}");
 }

@@ -1,4 +1,4 @@
-//! The reference of all settings, `docs/snowbank.toml`, and the packaged configuration.
+//! The reference of all settings, `docs/snowbank.toml`.
 
 use std::fmt::Write;
 
@@ -104,18 +104,6 @@ fn uncommented_reference() -> String {
 #[test]
 fn docs_snowbank_toml_is_the_reference() {
     expect_file("docs/snowbank.toml", &reference());
-}
-
-#[test]
-fn the_packaged_configuration_has_an_admin_listener_and_nothing_else() {
-    let packaged =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/snowbank.toml"));
-    let expected: Vec<Address> = vec!["127.0.0.1:9660".parse().unwrap()];
-    let settings = settings(&packaged.unwrap());
-    assert_eq!(settings.admin.listen, expected);
-    let admin = AdminSettings::default();
-    let defaults = load(None, &Overrides::default(), CORES, NOW).unwrap();
-    assert_eq!(without_origins(Settings { admin, ..settings }), defaults);
 }
 
 /// Compares a file of the repository with what the code says it is; writes it first if
