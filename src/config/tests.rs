@@ -36,7 +36,3 @@ fn mistake(text: &str) -> String {
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");
     mistakes.remove(0)
 }
-
-fn without_origins(settings: Settings) -> Settings {
-    Settings { origins: Origins::default(), ..settings }
-}

@@ -27,11 +27,6 @@ impl FrontEndClient {
         self.0.get_mut().write_all(bytes.as_ref()).expect("sent");
     }
 
-    /// Sends nothing more.
-    pub fn half_close(&mut self) {
-        self.0.get_mut().shutdown(std::net::Shutdown::Write).expect("it is open");
-    }
-
     /// Reads this many bytes.
     pub fn read(&mut self, size: usize) -> Vec<u8> {
         let mut bytes = vec![0; size];
