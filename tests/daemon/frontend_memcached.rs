@@ -1,5 +1,4 @@
-//! The front end for clients of memcached: exact bytes, and libmemcached's tools, against the real
-//! daemon.
+//! The front end for clients of memcached: exact bytes against the real daemon.
 
 use std::net::TcpListener;
 
