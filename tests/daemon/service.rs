@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use crate::support::failing_disk::FailingDisk;
 use crate::support::frozen::FrozenThread;
+use crate::support::has_program;
 use crate::support::http::{self, sample};
 use crate::support::machine::Machine;
 use crate::support::manager::Manager;
-use crate::support::{Address, Ask, Setup, Wire, poll};
+use crate::support::{Address, Ask, Port, Setup, Wire, poll};
 use rustix::process::Signal;
 
 /// A watchdog's period for tests. The daemon notifies at half of that.

@@ -61,6 +61,31 @@ fn unusable_sockets_are_refused() {
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
 
+#[test]
+fn systemd_hands_over_several_sockets() {
+    if !has_program("systemd-socket-activate", "systemd") {
+        return;
+    }
+    let directory = crate::support::directory();
+    let path = directory.path().join("socket");
+    let port = Port::take();
+    let tcp = port.address().to_string();
+    let path_text = path.to_str().expect("text");
+    let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
+    let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];
+    let setup = Setup::bare().through("systemd-socket-activate", &[&pass_on[..], &listen[..]].concat());
+    // The tool starts the daemon at the first connection, which waits meanwhile.
+    let first = thread::spawn({
+        let address = Address::Unix(path.clone());
+        move || poll("the socket is there", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
+    });
+    let daemon = setup.listeners(2).start();
+    assert_eq!(daemon.addresses, [Address::Tcp(tcp.parse().expect("an address")), Address::Unix(path)]);
+    assert_eq!(first.join().expect("served"), Some(7));
+    assert_eq!(daemon.connect().next(Ask::of(7)).id_count(), Some(7));
+    daemon.stop();
+}
+
 /// Connects again and again, with one request each time. Returns the IDs. A stop waits for 250 ms
 /// for the first request of a connection. Only a client that the machine delayed for longer may be
 /// closed without an answer.
