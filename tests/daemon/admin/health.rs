@@ -101,6 +101,26 @@ fn refusals_show_within_seconds_and_the_daemon_stays_ready() {
     daemon.assert_logs("finding refusals of slow has ended");
 }
 
+#[test]
+fn a_full_connection_limit_is_found_and_the_daemon_stays_ready() {
+    let daemon = with_admin("limits.max_connections = 4");
+    let mut kept = [(); 4].map(|()| daemon.connect());
+    for wire in &mut kept {
+        wire.assert_open();
+    }
+    for _ in 0..5 {
+        let (code, retry_after_ms, message) = daemon.connect().reply().error();
+        assert!(code == wire::TOO_BUSY && retry_after_ms > 0, "{code}: {message}");
+    }
+    await_found(&daemon, 200, &["connections: refuses_some"]);
+    let refused = "snowbank_connections_refused_total";
+    poll("all are counted", || (sample(&scrape(&daemon), refused) == 5.0).then_some(()));
+    daemon.assert_logs("turned away");
+    assert_eq!(daemon.log().matches("turned away").count(), 1, "{}", daemon.log());
+    drop(kept);
+    await_found(&daemon, 200, &[]);
+}
+
 /// The disk hangs while no request comes.
 #[test]
 fn hanging_storage_warns_while_ids_last_and_then_fails() {

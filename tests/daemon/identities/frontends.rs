@@ -99,6 +99,23 @@ fn a_pipeline_of_equal_requests_is_limited_by_its_clients_rate() {
     assert!((1..=most).contains(&drawn), "{drawn} at 10 a second, {most} at most");
 }
 
+/// A client without a token keeps its connection.
+#[test]
+fn a_permission_removed_by_a_reload_is_gone_at_memcached() {
+    let others = identity("billing", "") + &identity("orders", "");
+    let daemon = with_front_ends(&(others.clone() + &identity("anonymous", "")));
+    let mut cache = memcached(&daemon);
+    cache.send("get fast\r\n");
+    assert!(cache.line().starts_with("VALUE fast "));
+    assert!(cache.line().parse::<u64>().is_ok());
+    assert_eq!(cache.line(), "END");
+    daemon.replace("snowbank.toml", &config(&(others + &identity("anonymous", "sources = [\"slow\"]"))));
+    daemon.reload();
+    cache.send("get fast\r\n");
+    let refusal = cache.line();
+    assert!(refusal.contains("identity anonymous may not draw from source fast"), "{refusal}");
+}
+
 /// A reload takes the token away while a long reply is on its way: the reply comes whole, and then
 /// the end.
 #[test]
