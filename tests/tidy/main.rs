@@ -7,12 +7,13 @@
 mod markdown;
 mod readme;
 mod sabotages;
+mod signatures;
 mod size;
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use markdown::{anchors, resolve, unfenced, width};
+use markdown::{anchors, resolve, rows, unfenced, width};
 
 /// Folders at the root by which a path in prose is recognised.
 const TOP_FOLDERS: &[&str] = &[
@@ -59,6 +60,7 @@ fn words_names_and_sizes_are_tidy() {
     let mut offences: Vec<String> = repository.files.iter().flat_map(|file| repository.check(file)).collect();
     offences.extend(size::too_long(&repository.files));
     offences.extend(size::too_wide(&repository.files));
+    offences.extend(signatures::tuple_parameters(&repository.files));
     assert!(offences.is_empty(), "{} offences:\n{}", offences.len(), offences.join("\n"));
 }
 
@@ -129,9 +131,11 @@ impl Repository {
         let mut report = |line: usize, found: String, mend: String| {
             offences.push(format!("{}:{line}: {found}; {mend}", file.path));
         };
+        conflicts(&file.text, &mut report);
         let markdown = file.path.ends_with(".md");
         if markdown {
             width(&file.text, &mut report);
+            rows(&file.text, &mut report);
             self.links(file, &mut report);
         }
         for (line, prose) in prose(file) {
@@ -171,6 +175,15 @@ impl Repository {
                     report(line, format!("the link {target} leads nowhere"), "mend it".into());
                 }
             }
+        }
+    }
+}
+
+/// Finds lines that a merge left behind.
+fn conflicts(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+            report(index + 1, line.to_owned(), "keep what both sides meant".into());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Markdown: the width of lines, and the headings that links lead to.
+//! Markdown: the width of lines, the rows of tables, and the headings that links lead to.
 
 /// The widest line of Markdown. Tables, code and lines without a space may be wider.
 const MARKDOWN_WIDTH: usize = 100;
@@ -21,6 +21,30 @@ pub(super) fn width(text: &str, report: &mut impl FnMut(usize, String, String)) 
             report(line, format!("{columns} columns"), format!("{MARKDOWN_WIDTH} at most"));
         }
     }
+}
+
+/// Checks that each row of a table has as many cells as the row above it. Rows that a merge joined
+/// have more.
+pub(super) fn rows(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let mut above = None;
+    for (line, text) in unfenced(text) {
+        // A bar in code is no border.
+        let cells = text.starts_with('|').then(|| text.split('`').step_by(2).map(bars).sum::<usize>());
+        if let (Some(above), Some(cells)) = (above, cells)
+            && above != cells
+        {
+            report(
+                line,
+                format!("{cells} borders in a row of a table"),
+                format!("{above}, as the row above"),
+            );
+        }
+        above = cells;
+    }
+}
+
+fn bars(text: &str) -> usize {
+    text.matches('|').count() - text.matches("\\|").count()
 }
 
 /// A link's path from the root.
