@@ -18,6 +18,7 @@ fn client_certificates_are_required_and_checked() {
     house.daemon.assert_logs("the peer sent no client certificate, and tls.client_ca asks for one");
     let expired = house.authority.issue_expired("expired", &[]);
     let foreign = house.stranger().issue("foreign", &[]);
+    let server = house.authority.issue_for_servers("server");
     for (pair, client_reads, daemon_says) in [
         (
             expired,
@@ -25,6 +26,7 @@ fn client_certificates_are_required_and_checked() {
             "the peer's client certificate has expired",
         ),
         (foreign, "does not know the authority of this client's", "is not of an authority in tls.client_ca"),
+        (server, "it does not believe this client's certificate", "was not made for this use"),
     ] {
         let certificate = text(&pair.certificate);
         let key = text(&pair.key);
