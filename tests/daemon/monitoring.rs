@@ -99,13 +99,16 @@ fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
     assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
 }
 
-/// The seconds between two scrapes. Alerts must work with each. The longest is a
+/// The seconds between two scrapes. Alerts and dashboard must work with each. The longest is a
 /// second more than a minute, so that no window works only because two samples lie exactly at its
 /// ends.
 const SCRAPE_INTERVALS: [u32; 2] = [15, 61];
 
 /// The scrape at which the worker ID changes.
 const NUMBER_CHANGED: u32 = 32;
+
+/// Metrics that only a daemon of a fleet has. The daemon of these tests is in none.
+const OF_FLEET: [&str; 1] = ["snowbank_fleet_headroom_seconds{source=\"fast\"}"];
 
 /// Returns the start times in scrapes of a daemon that is killed every 12.5 s for ten minutes. Each
 /// time it is down for three seconds, in which a scrape finds nothing.
@@ -211,13 +214,13 @@ fn grafana_can_import_the_dashboard() {
         assert!(ids.insert(panel["id"].as_u64()), "each panel has an ID of its own: {panel}");
         assert!(panel["gridPos"]["w"].as_u64().is_some_and(|width| width <= 24), "{panel}");
     }
-    // Read as rules, which are checked.
-    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
-    let rules: Vec<Value> =
-        targets.map(|target| json!({ "record": "shown", "expr": filled(target) })).collect();
-    // JSON is YAML.
-    let rules = json!({ "groups": [{ "name": "dashboard", "rules": rules }] }).to_string();
-    promtool(["check", "rules"], &rules);
+    let expressions = panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets"));
+    let expressions: Vec<String> = expressions.map(filled).collect();
+    let daemon = daemon();
+    let scrape = get(&daemon, "/metrics").body;
+    for interval_s in SCRAPE_INTERVALS {
+        promtool(["test", "rules"], &tests_that_something_is_shown(&scrape, &expressions, interval_s));
+    }
 }
 
 /// Returns a panel's expression as Grafana fills it in.
@@ -230,6 +233,34 @@ fn filled(target: &Value) -> String {
     let filled = expression.replace("$__rate_interval", "4m").replace("$instance", ".*");
     assert!(!filled.contains('$'), "{filled}");
     filled
+}
+
+/// Returns tests that each expression has a value if all samples grow from one scrape to the next.
+fn tests_that_something_is_shown(scrape: &str, expressions: &[String], interval_s: u32) -> String {
+    let samples = scrape.lines().filter(|line| !line.starts_with('#'));
+    let names = samples.map(|line| line.rsplit_once(' ').expect("a value").0);
+    let names = names.chain(["up"]).chain(OF_FLEET);
+    let series = names.map(|name| {
+        let labels = "job=\"snowbank\",instance=\"a\"";
+        let series = match name.split_once('{') {
+            Some((name, others)) => format!("{name}{{{labels},{others}"),
+            None => format!("{name}{{{labels}}}"),
+        };
+        json!({ "series": series, "values": "1+1x60" })
+    });
+    let expected = json!([{ "labels": "{}", "value": 1 }]);
+    let tests = expressions.iter().map(|expression| {
+        let expression = format!("(count({expression}) > bool 0) or vector(0)");
+        json!({ "expr": expression, "eval_time": "14m", "exp_samples": expected })
+    });
+    let interval = format!("{interval_s}s");
+    let tests = json!({
+        "interval": interval,
+        "input_series": series.collect::<Vec<_>>(),
+        "promql_expr_test": tests.collect::<Vec<_>>(),
+    });
+    // JSON is YAML.
+    json!({ "evaluation_interval": interval, "tests": [tests] }).to_string()
 }
 
 #[test]
