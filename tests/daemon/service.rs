@@ -112,7 +112,7 @@ fn the_status_has_the_rate_under_load_and_rests_when_idle() {
 /// A service manager that stands still from before the start to after the stop: the daemon never
 /// waits for it.
 #[test]
-fn a_manager_that_stands_still_delays_nothing() {
+fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
     let manager = Manager::new();
     manager.stand_still();
     let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
@@ -130,6 +130,10 @@ fn a_manager_that_stands_still_delays_nothing() {
     manager.stand_still();
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0));
+    // Nor does one that is gone.
+    let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    daemon.stop();
 }
 
 #[test]

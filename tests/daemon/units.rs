@@ -62,8 +62,8 @@ fn systemd_finds_no_fault_and_rates_the_services_as_hardened() {
 }
 
 /// Returns the number of links that the generator makes on a machine of these kinds, as
-/// systemd-detect-virt has them, where /dev/kmsg is this kind of file.
-fn links_made(kinds: &str, kmsg: &str) -> usize {
+/// systemd-detect-virt has them, where /dev/kmsg is this kind of file and one file may be missing.
+fn links_made(kinds: &str, kmsg: &str, missing: &str) -> usize {
     let directory = crate::support::directory();
     let at = |name: &str| directory.path().join(name);
     let program = |name: &str, text: &str| {
@@ -75,13 +75,18 @@ fn links_made(kinds: &str, kmsg: &str) -> usize {
     program("stat", &format!("echo '{kmsg}'"));
     fs::write(at("kmsg"), "").expect("written");
     fs::copy(unit("kernel-log.conf"), at("kernel-log.conf")).expect("copied");
+    if !missing.is_empty() {
+        fs::remove_file(at(missing)).expect("removed");
+    }
     let script = text("snowbank-generator")
         .replace("/dev/kmsg", &at("kmsg").to_string_lossy())
         .replace("/usr/lib/snowbank/", &format!("{}/", directory.path().display()));
     let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap_or_default());
     let mut generator = Command::new("sh");
     generator.args(["-c", &script, "generator"]).arg(at("normal")).env("PATH", path);
-    assert!(generator.status().expect("there is a shell").success());
+    let output = generator.output().expect("there is a shell");
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     let services = ["snowbank.service.d", "snowbank@.service.d"];
     let links = services.map(|name| at("normal").join(name).join("10-kernel-log.conf"));
     links
@@ -93,14 +98,16 @@ fn links_made(kinds: &str, kmsg: &str) -> usize {
 #[test]
 fn the_generator_hands_over_the_kernels_log_on_vms_alone() {
     const LOG: &str = "character special file:1:b";
-    for (machine, kinds, kmsg, expected) in [
-        ("a virtual machine", "--vm", LOG, 2),
-        ("hardware", "none", LOG, 0),
-        ("a container in a virtual machine", "--vm--container", LOG, 0),
-        ("a pipe, as systemd-nspawn makes one", "--vm", "fifo:0:0", 0),
-        ("/dev/null", "--vm", "character special file:1:3", 0),
+    for (machine, kinds, kmsg, missing, expected) in [
+        ("a virtual machine", "--vm", LOG, "", 2),
+        ("hardware", "none", LOG, "", 0),
+        ("a container in a virtual machine", "--vm--container", LOG, "", 0),
+        ("a pipe, as systemd-nspawn makes one", "--vm", "fifo:0:0", "", 0),
+        ("/dev/null", "--vm", "character special file:1:3", "", 0),
+        ("a log that cannot be opened", "--vm", LOG, "kmsg", 0),
+        ("a package that is half removed", "--vm", LOG, "kernel-log.conf", 0),
     ] {
-        assert_eq!(links_made(kinds, kmsg), expected, "{machine}");
+        assert_eq!(links_made(kinds, kmsg, missing), expected, "{machine}");
     }
 }
 
