@@ -8,6 +8,7 @@ use super::*;
 fn each_document_has_these_settings_and_warnings() {
     for case in include_str!("settings.txt").split("\n\n").filter(|block| !block.starts_with("##")) {
         let (expected, text): (Vec<&str>, Vec<&str>) = case.lines().partition(|line| line.starts_with("=> "));
+        assert!(!expected.is_empty(), "{case}");
         let settings = settings(&text.join("\n"));
         let mut shown: Vec<String> = settings.to_text().lines().map(str::to_owned).collect();
         shown.extend(settings.summary());
