@@ -93,24 +93,3 @@ pub(crate) fn seconds(seconds: f64) -> String {
         _ => format!("{:.0} days", seconds / 86_400.0),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_of_time_are_short() {
-        for (length, text) in [
-            (0.0, "0.0 s"),
-            (0.000_05, "50 µs"),
-            (0.34, "340 ms"),
-            (2.94, "2.9 s"),
-            (61.0, "61 s"),
-            (240.0, "4 min"),
-            (10_800.0, "3 h"),
-            (200_000.0, "2 days"),
-        ] {
-            assert_eq!(seconds(length), text);
-        }
-    }
-}

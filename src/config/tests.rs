@@ -7,7 +7,6 @@ mod pick;
 mod places;
 mod reference;
 mod settings;
-mod sources;
 
 use super::*;
 
@@ -36,8 +35,4 @@ fn mistake(text: &str) -> String {
     let mut mistakes = mistakes(text);
     assert_eq!(mistakes.len(), 1, "{mistakes:?}");
     mistakes.remove(0)
-}
-
-fn without_origins(settings: Settings) -> Settings {
-    Settings { origins: Origins::default(), ..settings }
 }

@@ -292,7 +292,8 @@ const NATIVE: &[u8] = b"\x10\0\0\0\x01\0\r\n\r\n";
 
 /// Clients of other protocols: the listener, what they send, a part of the reply, and the line in
 /// the log.
-const FOREIGN: [(&str, &[u8], &str, &str); 17] = [
+const FOREIGN: [(&str, &[u8], &str, &str); 20] = [
+    ("native", TLS, "", "a TLS client on a listener without TLS"),
     ("native", HTTP, "an HTTP client", "an HTTP client on a listener of Snowbank's own"),
     ("native", REDIS, "give it an address of [resp]", "a Redis client on a listener of Snowbank's own"),
     ("native", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol", "a PROXY protocol header"),
@@ -314,6 +315,8 @@ const FOREIGN: [(&str, &[u8], &str, &str); 17] = [
     ("http", b"GET / HTTP/1.1\r\nno header\r\n\r\n", "HTTP/1.1 400", "bytes that are no request"),
     ("memcached", HTTP, "CLIENT_ERROR ", "an HTTP client on a listener for clients of memc"),
     ("memcached", REDIS, "CLIENT_ERROR ", "a Redis client on a listener for clients of memc"),
+    ("memcached", TLS, "CLIENT_ERROR ", "a TLS client on a listener without TLS"),
+    ("noeqd", TLS, "", "a TLS client on a listener without TLS"),
     ("noeqd", HTTP, "", "an HTTP client on a listener for clients of noeqd"),
 ];
 

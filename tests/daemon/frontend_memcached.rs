@@ -1,5 +1,4 @@
-//! The front end for clients of memcached: exact bytes, and libmemcached's tools, against the real
-//! daemon.
+//! The front end for clients of memcached: exact bytes against the real daemon.
 
 use std::net::TcpListener;
 
@@ -131,8 +130,7 @@ fn statistics_begin_with_the_nine_of_katsubushi() {
     client.send("get fast\r\n");
     let _ = values(&mut client);
     client.send("stats\r\n");
-    let names = ["pid", "uptime", "time", "version", "curr_connections", "total_connections", "cmd_get"];
-    let names: Vec<_> = names.into_iter().chain(["get_hits", "get_misses"]).collect();
+    let names = "pid uptime time version curr_connections total_connections cmd_get get_hits get_misses";
     let mut found = Vec::new();
     loop {
         let line = client.line();
@@ -140,11 +138,9 @@ fn statistics_begin_with_the_nine_of_katsubushi() {
         let (name, value) = stat.split_once(' ').expect("a value");
         found.push((name.to_owned(), value.to_owned()));
     }
-    assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), names);
-    let value_of = |name: &str| &*found.iter().find(|(of, _)| of == name).expect("it is there").1;
-    assert_eq!(value_of("pid"), daemon.id().to_string());
-    assert_eq!(["curr_connections", "total_connections", "cmd_get"].map(value_of), ["1", "1", "1"]);
-    assert_eq!(["get_hits", "get_misses"].map(value_of), ["1", "0"]);
+    assert_eq!(found.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(" "), names);
+    let values: Vec<&str> = found[4..].iter().map(|(_, value)| &**value).collect();
+    assert_eq!(values, ["1", "1", "1", "1", "0"]);
     client.send("quit\r\n");
     assert_eq!(client.rest(), b"");
     daemon.stop();

@@ -1,6 +1,5 @@
 //! The front end for clients of Redis: exact bytes against the real daemon.
 
-use crate::support::program::run_configured;
 use crate::support::resp::{Client, array};
 use crate::support::{Daemon, Setup, TWO_SOURCES};
 
@@ -243,19 +242,6 @@ fn incrby_of_a_ticket_source_claims_its_numbers_at_once() {
     client.send("INCRBY odd 2\r\n");
     assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
     daemon.stop();
-}
-
-#[test]
-fn integers_that_javascript_cannot_read_are_warned_of() {
-    let short = "layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\"";
-    for (replies, layout, is_warned) in
-        [("integer", "", true), ("auto", "", false), ("integer", short, false)]
-    {
-        let toml = format!("{layout}\n[resp]\nlisten = \"127.0.0.1:6379\"\nreplies = {replies:?}");
-        let (code, text) = run_configured(&toml, &["check"]);
-        assert_eq!(code, Some(0), "{text}");
-        assert_eq!(text.contains("IDs of source \"default\" are above 2^53"), is_warned, "{text}");
-    }
 }
 
 /// Requests that are queued for EXEC keep memory in use, so a long transaction may not stand still.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::support::failing_disk::FailingDisk;
 use crate::support::frozen::FrozenThread;
 use crate::support::has_program;
+use crate::support::http::{self, sample};
 use crate::support::machine::Machine;
 use crate::support::manager::Manager;
 use crate::support::{Address, Ask, Port, Setup, Wire, poll};
@@ -108,27 +109,10 @@ fn the_status_has_the_rate_under_load_and_rests_when_idle() {
     daemon.stop();
 }
 
-#[test]
-fn only_the_process_that_asked_gets_watchdog_messages() {
-    let manager = Manager::new();
-    // The watchdog expects messages of another process, such as a child of the service.
-    let daemon = with_watchdog(manager.over(Setup::new())).env("WATCHDOG_PID", "1").start();
-    manager.until("readiness", is_ready);
-    thread::sleep(2 * PERIOD);
-    daemon.stop();
-    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
-        assert!(!message.says("WATCHDOG=1"), "{message:?}");
-    }
-    // A service manager that is gone does not stop requests.
-    let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
-    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
-    daemon.stop();
-}
-
 /// A service manager that stands still from before the start to after the stop: the daemon never
 /// waits for it.
 #[test]
-fn a_manager_that_stands_still_delays_nothing() {
+fn a_manager_that_stands_still_or_is_gone_delays_nothing() {
     let manager = Manager::new();
     manager.stand_still();
     let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
@@ -146,26 +130,35 @@ fn a_manager_that_stands_still_delays_nothing() {
     manager.stand_still();
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0));
+    // Nor does one that is gone.
+    let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    daemon.stop();
 }
 
 #[test]
-fn a_blocked_thread_stops_the_watchdog_messages() {
+fn a_blocked_thread_stops_the_watchdog_and_fails_healthz() {
     let manager = Manager::new();
-    let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]))).start();
+    let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]).admin())).start();
     for name in ["shard-0", "shard-1", "keeper"] {
         manager.until("food", |message| message.says("WATCHDOG=1"));
-        let (frozen, food) = FrozenThread::once(daemon.id(), name, || {
+        let (frozen, found) = FrozenThread::once(daemon.id(), name, || {
             // Sent before, and not read by a test that was paused.
             manager.forget();
             let messages = manager.all_within(5 * PERIOD);
             let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
+            let code = http::get(&daemon, "/healthz").code;
             // One round may end that this thread had already answered.
-            (food <= 1, food)
+            (food <= 1 && code == 503, (food, code))
         });
+        let (food, code) = found;
         assert!(food <= 1, "{name} stands still, and the watchdog was fed {food} times");
+        assert_eq!(code, 503, "{name} stands still");
+        assert!(sample(&http::scrape(&daemon), "snowbank_shards") >= 1.0, "the operator still sees it");
         drop(frozen);
     }
     manager.until("food", |message| message.says("WATCHDOG=1"));
+    poll("every thread makes progress", || (http::get(&daemon, "/healthz").code == 200).then_some(()));
     daemon.stop();
 }
 
@@ -235,20 +228,5 @@ fn json_logs_have_one_object_a_line_also_for_a_refused_start() {
         let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
         let lines = parse(&ended.stderr);
         assert!(matches!(&lines[..], [line] if line["level"] == "ERROR"), "{ended:?}");
-    }
-}
-
-#[test]
-fn the_level_decides_what_is_logged() {
-    for (level, says_info, says_warnings) in
-        [("info", true, true), ("warn", false, true), ("error", false, false)]
-    {
-        let mut daemon = Setup::new().env("SNOWBANK_LOG_LEVEL", level).start();
-        daemon.signal(Signal::TERM);
-        daemon.wait();
-        let said = daemon.log();
-        assert_eq!(said.contains("INFO"), says_info, "{said}");
-        // The tests have their own lock_dir, which the daemon logs a warning about.
-        assert_eq!(said.contains("WARN"), says_warnings, "{said}");
     }
 }

@@ -1,11 +1,7 @@
-//! Markdown: the width of lines, the rows of tables, the length of sentences, and the headings that
-//! links lead to.
+//! Markdown: the width of lines, the rows of tables, and the headings that links lead to.
 
 /// The widest line of Markdown. Tables, code and lines without a space may be wider.
 const MARKDOWN_WIDTH: usize = 100;
-
-/// The average length of a page's sentences, in words.
-const SENTENCE_WORDS: usize = 20;
 
 /// Lines outside of code blocks, with their numbers.
 pub(super) fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
@@ -49,34 +45,6 @@ pub(super) fn rows(text: &str, report: &mut impl FnMut(usize, String, String)) {
 
 fn bars(text: &str) -> usize {
     text.matches('|').count() - text.matches("\\|").count()
-}
-
-/// Checks the average length of a page's sentences, without tables and code.
-pub(super) fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
-    let mut words = 0;
-    let mut sentences = 0;
-    let mut open = false;
-    for (_, text) in unfenced(text) {
-        let item = ["- ", "* "].iter().any(|mark| text.trim_start().starts_with(mark));
-        if (text.trim().is_empty() || item || text.starts_with(['#', '|'])) && open {
-            sentences += 1;
-            open = false;
-        }
-        if text.starts_with(['#', '|', '<']) {
-            continue;
-        }
-        for word in text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)) {
-            words += 1;
-            let bare = word.trim_end_matches(['"', '\'', ')', '*', '`', ']', '_']);
-            open = !bare.ends_with(['.', '?', '!']);
-            sentences += usize::from(!open);
-        }
-    }
-    sentences += usize::from(open);
-    if words > SENTENCE_WORDS * sentences {
-        let found = format!("{words} words in {sentences} sentences");
-        report(1, found, format!("{SENTENCE_WORDS} words in a sentence at most, on average"));
-    }
 }
 
 /// A link's path from the root.

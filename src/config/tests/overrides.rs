@@ -5,7 +5,6 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
 use super::*;
-use crate::shard::Order;
 use snowbank_client::layout::Layout;
 
 /// Overrides by their keys, texts and origins.
@@ -21,18 +20,13 @@ fn given(rows: &[(&str, &[&str], &str)]) -> Overrides {
 #[test]
 fn overrides_take_the_place_of_the_file() {
     let text = "listen = [\"0.0.0.0:1\", \"0.0.0.0:2\"]\nlayout = \"js53\"\nworker_ids = 3\nshards = 2\n\
-                order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\nadmin.listen = \"unix:c\"\n\
-                log.format = \"json\"\nlog.level = \"debug\"\n";
+                state_dir = \"a\"\nlog.format = \"json\"\nlog.level = \"debug\"\n";
     let overrides = given(&[
         ("listen", &["[::1]:9", "unix:x"], "--listen"),
         ("layout", &["discord"], "--layout"),
         ("worker_ids", &["1-2"], "--worker-id"),
         ("shards", &["9"], "SNOWBANK_SHARDS"),
-        ("order", &["relaxed"], "--order"),
         ("state_dir", &["c"], "--state-dir"),
-        ("lock_dir", &["d"], "--lock-dir"),
-        ("admin.listen", &["9660"], "SNOWBANK_ADMIN_LISTEN"),
-        ("limits.max_connections", &["77"], "SNOWBANK_LIMITS_MAX_CONNECTIONS"),
         ("limits.idle_timeout", &["1m"], "SNOWBANK_LIMITS_IDLE_TIMEOUT"),
         ("log.format", &["text"], "--log-format"),
         ("log.level", &["warn"], "SNOWBANK_LOG_LEVEL"),
@@ -44,11 +38,8 @@ fn overrides_take_the_place_of_the_file() {
         assert_eq!(settings.listen, ["[::1]:9", "unix:x"].map(|text| text.parse::<Address>().unwrap()));
         assert_eq!(settings.sources[0].layout, Layout::resolve("discord").unwrap());
         assert_eq!(settings.sources[0].worker_ids.set.to_string(), "1-2");
-        assert_eq!((settings.shards.get(), settings.order), (9, Order::Relaxed));
+        assert_eq!(settings.shards.get(), 9);
         assert_eq!(settings.state_dir, StateDirChoice::At("c".into()));
-        assert_eq!(settings.lock_dir, Path::new("d"));
-        assert_eq!(settings.admin.listen, ["127.0.0.1:9660".parse().unwrap()]);
-        assert_eq!(settings.limits.max_connections, 77);
         assert_eq!(settings.limits.idle_timeout, Some(Duration::from_secs(60)));
         assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LevelFilter::WARN });
         assert_eq!(settings.log, overrides.log());
@@ -94,21 +85,25 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
 }
 
 #[test]
-fn peers_that_get_no_token_are_warned_of() {
+fn token_files_that_all_can_read_or_that_have_none_for_peers_are_warned_of() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snowbank.toml");
-    let warnings = |peers: &[&str], tokens: &str| {
+    let warnings_with = |mode: u32, peers: &[&str], tokens: &str| {
         let path = directory.path().join("tokens");
         std::fs::write(&path, format!("{tokens}\n")).unwrap();
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         let text = format!("auth.token_file = \"tokens\"\nfleet.peers = {peers:?}\n");
         let file = Some((&*file, &*text));
         let credentials = Credentials::default();
         load_with_secrets(file, &Overrides::default(), CORES, NOW, &credentials).unwrap().1.warnings
     };
+    let warnings = |peers: &[&str], tokens: &str| warnings_with(0o640, peers, tokens);
     let private = ["127.0.0.1:1", "unix:other.sock"];
     let token = "a token of 32 bytes for the fleet";
     assert_eq!(warnings(&private, token), [""; 0]);
+    let found = warnings_with(0o604, &private, token);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("/tokens can be read by every user of this machine (mode 0604)"), "{found:?}");
     let found = warnings(&["ids-1:7660", "localhost:1", "10.0.0.1:7660"], token);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with("fleet.peers: found ids-1:7660, 10.0.0.1:7660 without tls:,"), "{found:?}");

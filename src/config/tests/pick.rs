@@ -24,27 +24,6 @@ fn the_origin_gives_the_fields_that_worker_ids_leave_open() {
 }
 
 #[test]
-fn a_number_beyond_the_open_fields_is_refused() {
-    let text = "worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1\"";
-    let Err(Unpicked::NoNumber { reason, may_pass }) = pick(text, "web-32") else { panic!("not refused") };
-    assert!(!may_pass && reason.contains(":1: worker_id_from: ") && reason.contains("0 to 31"), "{reason}");
-}
-
-#[test]
-fn a_coordinator_picks_from_all_numbers_of_the_open_fields() {
-    let text =
-        "worker_id_from = \"coordinator\"\nworker_ids = \"datacenter=1\"\n[fleet]\ncoordinator = \"etcd\"";
-    assert_eq!(settings(text).sources[0].worker_ids.set.to_string(), "32-63");
-}
-
-#[test]
-fn only_a_coordinator_picks_several_numbers() {
-    let fleet = "[fleet]\ncoordinator = \"etcd\"";
-    assert_eq!(settings(&format!("worker_id_from = \"coordinator:4\"\n{fleet}")).sources[0].picks(), 4);
-    assert_eq!(settings(&format!("worker_id_from = \"coordinator\"\n{fleet}")).sources[0].picks(), 1);
-}
-
-#[test]
 fn a_reload_keeps_the_number_until_the_origin_changes() {
     let running = pick("worker_id_from = \"hostname\"", "web-7").unwrap();
     let mut wanted = settings("worker_id_from = \"hostname\"\n[limits]\nmax_count = 9");

@@ -5,108 +5,22 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn relative_paths_start_at_the_directory_of_the_file() {
-    let text = settings(
-        r#"
-        listen = ["unix:run/snowbank.sock", "[::1]:0", "[::1]:0"]
-        state_dir = "state"
-        lock_dir = "/locks"
-        worker_id_from = "file:number"
-        auth.token_file = "tokens"
-        tls.certificate = "tls/daemon.crt"
-        tls.key = "credential:daemon.key"
-        tls.client_ca = "/run/clients.crt"
-        resp.listen = ["127.0.0.1:6379", "unix:resp.sock"]
-        admin.listen = "unix:admin.sock"
-        fleet.peers = ["a:7660", "unix:other.sock"]
-        fleet.ca = "fleet/ca.crt"
-        "#,
-    )
-    .to_text();
-    for line in [
-        r#"listen = ["unix:/etc/run/snowbank.sock", "[::1]:0", "[::1]:0"]"#,
-        r#"state_dir = "/etc/state""#,
-        r#"lock_dir = "/locks""#,
-        r#"sources[0].worker_id_from = "file:/etc/number""#,
-        r#"auth.token_file = "/etc/tokens""#,
-        r#"tls.certificate = "/etc/tls/daemon.crt""#,
-        r#"tls.key = "credential:daemon.key""#,
-        r#"tls.client_ca = "/run/clients.crt""#,
-        r#"resp.listen = ["127.0.0.1:6379", "unix:/etc/resp.sock"]"#,
-        r#"admin.listen = ["unix:/etc/admin.sock"]"#,
-        r#"fleet.peers = ["a:7660", "unix:/etc/other.sock"]"#,
-        r#"fleet.ca = "/etc/fleet/ca.crt""#,
-    ] {
-        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+fn each_document_has_these_settings_and_warnings() {
+    for case in include_str!("settings.txt").split("\n\n").filter(|block| !block.starts_with("##")) {
+        let (expected, text): (Vec<&str>, Vec<&str>) = case.lines().partition(|line| line.starts_with("=> "));
+        assert!(!expected.is_empty(), "{case}");
+        let settings = settings(&text.join("\n"));
+        let mut shown: Vec<String> = settings.to_text().lines().map(str::to_owned).collect();
+        shown.extend(settings.summary());
+        match settings.warnings(NOW) {
+            none if none.is_empty() => shown.push(String::from("no warnings")),
+            warnings => shown.extend(warnings.iter().map(|warning| format!("warning: {warning}"))),
+        }
+        for line in expected {
+            let line = line.trim_start_matches("=> ").to_owned();
+            assert!(shown.contains(&line), "{line}\n{shown:#?}");
+        }
     }
-    for (word, choice) in [("none", StateDirChoice::None), ("", StateDirChoice::Default)] {
-        assert_eq!(settings(&format!("state_dir = {word:?}")).state_dir, choice);
-    }
-}
-
-#[test]
-fn every_setting_has_a_variable_and_every_option_a_setting() {
-    let variables: Vec<_> = daemon::rows().map(|row| row.variable()).collect();
-    for expected in
-        ["SNOWBANK_LISTEN", "SNOWBANK_WORKER_IDS", "SNOWBANK_LIMITS_MAX_CONNECTIONS", "SNOWBANK_ADMIN_LISTEN"]
-    {
-        assert!(variables.iter().any(|variable| variable == expected), "{expected}: {variables:?}");
-    }
-    let distinct: std::collections::BTreeSet<_> = variables.iter().collect();
-    assert_eq!(distinct.len(), variables.len());
-    assert_eq!(unknown_variables(variables), [] as [&str; 0]);
-}
-
-#[test]
-fn a_port_alone_is_an_admin_listener_for_this_machine() {
-    let here: Address = "127.0.0.1:9660".parse().unwrap();
-    for text in ["9660", "\"9660\"", "\"127.0.0.1:9660\"", "[\"127.0.0.1:9660\"]"] {
-        assert_eq!(
-            settings(&format!("[admin]\nlisten = {text}")).admin.listen,
-            std::slice::from_ref(&here),
-            "{text}"
-        );
-    }
-    assert_eq!(settings("[admin]\nlisten = \"\"").admin.listen, []);
-}
-
-#[test]
-fn identities_have_names_sources_and_a_rate() {
-    let settings = settings(
-        r#"
-        tls.certificate = "daemon.crt"
-        tls.key = "daemon.key"
-        tls.client_ca = "clients.crt"
-
-        [[sources]]
-        name = "orders"
-
-        [[identities]]
-        name = "billing"
-        certificate_names = ["Billing.internal", "spiffe://prod/billing"]
-        sources = ["orders"]
-        rate = 50_000
-
-        [[identities]]
-        name = "anonymous"
-        sources = []
-        "#,
-    );
-    let text = settings.to_text();
-    let shown: Vec<&str> = text.lines().filter(|line| line.starts_with("identities")).collect();
-    assert_eq!(
-        shown,
-        [
-            r#"identities[0].name = "billing""#,
-            r#"identities[0].certificate_names = ["billing.internal", "spiffe://prod/billing"]"#,
-            r#"identities[0].sources = ["orders"]"#,
-            r#"identities[0].rate = 50000"#,
-            r#"identities[1].name = "anonymous""#,
-            r#"identities[1].certificate_names = []"#,
-            r#"identities[1].sources = []"#,
-            r#"identities[1].rate = "off""#,
-        ]
-    );
 }
 
 #[test]
@@ -116,30 +30,6 @@ fn the_default_wait_follows_the_tick() {
     assert_eq!([1, 500, 501, 60_000].map(|tick_ms| wait(&limits, tick_ms)), [1_000, 1_000, 1_002, 10_000]);
     limits.max_wait = Duration::ZERO;
     assert_eq!(wait(&limits, 1), 0);
-}
-
-#[test]
-fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
-    let text =
-        "listen = \"10.0.0.1:7660\"\nlayout = \"time:41,sequence:3d;epoch=1958-01-01\"\nworker_ids = 0";
-    let settings = settings(text);
-    assert_eq!(
-        settings.summary(),
-        [
-            "listens on 10.0.0.1:7660; 4 shards, order relaxed, no token asked for",
-            "source 0 \"default\": time:41,sequence:3d;tick=1ms;epoch=-378691200000; worker 0, 1,000,000 IDs/s until \
-             2027-09-07",
-        ]
-    );
-    assert_eq!(
-        settings.warnings(NOW),
-        [
-            "the layout of source \"default\" ends 2027-09-07, in 235 days: plan for another (a later epoch, or more \
-             time)",
-            "10.0.0.1:7660 can be reached from other machines and asks for no token (auth.token_file): everyone \
-             who reaches it can draw IDs",
-        ]
-    );
 }
 
 #[test]
@@ -156,4 +46,16 @@ fn misspelt_variables_are_noticed() {
           and its key, in capitals"
         ]
     );
+}
+
+#[test]
+fn the_horizon_follows_the_tick_and_max_ahead() {
+    let source = &settings("layout = \"time:30,worker:10,sequence:12;tick=60s\"").sources[0];
+    assert_eq!(source.max_ahead, Duration::from_secs(240));
+    assert_eq!(source.horizon(), Duration::from_secs(120));
+    // And a low max_ahead lowers it.
+    let source = &settings("max_ahead = \"5ms\"").sources[0];
+    assert_eq!(source.horizon(), Duration::from_millis(3));
+    assert_eq!(source.burst_window, Duration::from_millis(5));
+    assert_eq!(settings("max_ahead = \"1h\"").sources[0].horizon(), Duration::from_secs(3));
 }

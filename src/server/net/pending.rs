@@ -334,9 +334,4 @@ mod tests {
         assert_eq!(pending.evict(Instant::now() + SILENT_FOR), Room::Made);
         assert!(must_go(&handshake));
     }
-
-    #[test]
-    fn an_eighth_of_the_connections_may_be_pending() {
-        assert_eq!([1, 64, 100, 10_000].map(places_of), [1, 64, 64, 1_250]);
-    }
 }

@@ -1,14 +1,11 @@
-//! Each front end over TLS: clients with certificates and tokens, and the wrong kind of client at
-//! each.
+//! Each front end over TLS: clients with certificates and tokens.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
 
 use super::{BILLING, ORDERS, PLAIN, identity, tokens};
 use crate::front_ends::{FRONT_ENDS, FrontEnd};
-use crate::secure::{Authority, Secured, shake, tls_section, try_secure, write_secret};
-use crate::support::http::{sample, scrape};
-use crate::support::{Daemon, Setup, TWO_SOURCES, poll};
+use crate::secure::{Authority, Secured, tls_section, try_secure, write_secret};
+use crate::support::{Daemon, Setup, TWO_SOURCES};
 
 const DENIED: &str = "identity billing may not draw from source slow";
 
@@ -40,7 +37,7 @@ fn daemon_of(authority: &Authority, front_end: &FrontEnd) -> Daemon {
     };
     let auth = format!("auth.token_file = \"tokens\"\n{exemption}");
     let others = identity("orders", "") + &identity("anonymous", "");
-    setup.config(&format!("{auth}{billing}{others}{TWO_SOURCES}{tls}")).admin().start()
+    setup.config(&format!("{auth}{billing}{others}{TWO_SOURCES}{tls}")).start()
 }
 
 #[test]
@@ -99,30 +96,4 @@ fn draws(front_end: &FrontEnd, mut stream: Secured, token: &str) {
     ids.extend(front_end.read_ids(&mut stream, count));
     assert_eq!(ids.len(), 3 + count);
     assert!(ids.is_sorted_by(|left, right| left < right), "{}", front_end.protocol);
-}
-
-#[test]
-fn clients_with_or_without_tls_at_the_wrong_port_are_logged() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    for front_end in &FRONT_ENDS {
-        let daemon = daemon_of(&authority, front_end);
-        let mut plain = TcpStream::connect(daemon.addresses[1].tcp()).expect("the front end is open");
-        plain.set_read_timeout(Some(crate::support::DEADLINE)).expect("a timeout");
-        // A single request of noeqd is too short for the start of a TLS record.
-        let asked = [(front_end.asks)("fast", 1, PLAIN), vec![b'\n'; 16]].concat();
-        plain.write_all(&asked).expect("it leaves");
-        let found = read_words(&mut plain, "");
-        assert!((front_end.ids)(found.as_bytes()).is_empty(), "{}: {found}", front_end.protocol);
-        daemon.assert_logs("no TLS: ");
-        let refusals = || sample(&scrape(&daemon), "snowbank_unauthorized_refusals_total");
-        poll("the refusal", || (refusals() >= 1.0).then_some(()));
-        daemon.stop();
-
-        let daemon = Setup::configured(TWO_SOURCES).front_end(front_end.protocol).start();
-        let socket = TcpStream::connect(daemon.addresses[1].tcp()).expect("the front end is open");
-        assert!(shake(socket, &authority.client(None), "127.0.0.1").is_err(), "{}", front_end.protocol);
-        daemon.assert_logs("a TLS client on a listener without TLS");
-        daemon.stop();
-    }
 }

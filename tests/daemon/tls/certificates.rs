@@ -26,22 +26,14 @@ fn client_certificates_are_required_and_checked() {
             "the peer's client certificate has expired",
         ),
         (foreign, "does not know the authority of this client's", "is not of an authority in tls.client_ca"),
-        (server, "(--client-cert", "was not made for this use"),
+        (server, "it does not believe this client's certificate", "was not made for this use"),
     ] {
         let certificate = text(&pair.certificate);
         let key = text(&pair.key);
         let output = house.ping(&["--client-cert", certificate, "--client-key", key]);
-        if client_reads.starts_with('(') {
-            assert_ne!(output.code, Some(0));
-        } else {
-            assert_refused(&output, client_reads);
-        }
+        assert_refused(&output, client_reads);
         house.daemon.assert_logs(daemon_says);
     }
-    let mut secured = try_secure(house.daemon.tcp(), &house.authority.client(None), "127.0.0.1")
-        .expect("in version 1.3 a client learns of it afterwards");
-    let error = secured.read(&mut [0]).expect_err("refused");
-    assert!(error.to_string().contains("CertificateRequired"), "{error}");
 }
 
 #[test]
@@ -58,30 +50,6 @@ fn a_client_refuses_a_daemon_that_it_cannot_trust() {
         "its certificate is not of an authority in the CA certificates given (--ca; if none are given, the system's)",
     );
     house.daemon.assert_logs("the peer does not know the authority of this daemon's certificate");
-}
-
-#[test]
-fn a_client_refuses_a_certificate_that_has_expired() {
-    let files = crate::support::directory();
-    let authority = Authority::new(files.path(), "authority");
-    let pair = authority.issue_expired("daemon", &["127.0.0.1"]);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(pair.chain(), pair.private_key())
-        .expect("key and certificate");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = format!("tls:{}", listener.local_addr().expect("bound"));
-    let server = thread::spawn(move || {
-        let (mut socket, _) = listener.accept().expect("the client connects");
-        let mut session = rustls::ServerConnection::new(Arc::new(config)).expect("a session");
-        session.complete_io(&mut socket).expect_err("the client refuses")
-    });
-    let output = snowbank(["ping", "--address", &address, "--ca", text(&authority.file)]);
-    assert_refused(&output, "its certificate has expired: renew it");
-    assert!(server.join().expect("no panic").to_string().contains("CertificateExpired"));
 }
 
 /// Certificates of the wrong kind: both sides log what it is and what to make instead.
@@ -198,8 +166,6 @@ fn a_reload_reads_the_certificate_again() {
     open.reply().assert_error(0, UNAUTHORIZED);
     open.assert_closed();
     secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
-    let unknown = try_secure(daemon.tcp(), &old.client(Some(&of_old)), "127.0.0.1").expect_err("another's");
-    assert!(unknown.to_string().contains("UnknownIssuer"), "{unknown}");
     let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old)), "127.0.0.1").expect("1.3");
     assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
 }
