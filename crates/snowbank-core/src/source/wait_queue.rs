@@ -43,42 +43,6 @@ const PASSING_SHARE: u64 = 16;
 /// the processor. A tick's IDs can be claimed for a burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
-/// The permission of a request to be served before those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bypass {
-    /// No request waits.
-    Free,
-    /// It may pass those that wait. It is counted against the IDs that they leave until the next
-    /// look.
-    Counted(Look),
-    /// It must queue.
-    Closed,
-}
-
-/// The look at the queue that set the number of IDs that may pass. Wraps around.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look(u16);
-
-/// The number of IDs that may pass, and the look that set it, in one machine word. If IDs were
-/// given back after a later look, more would pass than the promises allow.
-#[derive(Clone, Copy)]
-struct PassingLeft {
-    look: Look,
-    ids: u64,
-}
-
-impl PassingLeft {
-    const IDS_MAX: u64 = u64::MAX >> u16::BITS;
-
-    fn unpacked(word: u64) -> Self {
-        PassingLeft { look: Look((word >> Self::IDS_MAX.count_ones()) as u16), ids: word & Self::IDS_MAX }
-    }
-
-    fn packed(self) -> u64 {
-        u64::from(self.look.0) << Self::IDS_MAX.count_ones() | self.ids.min(Self::IDS_MAX)
-    }
-}
-
 /// The waiting requests of one source.
 #[derive(Debug)]
 pub struct WaitQueue {
@@ -87,7 +51,7 @@ pub struct WaitQueue {
     admitted: CachePadded<AtomicU64>,
     /// The largest request that may pass those that wait: a share of a tick.
     passing_ids_max: AtomicU64,
-    /// The IDs that may still pass before the next tick: a [`PassingLeft`].
+    /// The IDs that may still pass before the next tick.
     passing_left: AtomicU64,
     ids_per_tick: u64,
     /// The IDs of a tick that waiting requests leave to others.
@@ -130,51 +94,24 @@ impl WaitQueue {
         self.lock().waiting.len() as u64
     }
 
-    /// Returns whether a request of this size may be served before those that wait.
+    /// Returns whether a request of this size may be served before those that wait. If some wait, it
+    /// is counted against the IDs that they leave until the next tick, even if its claim then fails.
     #[inline]
-    pub(super) fn bypass(&self, count: u64) -> Bypass {
-        if self.admitted_ids() == 0 {
-            Bypass::Free
-        } else {
-            self.count_bypass(count).map_or(Bypass::Closed, Bypass::Counted)
-        }
+    pub(super) fn may_pass(&self, count: u64) -> bool {
+        self.admitted_ids() == 0 || self.count_passing(count)
     }
 
-    /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they
+    /// Counts a request that passes those that wait. Returns false if it is too large, or if they
     /// leave too little.
     #[cold]
-    fn count_bypass(&self, count: u64) -> Option<Look> {
+    fn count_passing(&self, count: u64) -> bool {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
-            return None;
+            return false;
         }
-        let before =
-            self.change_passing(|left| Some(PassingLeft { ids: left.ids.checked_sub(count)?, ..left }));
-        before.map(|before| before.look)
-    }
-
-    /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was
-    /// looked at since.
-    pub(super) fn uncount_bypass(&self, look: Look, count: u64) {
-        self.change_passing(|left| {
-            (left.look == look).then(|| PassingLeft { ids: left.ids + count, ..left })
-        });
-    }
-
-    /// Changes what may pass, in one step. Returns what it was, or `None` if there is no change.
-    fn change_passing(&self, change: impl Fn(PassingLeft) -> Option<PassingLeft>) -> Option<PassingLeft> {
-        let before = self.passing_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
-            change(PassingLeft::unpacked(word)).map(PassingLeft::packed)
-        });
-        before.ok().map(PassingLeft::unpacked)
-    }
-
-    /// Lets these IDs pass until the next look.
-    fn set_passing(&self, ids: u64) {
-        self.change_passing(|left| Some(PassingLeft { look: Look(left.look.0.wrapping_add(1)), ids }));
-    }
-
-    fn passing_ids_left(&self) -> u64 {
-        PassingLeft::unpacked(self.passing_left.load(Ordering::Relaxed)).ids
+        let counted = self
+            .passing_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(count));
+        counted.is_ok()
     }
 
     /// Returns an even share of a tick among this many requests.
@@ -306,7 +243,7 @@ impl Source {
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
-        self.wait_queue.set_passing(ids);
+        self.wait_queue.passing_left.store(ids, Ordering::Relaxed);
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
