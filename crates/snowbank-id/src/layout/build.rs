@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
 use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS, out_of_range};
-use super::{Layout, LayoutError, preset};
+use super::{Layout, LayoutError};
 
 /// The limit of IDs, exclusive. They fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
@@ -15,9 +15,6 @@ const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 /// The longest tick, a day. IDs of longer ticks would hardly be sorted, and the microseconds of a
 /// day stay far from overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
-
-/// An average year, 365.25 days.
-const YEAR_MS: u128 = 31_557_600_000;
 
 impl Layout {
     /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in
@@ -35,7 +32,7 @@ impl Layout {
             let reason = out_of_range(&epoch_unix_ms.to_string());
             return Err(LayoutError::new(format!("epoch: {reason}")));
         }
-        let fields = weigh(fields, tick_ms)?;
+        let fields = weigh(fields)?;
         let time = &fields[0];
         let tick_weight = time.weight;
         let constants: u64 = fields.iter().map(constant_part).sum();
@@ -128,7 +125,7 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
 }
 
 /// Gives each field its weight, the product of the sizes below it, and checks that they fit an ID.
-fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
+fn weigh(specs: Vec<FieldSpec>) -> Result<Vec<Field>, LayoutError> {
     let mut fields = Vec::with_capacity(specs.len());
     for spec in &specs {
         let values = spec.size.values().ok_or_else(|| not_a_size(&spec.name, &spec.size.to_string()))?;
@@ -150,75 +147,18 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
         field.weight = u64::try_from(product).unwrap_or(u64::MAX);
         product *= u128::from(field.values);
         if product > limit {
-            return Err(too_large(&specs, tick_ms));
+            return Err(too_large(&specs));
         }
     }
     Ok(fields)
 }
 
-fn too_large(specs: &[FieldSpec], tick_ms: u64) -> LayoutError {
-    let (sum, room) = sum_of_sizes(specs);
-    let time_values = specs[0].size.values().unwrap_or(0);
-    let time_size = match specs[0].size {
-        FieldSize::Bits(bits) => format!("{bits} bits"),
-        FieldSize::Digits(digits) => format!("{digits} digits"),
-        FieldSize::Count(count) => format!("{count} steps"),
-    };
-    let life = years(u128::from(time_values) * u128::from(tick_ms));
-    let workers: u128 = specs
-        .iter()
-        .filter(|spec| spec.role == Role::Node)
-        .filter_map(|spec| spec.size.values())
-        .fold(1, |product, values| product.saturating_mul(u128::from(values)));
-    let advice = match preset::like(time_values, workers) {
-        Some(preset) => format!("; the preset {} fits: {}", preset.name, preset.spec),
-        None => "; make fields smaller".to_owned(),
-    };
-    let tick = tick_text(tick_ms);
-    LayoutError::new(format!(
-        "{sum}, but an ID holds {room}; its {time_size} of {tick} would last {life}{advice}"
-    ))
-}
-
-/// Describes the sum of the sizes, and the room in an ID, both in the unit of the sizes.
-fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
-    let mut bits = Vec::new();
-    let mut digits = Vec::new();
-    for spec in specs {
-        match spec.size {
-            FieldSize::Bits(size) => bits.push(size),
-            FieldSize::Digits(size) => digits.push(size),
-            FieldSize::Count(_) => {}
-        }
-    }
-    if bits.len() == specs.len() {
-        (format!("{} bits", sum(&bits)), "63")
-    } else if digits.len() == specs.len() {
-        (format!("{} digits", sum(&digits)), "19")
-    } else {
-        // The number of fields has no limit, so the product of their sizes may exceed any integer
-        // type. The result is rounded up, and at least a step above the room, because a float
-        // cannot hold 2^63 + 1.
-        let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
-        (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
-    }
-}
-
-/// Formats an addition, such as `41 + 10 + 12 = 63`.
-fn sum(sizes: &[u32]) -> String {
-    let terms: Vec<String> = sizes.iter().map(u32::to_string).collect();
-    format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
-}
-
-/// Formats a span in years, rounded down, such as `4.35 years`. Less than 0.01 years is in seconds.
-fn years(span_ms: u128) -> String {
-    let hundredths = span_ms * 100 / YEAR_MS;
-    match hundredths {
-        0 => format!("{} s", span_ms / 1000),
-        1..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
-        1000..100_000 => format!("{}.{} years", hundredths / 100, hundredths / 10 % 10),
-        _ => format!("{} years", hundredths / 100),
-    }
+fn too_large(specs: &[FieldSpec]) -> LayoutError {
+    // The number of fields has no limit, so the product of their sizes may exceed any integer type.
+    let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
+    // Rounded up, and at least a step above the room, because a float cannot hold 2^63 + 1.
+    let log2 = ((log2 * 100.0).ceil() / 100.0).max(63.01);
+    LayoutError::new(format!("the sizes multiply to 2^{log2:.2}, but an ID holds 2^63; make fields smaller"))
 }
 
 /// Formats a tick as in the text form: `1ms`, `10ms`, `1s`.

@@ -1,6 +1,6 @@
 //! The layouts with a name, one row each. A new row is all that a new preset needs.
 
-use super::{Layout, Role};
+use super::Layout;
 
 /// A layout with a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,17 +106,6 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 /// Returns the names of all presets, separated by commas.
 pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
-}
-
-/// Returns a preset with that many values of time and of workers, as advice for a layout that does
-/// not fit.
-pub(super) fn like(time_values: u64, workers: u128) -> Option<&'static Preset> {
-    PRESETS.iter().find(|preset| {
-        preset.layout().is_ok_and(|layout| {
-            let time = layout.fields().iter().find(|field| field.role() == Role::Time);
-            time.is_some_and(|time| time.values() == time_values) && u128::from(layout.workers()) == workers
-        })
-    })
 }
 
 #[cfg(test)]
