@@ -186,11 +186,10 @@ fn other_texts_are_refused_in_one_line() {
 #[test]
 fn uuids_and_object_ids_of_others_are_refused() {
     // The published examples of RFC 9562, of a game server, and of MongoDB (2012-10-17T21:13:27Z).
-    assert_eq!("21e58ba8-5c7e-4524-ae8f-079faf987b3b".len(), 36);
     refuses("uuidv7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["milliseconds", "layout"]);
-    refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["version 4", "uuidv7 is of version 7"]);
+    refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["not a UUID of version 7"]);
     refuses("uuidv8", "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0", &["digest", "name the source"]);
-    refuses("uuidv8", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["version 7"]);
+    refuses("uuidv8", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["not a UUID of version 8"]);
     refuses("objectid", "507f1f77bcf86cd799439011", &["seconds", "layout"]);
     // Of another source, of another layout.
     let layout = Layout::resolve("twitter").unwrap();
