@@ -204,20 +204,25 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. After a step forward it computes all limits again.
-    /// By the old limits, requests that have time would seem to be due and would take everything.
-    /// After a step back it keeps the old limits. By new limits, requests whose promise can no
-    /// longer be kept would take everything.
+    /// Computes limits that are not known yet. If the clock has stepped forward, by more than a tick,
+    /// it computes all limits again. By the old limits, requests that have time would seem to be due
+    /// and would take everything. After a step back it keeps the old limits. By new limits, requests
+    /// whose promise can no longer be kept would take everything.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
         }
-        let is_outdated = queue.has_stepped_forward(window.now);
+        let is_outdated = queue.waiting.last().is_some_and(|entry| {
+            let limit = self.supply(window, entry.request.due).limit;
+            let known = entry.limit_by_due.unwrap_or(limit);
+            limit > known.saturating_add(self.wait_queue.ids_per_tick)
+        });
         if !is_outdated && !queue.lacks_limits {
             return;
         }
-        for entry in queue.waiting.iter_mut().filter(|entry| is_outdated || entry.limit_by_due.is_none()) {
-            entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
+        for entry in &mut queue.waiting {
+            let limit = self.supply(window, entry.request.due).limit;
+            entry.limit_by_due = entry.limit_by_due.max(Some(limit));
         }
         (queue.lacks_limits, queue.is_summary_stale) = (false, true);
     }
