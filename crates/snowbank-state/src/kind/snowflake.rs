@@ -61,14 +61,6 @@ impl Kind for Numbering {
     fn record_key(&self, source: &str) -> String {
         format!("{source} {} {}", self.layout(), self.workers())
     }
-
-    fn in_words(&self) -> String {
-        format!("{} of layout {}", self.workers().in_words(), by_name(self.layout()))
-    }
-
-    fn or_others(&self) -> &'static str {
-        "give this source others, or "
-    }
 }
 
 fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), StateError> {
