@@ -126,24 +126,6 @@ fn crockford_forgives_what_people_misread() {
 }
 
 #[test]
-fn a_wrong_symbol_or_two_swapped_ones_never_pass_the_check() {
-    let checked = codec("base32-crockford-check", "twitter");
-    let text = checked.text(1541815603606036480).unwrap();
-    for place in 0..13 {
-        for symbol in "0123456789ABCDEFGHJKMNPQRSTVWXYZ".chars() {
-            let wrong = format!("{}{symbol}{}", &text[..place], &text[place + 1..]);
-            assert_eq!(checked.read(&wrong).is_ok(), wrong == text, "{wrong}");
-        }
-    }
-    for place in 0..12 {
-        let mut swapped: Vec<char> = text.chars().collect();
-        swapped.swap(place, place + 1);
-        let swapped: String = swapped.into_iter().collect();
-        assert_eq!(checked.read(&swapped).is_ok(), swapped == text, "{swapped}");
-    }
-}
-
-#[test]
 fn dictionaries_have_2_to_94_distinct_characters() {
     for (dictionary, part) in [
         ("abca", "\"abca\" has 'a' twice"),

@@ -157,8 +157,6 @@ impl SlotFile {
     /// Opens the file that has the name, if it can be written in place: both slots are there, and
     /// one copy is whole.
     fn open(directory: &Path) -> Option<SlotFile> {
-        // A start that was killed may have left an unfinished file.
-        remove(&directory.join(UNFINISHED_NAME)).ok()?;
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
         let bytes = read_slots(&file, metadata.len()).ok()?;

@@ -23,13 +23,6 @@ fn the_canonical_form_writes_everything() {
     }
 }
 
-#[test]
-fn epochs_reach_from_the_year_0_to_9999() {
-    assert_eq!(layout("time:30,sequence:1;epoch=0000-01-01").epoch_unix_ms(), -62_167_219_200_000);
-    let at_the_end = layout("time:30,sequence:1;epoch=253402207200000");
-    assert_eq!((at_the_end.first(), at_the_end.last()), (at_the_end.first(), at_the_end.first()));
-}
-
 proptest! {
     /// Any layout, the same with a piece of its text replaced, and any text.
     #[test]
