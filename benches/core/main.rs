@@ -110,7 +110,8 @@ impl Taker {
     }
 }
 
-/// Takes through a shard: the current run, what is claimed ahead, a claim; with a wake-up every 64 requests.
+/// Takes through a shard: the current run, what is claimed ahead, a claim; with a wake-up every 64
+/// requests.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {
     use super::*;

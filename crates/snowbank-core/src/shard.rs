@@ -5,8 +5,8 @@
 //! [`Shard::wake`], then takes IDs, and calls [`Shard::top_up`] after the replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
-//! increase too. The current run lies below what is claimed ahead, and that below every later claim.
-//! What lies below IDs already handed out is dropped.
+//! increase too. The current run lies below what is claimed ahead, and that below every later
+//! claim. What lies below IDs already handed out is dropped.
 
 mod current_run;
 mod lane;

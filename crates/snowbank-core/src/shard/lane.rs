@@ -328,8 +328,8 @@ impl Lane {
 
 /// Claims ahead of demand: a busy shard claims positions before requests ask for them.
 impl Lane {
-    /// Ends a wake-up. In strict order it drops what is claimed and not handed out. In relaxed order
-    /// it claims ahead what recent demand suggests.
+    /// Ends a wake-up. In strict order it drops what is claimed and not handed out. In relaxed
+    /// order it claims ahead what recent demand suggests.
     ///
     /// It claims at most this shard's share of a fraction of the burst window. It claims nothing
     /// for a lone request, while requests wait, or while the limit is near.

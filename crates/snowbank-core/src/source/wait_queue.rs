@@ -94,8 +94,9 @@ impl WaitQueue {
         self.lock().waiting.len() as u64
     }
 
-    /// Returns whether a request of this size may be served before those that wait. If some wait, it
-    /// is counted against the IDs that they leave until the next tick, even if its claim then fails.
+    /// Returns whether a request of this size may be served before those that wait. If some wait,
+    /// it is counted against the IDs that they leave until the next tick, even if its claim then
+    /// fails.
     #[inline]
     pub(super) fn may_pass(&self, count: u64) -> bool {
         self.admitted_ids() == 0 || self.count_passing(count)
@@ -204,10 +205,10 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. If the clock has stepped forward, by more than a tick,
-    /// it computes all limits again. By the old limits, requests that have time would seem to be due
-    /// and would take everything. After a step back it keeps the old limits. By new limits, requests
-    /// whose promise can no longer be kept would take everything.
+    /// Computes limits that are not known yet. If the clock has stepped forward, by more than a
+    /// tick, it computes all limits again. By the old limits, requests that have time would seem to
+    /// be due and would take everything. After a step back it keeps the old limits. By new limits,
+    /// requests whose promise can no longer be kept would take everything.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
