@@ -23,7 +23,7 @@ mod share;
 mod summary;
 mod whole;
 
-pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
+pub use request::{Advanced, Finished, Refusal, WaitId, WaitRequest};
 
 use std::time::Duration;
 
@@ -134,9 +134,8 @@ impl WaitQueue {
 }
 
 impl Source {
-    /// Claims for waiting requests, and ends waits that are over. Returns after how long it must be
-    /// called again, or `None` if no request waits.
-    pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
+    /// Claims for waiting requests, and ends waits that are over.
+    pub fn advance(&self, now: Now, rng: &mut fastrand::Rng) -> Advanced {
         // The claims below carry the window's generation, however long it takes to get the lock.
         let (mut window, generation) = self.window_and_generation(now);
         let mut queue = self.wait_queue.lock();
@@ -155,18 +154,12 @@ impl Source {
         self.end_waits(&window, &mut queue, rng);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
-        let next = self.next_event(&window, &queue);
+        let next_in = self.next_event(&window, &queue);
         drop(queue);
 
         shards.sort_unstable();
         shards.dedup();
-        for shard in shards {
-            signals.finished(shard);
-        }
-        if meets_ceiling && self.grant.want_more() {
-            signals.ceiling_reached();
-        }
-        next
+        Advanced { next_in, shards, meets_ceiling: meets_ceiling && self.grant.want_more() }
     }
 
     /// Skips positions that were claimed under a grant that was lost. As many others will be

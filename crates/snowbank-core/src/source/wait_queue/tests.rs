@@ -21,7 +21,7 @@ fn requests_that_are_refused_keep_nobody_from_passing() {
         assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
     }
     assert_eq!(source.wait_queue.admitted_ids(), 4_096 * 8);
-    source.advance(after_ms(1), &mut rng(), &());
+    source.advance(after_ms(1), &mut rng());
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
 }
 
@@ -37,7 +37,7 @@ fn passing_before_a_ticks_wake_up_breaks_no_promise() {
         let now = after_ms(ms);
         let window = source.window(now);
         while source.claim(&window, 1, &mut rng()).is_some() {}
-        source.advance(now, &mut rng(), &());
+        source.advance(now, &mut rng());
     }
     let finished = source.collect(0);
     assert_eq!((finished.len(), finished[0].refusal), (1, None));
