@@ -281,7 +281,7 @@ fn read(text: &str) -> Option<Space> {
         let (name, values) = field.split_once(":=")?;
         let (_, kind) = KINDS.iter().find(|(known, _)| *known == name)?;
         let values = values.parse().ok().filter(|&values| values >= 2)?;
-        product = product.checked_mul(values).filter(|&product| product <= super::ID_LIMIT)?;
+        product = product.checked_mul(values).filter(|&product| product <= super::build::ID_LIMIT)?;
         parts.push(Part { kind: *kind, values });
     }
     let tick_ms = tick_ms.parse().ok().filter(|&tick_ms| tick_ms >= 1)?;
