@@ -17,8 +17,8 @@ const WRONG: [(&[&str], &[&str]); 16] = [
     (&["--worker-id", "1024"], &["--worker-id", "1024", "1023"]),
     (&["--worker-id=-1"], &["--worker-id", "-1"]),
     (&["--worker-id", "3-1"], &["--worker-id", "3-1"]),
-    // The game servers wanted 73 bits, and a time field that lasts 4.35 years.
-    (&["--layout", "time:37,server:20,sequence:16"], &["--layout", "73", "63", "4.35 years", "game"]),
+    // The game servers wanted 73 bits.
+    (&["--layout", "time:37,server:20,sequence:16"], &["--layout", "2^73.00", "2^63"]),
     (&["--layout", "baidu"], &["--layout", "2024", "ended"]),
     (&["--shards", "257"], &["--shards", "257", "256"]),
     (&["--order", "loose"], &["--order", "loose", "relaxed", "strict"]),
