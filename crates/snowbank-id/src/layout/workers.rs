@@ -55,8 +55,8 @@ impl WorkerSet {
     /// fields mean every combination.
     ///
     /// # Errors
-    /// Returns an error that names the field if the field is missing or unknown, or if its number is
-    /// beyond its limit. Also returns the errors of [`from_list`](Self::from_list).
+    /// Returns an error that names the field if the field is missing or unknown, or if its number
+    /// is beyond its limit. Also returns the errors of [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];

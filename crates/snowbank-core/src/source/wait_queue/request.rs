@@ -70,7 +70,7 @@ pub struct Finished {
     pub generation: u64,
 }
 
-/// What is to be done after the queue was advanced.
+/// The outcome of an advance of the queue, and whom to wake after it.
 #[derive(Debug)]
 pub struct Advanced {
     /// The time until the next call; `None` if no request waits.
