@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
-//!          "when"   "how far"   "which positions"  │ shard: claims,│   one per core
+//!          "when"   "how far"   "which positions"  │ shard: ring,  │   one per core
 //!  SERVE   client ◀─ connection ◀─ frontends ◀──── │ current run   │
 //!                                                 └───────────────┘
 //! ```
@@ -24,7 +24,7 @@
 //!   back. `clock/os.rs` reads them.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
 //!   that wait for IDs.
-//! - [`shard`]: one core's claimed IDs.
+//! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //! - [`ceiling`]: the state file and lock files that keep ceilings durable, from the crate
 //!   `snowbank-state` (crates/snowbank-state).
@@ -57,8 +57,8 @@
 //! 3. `connection/exchange.rs`, `serve`: takes the requests of the turn one after the other.
 //! 4. `frontends/native.rs`, `step`: decodes each.
 //! 5. `allocate.rs`: takes its IDs, or parks the request.
-//! 6. `shard/lane.rs`: the IDs of the current run (`shard/current_run.rs`), of those claimed ahead,
-//!    or of a claim on the cursor in `source.rs`.
+//! 6. `shard/lane.rs`: the IDs of the current run (`shard/ring.rs`), of the ring, or of a claim on
+//!    the cursor in `source.rs`.
 //! 7. `frontends/native.rs`, `encode_ids`: encodes them.
 //! 8. `connection/write.rs`: writes once for all requests of the turn.
 //!

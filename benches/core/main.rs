@@ -19,7 +19,7 @@ use divan::{Bencher, black_box};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
-use snowbank::shard::{Lane, Order, Shard};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Run, UnixMicros, WorkerSet};
 
@@ -60,7 +60,7 @@ fn source(numbering: Numbering, now: Now) -> Arc<Source> {
 /// A source and its shards, one for each thread of a benchmark.
 struct Daemon {
     source: Arc<Source>,
-    shards: usize,
+    rings: Rings,
     order: Order,
     shards_made: AtomicUsize,
 }
@@ -69,13 +69,14 @@ impl Daemon {
     fn new(order: Order) -> Daemon {
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let source = source(numbering(UNLIMITED, [0]), NOW);
-        Daemon { source, shards, order, shards_made: AtomicUsize::new(0) }
+        let rings = (0..shards).map(|_| Ring::default()).collect();
+        Daemon { source, rings, order, shards_made: AtomicUsize::new(0) }
     }
 
     /// The next shard: divan makes one for each thread, and as many again for the next sample.
     fn taker(&self) -> Taker {
-        let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.shards;
-        let lane = Lane::new(Arc::clone(&self.source), self.shards, self.order, NOW);
+        let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
+        let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
         Taker { shard: Shard::new(index, vec![lane], 1, NOW), now: NOW, runs: Vec::new() }
     }
 }
@@ -109,8 +110,7 @@ impl Taker {
     }
 }
 
-/// Takes through a shard: the current run, what is claimed ahead, a claim; with a wake-up every 64
-/// requests.
+/// Takes through a shard: the current block, the ring, a claim; with a wake-up every 64 requests.
 #[divan::bench_group(sample_size = 1, sample_count = 50, threads = [1, 0])]
 mod take {
     use super::*;

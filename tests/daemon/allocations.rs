@@ -9,14 +9,15 @@ use snowbank::clock::{BootMicros, Now};
 use snowbank::config::{Settings, SourceSettings};
 use snowbank::frontends::{Conditions, Counts, Facts, FrameIds, FrontEnd, IncrConnections, Native, Step};
 use snowbank::numbering::Numbering;
-use snowbank::shard::{Lane, Order, Shard};
+use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_client::protocol::{Next, Wait, request};
 
 /// Requests in one wake-up.
 const DEEP: usize = 16;
-/// A hundred turns of one wake-up each. In relaxed order they claim ahead several times.
+/// A hundred turns of one wake-up each. In relaxed order they fill and empty the ring several
+/// times.
 const TURNS: usize = 100;
 
 const NOW: Now =
@@ -79,7 +80,8 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let start = numbering.first_of(numbering.tick_at(NOW.wall));
     let grant = Grant::new(numbering.end());
     let source = Arc::new(Source::new(String::from("default"), numbering, rules, grant, start, NOW));
-    let lane = Lane::new(Arc::clone(&source), 1, order, NOW);
+    let rings = [Ring::default()].into_iter().collect();
+    let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
     let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
     let facts = Facts::new(&settings, Vec::new(), access::Rules::default());

@@ -3,7 +3,7 @@
 //! are arguments.
 //!
 //! ```text
-//!  clock ─▶ grant ─▶ source (cursor) ─▶ shard: current run     one per core
+//!  clock ─▶ grant ─▶ source (cursor) ─▶ shard: ring, current run     one per core
 //!  "when"   "how far"   "which positions"
 //!             ▲
 //!  keeper ────┘  raises grants: readings and outcomes in, writes to make out
@@ -14,7 +14,7 @@
 //! - [`grant`]: how far a source may claim, and the rule for how far ahead its ceiling is kept.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests
 //!   that wait for IDs.
-//! - [`shard`]: one core's claimed IDs.
+//! - [`shard`]: one core's blocks and rings of claimed IDs.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //!
 //! No module imports one that is below it in this list.

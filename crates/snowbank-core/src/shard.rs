@@ -1,17 +1,19 @@
-//! One core's generator. For each source it has a current run and positions claimed ahead. While it
-//! is busy it claims ahead. If both are used up, a request claims directly.
+//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead.
+//! While it is busy it claims ahead. If both are used up, a request claims directly.
 //!
-//! A [`Shard`] belongs to one thread and does no I/O. Its thread passes a reading of the clock to
+//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a
+//! source has no more to claim. A shard does no I/O. Its thread passes a reading of the clock to
 //! [`Shard::wake`], then takes IDs, and calls [`Shard::top_up`] after the replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs
-//! increase too. The current run lies below what is claimed ahead, and that below every later
-//! claim. What lies below IDs already handed out is dropped.
+//! increase too. The current run lies below the ring, and the ring below every later claim. Blocks
+//! below IDs already handed out are dropped.
 
-mod current_run;
 mod lane;
+mod ring;
 
-pub use lane::{IdsLost, Lane, Taken};
+pub use lane::{IdsLost, Lane, Rings, Taken};
+pub use ring::{Block, CurrentRun, RING_BLOCKS, Ring};
 
 use crate::clock::Now;
 
@@ -61,7 +63,7 @@ impl Shard {
         self.index
     }
 
-    /// Starts a wake-up: later claims use `now`, and IDs that are too old by `now` are dropped.
+    /// Starts a wake-up: later claims use `now`, and blocks that are too old by `now` are dropped.
     #[inline]
     pub fn wake(&mut self, now: Now) {
         self.top_up();

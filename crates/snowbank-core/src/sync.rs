@@ -15,6 +15,42 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
 };
 
+#[cfg(not(snowbank_loom))]
+pub(crate) use crossbeam::queue::ArrayQueue;
+
+/// A bounded queue with crossbeam's interface on loom's mutex. The models check the use of the
+/// queue only.
+#[cfg(snowbank_loom)]
+#[derive(Debug)]
+pub(crate) struct ArrayQueue<T> {
+    capacity: usize,
+    items: Mutex<std::collections::VecDeque<T>>,
+}
+
+#[cfg(snowbank_loom)]
+impl<T> ArrayQueue<T> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        ArrayQueue { capacity, items: Mutex::new(std::collections::VecDeque::new()) }
+    }
+
+    pub(crate) fn push(&self, item: T) -> Result<(), T> {
+        let mut items = lock(&self.items);
+        if items.len() == self.capacity {
+            return Err(item);
+        }
+        items.push_back(item);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<T> {
+        lock(&self.items).pop_front()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.items).len()
+    }
+}
+
 /// Locks, also after another thread panicked while it held the lock. The data behind these locks is
 /// valid between any two statements, so a poisoned lock can be used.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -245,7 +245,7 @@ impl Opening {
         let access = rules(settings, secrets, instance, &Rules::default())?;
         let mut shards = Vec::new();
         for index in 0..settings.shards.get() {
-            let lanes = supplies.iter().map(|supply| supply.lane(settings.order, now));
+            let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
             let shard = Shard::new(index, lanes.collect(), fastrand::u64(..), now);
             shards.push((shard, make_runtime()?));
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::clock::Now;
 use crate::config::{Limits, Settings};
 use crate::frontends::Facts;
-use crate::shard::{Lane, Order};
+use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
 
 /// One version of the configuration.
@@ -24,13 +24,13 @@ pub(crate) struct LiveConfig {
     pub(crate) text: String,
 }
 
-/// A source, and how many shards take IDs from it.
+/// A source and the shards' rings of it.
 #[derive(Clone)]
 pub(crate) struct Supply {
     pub(crate) source: Arc<Source>,
     /// The numbers of its worker IDs in its ID space, which the status shows.
     pub(crate) numbers_in_space: Arc<[u64]>,
-    shards: usize,
+    rings: Rings,
 }
 
 impl Supply {
@@ -39,7 +39,7 @@ impl Supply {
         let is_alone = !source.kind().takes_ranges();
         let numbers_in_space = if is_alone { source.numbering().numbers_in_space() } else { Vec::new() };
         let numbers_in_space = numbers_in_space.into();
-        Supply { source, numbers_in_space, shards }
+        Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
     /// Hides its numbers, because the daemon still waits for the ones it will have.
@@ -48,8 +48,8 @@ impl Supply {
     }
 
     /// Returns a lane through which one shard takes IDs of the source.
-    pub(crate) fn lane(&self, order: Order, now: Now) -> Lane {
-        Lane::new(Arc::clone(&self.source), self.shards, order, now)
+    pub(crate) fn lane(&self, shard: usize, order: Order, now: Now) -> Lane {
+        Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), shard, order, now)
     }
 }
 

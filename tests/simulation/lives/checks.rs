@@ -22,7 +22,7 @@ impl World {
     pub(crate) fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
         let durable = self.storage.state.granted().expect("stored before use");
-        // Another thread may have claimed by a newer reading, by as much as readings are torn.
+        // A sibling's block may come from a reading that is newer, by as much as readings are torn.
         let latest = latest_us + self.max_ahead_us() + 2 * MS;
         let Some(daemon) = &mut self.daemon else {
             return;

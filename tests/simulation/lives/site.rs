@@ -12,7 +12,7 @@ use snowbank::config::{self, Overrides, Settings, SourceSettings};
 use snowbank::keeper::{Outcome, Write};
 use snowbank::server::StartError;
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Lane, Order, Shard};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank_client::layout::{Layout, UnixMicros, concurrent_collision};
 use tempfile::TempDir;
 
@@ -88,12 +88,16 @@ impl Process {
     fn open_lanes(&mut self, seed: u64, machine: &Machine) {
         let now = self.ceilings.keeper.believe(machine.read());
         let sources: Vec<_> = self.ceilings.keeper.sources().cloned().collect();
-        let shard = |index| {
-            let lanes =
-                sources.iter().map(|source| Lane::new(Arc::clone(source), SHARDS, Order::Relaxed, now));
-            Shard::new(index, lanes.collect(), seed + index as u64, now)
+        let rings: Vec<Rings> =
+            sources.iter().map(|_| (0..SHARDS).map(|_| Ring::default()).collect()).collect();
+        let lanes = |index| {
+            let lane = |(source, rings): (&Arc<_>, &Rings)| {
+                Lane::new(Arc::clone(source), Arc::clone(rings), index, Order::Relaxed, now)
+            };
+            sources.iter().zip(&rings).map(lane).collect()
         };
-        self.shards = (0..SHARDS).map(shard).collect();
+        self.shards =
+            (0..SHARDS).map(|index| Shard::new(index, lanes(index), seed + index as u64, now)).collect();
     }
 }
 

@@ -9,7 +9,7 @@ use snowbank::ceiling::{
 };
 use snowbank::clock::{Now, Remembered, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
-use snowbank::shard::{Lane, Shard};
+use snowbank::shard::{Lane, Ring, Rings, Shard};
 use snowbank::source::Source;
 use snowbank_client::layout::{Position, Tick};
 
@@ -62,8 +62,9 @@ impl World {
         locks.mark_granted(self.numbering.id_bound(ceiling)).expect("they can be marked");
         managed.grant(ceiling);
         self.newest = None;
+        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
         let shard = |index| {
-            let lane = Lane::new(Arc::clone(&source), SHARDS, self.order, now);
+            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, self.order, now);
             Shard::new(index, vec![lane], self.seed + index as u64, now)
         };
         self.daemon = Some(Daemon {

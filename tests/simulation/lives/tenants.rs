@@ -13,7 +13,7 @@ use snowbank::access::Session;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::numbering::Numbering;
-use snowbank::shard::{Lane, Order, Shard, Taken};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
 use snowbank::source::wait_queue::{Finished, WaitId, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
@@ -125,9 +125,10 @@ impl House {
         let grant = Grant::new(numbering.end());
         let source =
             Arc::new(Source::new(String::from("shared"), numbering.clone(), rules, grant, start, now));
+        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
         let shard = |index| {
             // In strict order shards claim nothing ahead, so each position can be accounted for.
-            let lane = Lane::new(Arc::clone(&source), SHARDS, Order::Strict, now);
+            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, Order::Strict, now);
             Shard::new(index, vec![lane], seed + index as u64, now)
         };
         let shards = (0..SHARDS).map(shard).collect();

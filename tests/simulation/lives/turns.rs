@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use snowbank::config::{self, Overrides, SourceSettings};
 use snowbank::server::simulated::{self, Ceilings};
-use snowbank::shard::{Lane, Order, Shard};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 use tempfile::TempDir;
 
@@ -128,7 +128,8 @@ impl Turns {
     fn expect_an_id(&mut self, ceilings: &Ceilings) {
         let now = ceilings.keeper.believe(self.machine.read());
         let source = ceilings.keeper.sources().next().expect("it has one");
-        let lane = Lane::new(Arc::clone(source), 1, Order::Relaxed, now);
+        let rings: Rings = std::iter::once(Ring::default()).collect();
+        let lane = Lane::new(Arc::clone(source), rings, 0, Order::Relaxed, now);
         let mut shard = Shard::new(0, vec![lane], self.seed, now);
         let longest_us = if self.state.is_some() { 0 } else { tick_us(&self.layout) };
         let until_us = self.machine.true_us + longest_us;

@@ -4,20 +4,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Order;
-use super::current_run::CurrentRun;
+use super::ring::{Block, CurrentRun, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
 use crate::source::wait_queue::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
 use snowbank_id::layout::{Position, Run, append_run};
 
-/// The fraction of the burst window, as a divisor, for which a shard claims ahead. IDs claimed
+/// The rings of one source, one for each shard.
+pub type Rings = Arc<[Ring]>;
+
+/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed
 /// ahead must be young enough to last that long. So a burst may lose twice that fraction of its
-/// reserve: to ticks that a claim ahead has skipped, and to what other shards have claimed ahead.
-/// The documents allow an eighth. A smaller fraction would need more claims. At a sixteenth of the
+/// reserve: to ticks that a claim ahead has skipped, and to siblings' blocks that lie too low. The
+/// documents allow an eighth. A smaller fraction would need more claims. At a sixteenth of the
 /// default 10 ms a busy shard claims about 3,200 times a second.
 const AHEAD_SHARE: u64 = 16;
 
-/// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more.
+/// The most blocks of one claim ahead. Siblings can share them, and a ring has room for several
+/// claims.
+const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
+
+/// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
 const LEAST_AHEAD: u64 = 16;
 
 const NOTHING: Span = Span { from: Position(0), count: 0 };
@@ -46,8 +53,8 @@ pub struct IdsLost;
 #[derive(Debug)]
 pub struct Lane {
     source: Arc<Source>,
-    /// The number of shards that share the source.
-    shards: usize,
+    rings: Rings,
+    shard: usize,
     order: Order,
     /// The run that IDs are taken from. Its position is the one after the last ID handed out, also
     /// when it is used up.
@@ -55,11 +62,11 @@ pub struct Lane {
     /// IDs of the current run that must not be taken until this wake-up has checked them. They are
     /// kept apart, so that [`take`](Lane::take) has a single condition to check.
     unchecked_ids: u32,
-    /// The rest of the last direct claim, or of what was claimed ahead. It lies above the current
-    /// run and below `ahead`.
+    /// The rest of this shard's last direct claim or block. It lies above the current run and below
+    /// the ring.
     rest: Span,
-    /// Positions claimed ahead of demand.
-    ahead: Span,
+    /// The position after the last block in this shard's ring.
+    ring_end: Position,
     /// True from the first use in a wake-up to the wake-up's end.
     is_awake: bool,
     /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
@@ -73,18 +80,19 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Creates a lane to `source`, which this many shards share.
-    pub fn new(source: Arc<Source>, shards: usize, order: Order, now: Now) -> Self {
+    /// Creates the lane of shard number `shard` to `source`.
+    pub fn new(source: Arc<Source>, rings: Rings, shard: usize, order: Order, now: Now) -> Self {
         let generation = source.grant().generation();
         let demand_since = now.boot;
         Lane {
             source,
-            shards,
+            rings,
+            shard,
             order,
             current: CurrentRun::EMPTY,
             unchecked_ids: 0,
             rest: NOTHING,
-            ahead: NOTHING,
+            ring_end: Position(0),
             is_awake: false,
             window: None,
             now,
@@ -116,8 +124,8 @@ impl Lane {
         }
     }
 
-    /// Returns the window of this wake-up. Drops the current run if it is too old, or all that is
-    /// claimed if the grant was lost or no IDs may be handed out.
+    /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if
+    /// the grant was lost or no IDs may be handed out.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -132,17 +140,18 @@ impl Lane {
         self.current.count = std::mem::take(&mut self.unchecked_ids);
         if generation != self.generation || window.is_shut() {
             self.generation = generation;
-            self.drop_all();
+            self.drop_blocks();
         } else if self.current.position() < window.floor {
             self.drop_current();
         }
         window
     }
 
-    /// Drops all that is claimed and not handed out. These IDs are skipped.
-    fn drop_all(&mut self) {
+    /// Drops all blocks claimed ahead. Their IDs are skipped.
+    fn drop_blocks(&mut self) {
         self.drop_current();
-        (self.rest, self.ahead) = (NOTHING, NOTHING);
+        self.rest = NOTHING;
+        self.ring().clear();
     }
 
     fn drop_current(&mut self) {
@@ -150,9 +159,13 @@ impl Lane {
         self.current.count = 0;
     }
 
-    /// Returns how many IDs this shard has. Some may be too old by now.
+    /// Returns about how many IDs this shard has. Siblings may take some of them at any moment.
     fn here(&self) -> u64 {
-        u64::from(self.current.count) + self.rest.count + self.ahead.count
+        u64::from(self.current.count) + self.rest.count + self.ring().ids()
+    }
+
+    fn ring(&self) -> &Ring {
+        &self.rings[self.shard]
     }
 
     /// Takes exactly `count` IDs and appends them to `runs`.
@@ -202,14 +215,16 @@ impl Lane {
     ) -> Result<(), u64> {
         let window = &self.window();
         if !self.source.kind().follows_the_clock() {
-            // Consecutive numbers by a claim of their own. Nothing is kept, so nothing is skipped.
-            let from = self.source.claim(window, count, rng).ok_or(count)?;
-            self.hand_out_span(Span { from, count }, count, runs);
-            return Ok(());
+            return self.take_tickets(window, count, rng, runs);
         }
-        // Takes nothing unless the request can be served in whole.
-        if self.here() + self.source.left(window) < count {
-            return Err(count);
+        let short = count.saturating_sub(self.here());
+        let left = self.source.left(window);
+        if short > left {
+            // Takes nothing unless the request can be served in whole with siblings' blocks.
+            self.steal(window, short - left);
+            if self.here() + left < count {
+                return Err(count);
+            }
         }
         let missing = self.take_here(window, count, runs);
         if missing == 0 {
@@ -225,8 +240,22 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes IDs that are claimed already, unless they are older than the window. Returns how many
-    /// are missing.
+    /// Takes consecutive numbers of a ticket counter by a claim of their own. Nothing is kept, so
+    /// nothing is skipped.
+    fn take_tickets(
+        &mut self,
+        window: &Window,
+        count: u64,
+        rng: &mut fastrand::Rng,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), u64> {
+        let from = self.source.claim(window, count, rng).ok_or(count)?;
+        self.hand_out_span(Span { from, count }, count, runs);
+        Ok(())
+    }
+
+    /// Takes IDs from this shard's current run, rest and ring, unless they are older than the
+    /// window. Returns how many are missing.
     fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -249,15 +278,62 @@ impl Lane {
         self.drawn_ids += u64::from(run.count);
     }
 
-    /// Returns the next run that is claimed already and may be handed out.
+    /// Returns the next run that may be handed out, from the rest or this shard's ring.
     fn next_run(&mut self, window: &Window) -> Option<CurrentRun> {
         let oldest = window.floor.max(self.current.position());
-        self.rest = self.rest.above(oldest);
-        if self.rest.count == 0 {
-            self.rest = self.ahead.above(oldest);
-            self.ahead = NOTHING;
+        loop {
+            self.rest = self.rest.above(oldest);
+            if let Some(run) = CurrentRun::cut(self.source.numbering(), &mut self.rest) {
+                return Some(run);
+            }
+            let block = self.ring().pop()?;
+            if block.generation == self.generation {
+                self.rest = block.span;
+            }
         }
-        CurrentRun::cut(self.source.numbering(), &mut self.rest)
+    }
+
+    /// Moves siblings' blocks to this shard's ring until it holds `wanted` more IDs.
+    ///
+    /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed
+    /// back, because its owner may have handed out higher IDs already.
+    fn steal(&mut self, window: &Window, wanted: u64) {
+        if self.order == Order::Strict || window.is_shut() || self.source.wait_queue().admitted_ids() != 0 {
+            return;
+        }
+        let shard = self.shard;
+        let shards = self.rings.len();
+        let siblings = (1..shards).map(|step| (shard + step) % shards);
+        let held: u64 = siblings.clone().map(|sibling| self.rings[sibling].ids()).sum();
+        if held < wanted {
+            return;
+        }
+        let mut missing = wanted;
+        for sibling in siblings {
+            while missing > 0 && self.ring().room() > 0 {
+                let Some(Block { span, generation }) = self.rings[sibling].pop() else {
+                    break;
+                };
+                let span = span.above(window.floor);
+                if span.from >= self.end() && span.count > 0 && generation == self.generation {
+                    missing = missing.saturating_sub(span.count);
+                    self.push(span);
+                }
+            }
+        }
+    }
+
+    /// Returns the position after all IDs that this shard has.
+    fn end(&self) -> Position {
+        self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
+    }
+
+    /// Pushes positions into this shard's ring, which must have room. They must lie above all IDs
+    /// of this shard.
+    fn push(&mut self, span: Span) {
+        if self.ring().push(Block { span, generation: self.generation }) {
+            self.ring_end = span.end();
+        }
     }
 
     /// Hands out the first `count` positions of a claim and keeps the rest.
@@ -310,7 +386,7 @@ impl Lane {
         Ok(finished.refusal)
     }
 
-    /// Hands out the spans claimed for a request that waited. What this shard has below them is
+    /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are
     /// dropped, because the same connection may send the next request.
     pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
         self.window();
@@ -326,10 +402,10 @@ impl Lane {
     }
 }
 
-/// Claims ahead of demand: a busy shard claims positions before requests ask for them.
+/// Claims ahead of demand: a busy shard claims blocks for its ring before requests ask for them.
 impl Lane {
-    /// Ends a wake-up. In strict order it drops what is claimed and not handed out. In relaxed
-    /// order it claims ahead what recent demand suggests.
+    /// Ends a wake-up. In strict order it drops all blocks. In relaxed order it claims ahead what
+    /// recent demand suggests.
     ///
     /// It claims at most this shard's share of a fraction of the burst window. It claims nothing
     /// for a lone request, while requests wait, or while the limit is near.
@@ -340,7 +416,7 @@ impl Lane {
         };
         if self.order == Order::Strict || !self.source.kind().follows_the_clock() {
             if self.here() > 0 {
-                self.drop_all();
+                self.drop_blocks();
             }
             return;
         }
@@ -356,17 +432,28 @@ impl Lane {
             self.demand_since = self.now.boot;
         }
         let here = self.here();
-        let is_needed = wanted >= LEAST_AHEAD && here < wanted / 2 && self.ahead.count == 0;
-        if !is_needed || self.source.wait_queue().admitted_ids() != 0 {
+        if wanted < LEAST_AHEAD || here >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
         let count = wanted - here;
-        // Leaves as many IDs to others as it claims ahead.
-        if self.source.left(&window) < count.saturating_mul(2) {
+        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot
+        // hold.
+        if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
             return;
         }
         if let Some(from) = self.source.claim_ahead(&window, count, Duration::from_micros(span_us), rng) {
-            self.ahead = Span { from, count };
+            self.fill_ring(Span { from, count });
+        }
+    }
+
+    /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings
+    /// to share.
+    fn fill_ring(&mut self, mut span: Span) {
+        let most = span.count.div_ceil(BLOCKS_PER_CLAIM as u64).max(LEAST_AHEAD);
+        while span.count > 0 {
+            let block = Span { count: span.count.min(most), ..span };
+            span = span.above(block.end());
+            self.push(block);
         }
     }
 
@@ -377,6 +464,6 @@ impl Lane {
         let wanted = handed_out.saturating_mul(span_us) / elapsed_us;
         let tick_us = micros(self.source.tick()) as u64;
         let ids_in_span = self.source.numbering().ids_per_tick().saturating_mul(span_us) / tick_us;
-        wanted.min(ids_in_span / self.shards as u64)
+        wanted.min(ids_in_span / self.rings.len() as u64)
     }
 }

@@ -1,4 +1,5 @@
-//! Loom models: every interleaving of a few threads on the shipped cursor, wait queue and grant.
+//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and
+//! grant.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
 
@@ -132,12 +133,51 @@ fn a_late_thread_does_not_hasten_the_catch_up() {
     });
 }
 
+fn two_shards(source: &Arc<Source>) -> (Shard, Shard, Rings) {
+    let rings: Rings = (0..2).map(|_| Ring::default()).collect();
+    let shard = |index| {
+        let lane = Lane::new(Arc::clone(source), Arc::clone(&rings), index, Order::Relaxed, NOW);
+        Shard::new(index, vec![lane], 1, NOW)
+    };
+    (shard(0), shard(1), Arc::clone(&rings))
+}
+
 fn take(shard: &mut Shard, count: u64) -> Vec<Run> {
     let mut runs = Vec::new();
     shard.wake(NOW);
     let (lane, rng) = shard.lane(0);
     let _ = lane.take(count, || 0, rng, &mut runs);
     runs
+}
+
+#[test]
+fn a_ring_and_its_siblings_share_each_block_once() {
+    check_model(|| {
+        let source = source(2, unlimited);
+        let (mut owner, mut sibling, rings) = two_shards(&source);
+        let window = source.window(NOW);
+        // All eight IDs of the window are in the owner's ring, in blocks of two: the cursor has
+        // nothing left.
+        let from = source.claim(&window, 8, &mut rng()).expect("all");
+        for block in 0..4 {
+            let span = crate::source::Span { from: Position(from.0 + 2 * block), count: 2 };
+            assert!(rings[0].push(Block { span, generation: 0 }));
+        }
+        let thief = thread::spawn(move || {
+            [take(&mut sibling, 1), take(&mut sibling, 1), take(&mut sibling, 1)].concat()
+        });
+        let own = [take(&mut owner, 1), take(&mut owner, 2), take(&mut owner, 1)].concat();
+        let stolen = thief.join().expect("no panic");
+        for runs in [&own, &stolen] {
+            assert!(runs.windows(2).all(|pair| pair[0].last() < pair[1].first), "{runs:?}");
+        }
+        let mut all: Vec<u64> = own.iter().chain(&stolen).flat_map(Run::ids).collect();
+        let handed_out = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), handed_out, "an ID twice: {own:?} {stolen:?}");
+        assert!(handed_out >= 4, "the owner has at least what the sibling leaves: {own:?} {stolen:?}");
+    });
 }
 
 #[test]
@@ -177,8 +217,7 @@ fn whoever_advances_the_queue_serves_each_request_once() {
 fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
     check_model(|| {
         let source = source(2, unlimited);
-        let lane = Lane::new(Arc::clone(&source), 2, Order::Relaxed, NOW);
-        let mut shard = Shard::new(0, vec![lane], 1, NOW);
+        let (mut shard, _sibling, _rings) = two_shards(&source);
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())

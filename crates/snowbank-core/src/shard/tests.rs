@@ -11,6 +11,7 @@ use snowbank_id::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
 mod bursts;
+mod siblings;
 mod waits;
 
 const SCARCE: &str = "time:41,sequence:=10,worker:5";
@@ -26,8 +27,9 @@ fn source(layout: &str, workers: &str) -> Arc<Source> {
 }
 
 fn shards(source: &Arc<Source>, count: usize, order: Order) -> Vec<Shard> {
+    let rings: Rings = (0..count).map(|_| Ring::default()).collect();
     let shard = |index| {
-        let lane = Lane::new(Arc::clone(source), count, order, START);
+        let lane = Lane::new(Arc::clone(source), Arc::clone(&rings), index, order, START);
         Shard::new(index, vec![lane], index as u64, START)
     };
     (0..count).map(shard).collect()
@@ -55,12 +57,12 @@ fn warm_up(shard: &mut Shard) -> Now {
     after_us(WARM_US)
 }
 
-/// A source with a shard, and a moment at which the shard has claimed ahead.
-fn busy_shard() -> (Arc<Source>, Shard, Now) {
+/// A source with this many shards, and a moment at which the first of them has claimed ahead.
+fn busy_shards(count: usize) -> (Arc<Source>, Vec<Shard>, Now) {
     let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let now = warm_up(&mut shard);
-    (source, shard, now)
+    let mut shards = shards(&source, count, Order::Relaxed);
+    let now = warm_up(&mut shards[0]);
+    (source, shards, now)
 }
 
 /// Takes all that the cursor has left, for somebody else.
@@ -89,15 +91,15 @@ fn ids(runs: &[Run]) -> u64 {
 
 #[test]
 fn a_busy_shard_serves_from_blocks_claimed_ahead() {
-    let (source, mut shard, _) = busy_shard();
+    let (source, mut shards, _) = busy_shards(1);
     let mut direct_claims = 0;
     let mut cursor = source.cursor();
     for wake_up in 0..1_000 {
-        shard.wake(after_us(WARM_US + wake_up * 10));
-        let (lane, rng) = shard.lane(0);
+        shards[0].wake(after_us(WARM_US + wake_up * 10));
+        let (lane, rng) = shards[0].lane(0);
         lane.take(4, || 0, rng, &mut Vec::new()).expect("there is room");
         direct_claims += u64::from(source.cursor() != cursor);
-        shard.top_up();
+        shards[0].top_up();
         cursor = source.cursor();
     }
     assert!(direct_claims < 20, "{direct_claims} of 1,000 wake-ups claimed on the request's path");
@@ -121,24 +123,24 @@ fn one_wake_up_claims_once_for_all_its_requests() {
 
 #[test]
 fn blocks_older_than_the_burst_window_are_dropped() {
-    let (source, mut shard, _) = busy_shard();
+    let (source, mut shards, _) = busy_shards(1);
     let later = after_us(WARM_US + 1_000_000);
-    let runs = take(&mut shard, later, 4).expect("there is room");
+    let runs = take(&mut shards[0], later, 4).expect("there is room");
     assert!(position(&source, &runs) >= source.window(later).floor);
 }
 
-/// Also if nobody looked while the grant was away.
+/// Also if nobody looked while the grant was away, and if a sibling asks.
 #[test]
 fn a_lost_grant_takes_all_blocks_with_it() {
-    for is_tried in [true, false] {
-        let (source, mut shard, now) = busy_shard();
+    for (index, is_tried) in [(0, true), (0, false), (1, true)] {
+        let (source, mut shards, now) = busy_shards(2);
         let cursor = source.cursor().expect("not sealed");
         source.grant().revoke();
         if is_tried {
-            assert_eq!(take(&mut shard, now, 1), Err(1));
+            assert_eq!(take(&mut shards[index], now, 1), Err(1));
         }
         source.grant().raise(source.numbering().end());
-        let runs = take(&mut shard, now, 1).expect("granted again");
+        let runs = take(&mut shards[index], now, 1).expect("granted again");
         assert!(position(&source, &runs) >= cursor, "claimed again");
     }
 }
@@ -207,29 +209,31 @@ proptest! {
 
 #[test]
 fn what_waited_is_handed_out_above_and_in_order() {
-    let (source, mut shard, now) = busy_shard();
+    let (source, mut shards, now) = busy_shards(1);
     let window = source.window(now);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&window, 10, &mut rng).expect("for a request that waited");
     let mut waited = Vec::new();
-    shard.wake(now);
-    shard.lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    shards[0].wake(now);
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
     assert_eq!(ids(&waited), 10);
-    let next = take(&mut shard, now, 1).expect("there is room");
+    let next = take(&mut shards[0], now, 1).expect("there is room");
     assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
 }
 
 #[test]
 fn what_waited_does_not_lower_what_was_handed_out() {
     let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
-    // Above it are the IDs of another connection of this shard.
-    let high = take(&mut shard, START, 3).expect("there is room");
+    // Above it are the blocks of the sibling, and above those the IDs of another connection of this
+    // shard.
+    let now = warm_up(&mut shards[1]);
+    let high = take(&mut shards[0], now, 3).expect("there is room");
     let mut waited = Vec::new();
-    shard.lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
     assert!(waited[0].last() < high[0].first);
-    let next = take(&mut shard, START, 1).expect("there is room");
-    assert!(next[0].first > high[0].last());
+    drain(&source, now);
+    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }

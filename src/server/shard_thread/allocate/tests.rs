@@ -44,7 +44,7 @@ fn thread_of(numbering: Numbering, rules: crate::source::Rules) -> (Rc<ThreadSta
     let grant = Grant::new(Position(0));
     let source = Arc::new(Source::new(name, numbering, rules, grant, Position(0), now));
     let supply = Supply::new(Arc::clone(&source), 1);
-    let shard = Shard::new(0, vec![supply.lane(Order::Relaxed, now)], 1, now);
+    let shard = Shard::new(0, vec![supply.lane(0, Order::Relaxed, now)], 1, now);
     let facts = Facts::new(&settings, Vec::new(), Rules::default());
     let (_, live_config) = watch::channel(Arc::new(LiveConfig::new(0, &settings, facts, vec![supply])));
     let metrics = Metrics::new(1, Vec::new(), String::from("test"), reading);
