@@ -55,8 +55,8 @@ impl WorkerSet {
     /// fields mean every combination.
     ///
     /// # Errors
-    /// Returns an error that names the field if the field is missing or unknown, or if its number
-    /// is beyond its limit. Also returns the errors of [`from_list`](Self::from_list).
+    /// Returns an error that names the field if the field is missing, unknown or given twice, or if
+    /// its number is beyond its limit. Also returns the errors of [`from_list`](Self::from_list).
     pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
         let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
         let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];
@@ -64,7 +64,7 @@ impl WorkerSet {
         for part in text.split(',') {
             let ranges = match part.split_once('=') {
                 Some((name, ranges)) => {
-                    current = Some(node_of(name.trim(), &nodes)?);
+                    current = Some(node_of(name.trim(), &nodes, &numbers)?);
                     ranges
                 }
                 None => part,
@@ -123,12 +123,20 @@ impl FromStr for WorkerSet {
     }
 }
 
-/// Returns the index of the node field of that name.
-fn node_of(name: &str, nodes: &[&Field]) -> Result<usize, LayoutError> {
-    nodes.iter().position(|node| node.name() == name).ok_or_else(|| {
+/// Returns the index of the node field of that name, which has no numbers yet.
+fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
+    let Some(index) = nodes.iter().position(|node| node.name() == name) else {
         let nodes = names(nodes);
-        LayoutError::new(format!("the layout has no node field {name:?}; its node fields are {nodes}"))
-    })
+        return Err(LayoutError::new(format!(
+            "the layout has no node field {name:?}; its node fields are {nodes}"
+        )));
+    };
+    if !numbers[index].is_empty() {
+        return Err(LayoutError::new(format!(
+            "{name} is given twice; give each node field once, with all its numbers"
+        )));
+    }
+    Ok(index)
 }
 
 /// Parses the number or the range of a field, within its limit.
@@ -263,6 +271,7 @@ mod tests {
                 "no node field \"rack\"; its node fields are datacenter (0 to 31) and worker (0 to 31)",
             ),
             ("sequence=0", "no node field \"sequence\""),
+            ("datacenter=0,worker=1,worker=2", "worker is given twice"),
             ("datacenter=0,worker=1,1", "worker ID 1 is given twice"),
             ("5,worker=1", "is not a set of worker IDs"),
         ] {
