@@ -269,6 +269,26 @@ proptest! {
     }
 
     #[test]
+    fn a_library_for_rfc_9562_reads_the_fields_of_uuids(preset in 0..PRESETS.len(), near in any::<u64>()) {
+        let layout = PRESETS[preset].layout().unwrap();
+        let id = near % (layout.last_id() + 1);
+        for (name, version) in [("uuidv7", 7), ("uuidv8", 8)] {
+            let codec = format(name).codec(Context::new("orders", Some(&layout))).unwrap();
+            let Ok(text) = codec.text(id) else {
+                prop_assert_eq!(name, "uuidv7", "only a time before 1970 has no text");
+                continue;
+            };
+            let read = ::uuid::Uuid::parse_str(&text).unwrap();
+            prop_assert_eq!((read.get_version_num(), read.get_variant()), (version, ::uuid::Variant::RFC4122));
+            prop_assert_eq!(&read.hyphenated().to_string(), &text);
+            let instant = read.get_timestamp().map(|time| time.to_unix());
+            let unix_ms = layout.instant_of(id).unwrap().unix_ms() as u64;
+            let expected = (version == 7).then_some((unix_ms / 1_000, (unix_ms % 1_000) as u32 * 1_000_000));
+            prop_assert_eq!(instant, expected, "{}", text);
+        }
+    }
+
+    #[test]
     fn any_text_is_read_as_an_id_or_refused(text in ".{0,40}", hex in "[0-9a-f]{24,32}") {
         for &(name, _) in EACH {
             fuzzing::format_text(format!("{name}\n{text}").as_bytes());
