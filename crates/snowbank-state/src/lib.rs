@@ -5,7 +5,7 @@
 //! - `lock`: one locked file for each worker ID of a machine, with a [`Mark`] of how far its IDs
 //!   were granted.
 //! - `kind`: what locks and records ask of a kind of source.
-//! - `writers`, `locked_file`: which files are trusted, and whose they are.
+//! - `writers`, `holder`: which files are trusted, and whose they are.
 //! - [`survey()`]: the contents of a lock directory, read without locking.
 //! - [`system_error`]: which of the operating system's errors may pass.
 
@@ -16,6 +16,7 @@ mod errors;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod holder;
 mod identity;
 mod kind;
 mod lock;

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::TakenOver;
+use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
 /// The length of the holder's line, padded with spaces, so that text after it stays when another
@@ -182,38 +183,4 @@ fn describe(file: &File, what: &str) -> io::Result<()> {
     line.resize(HOLDER_BYTES as usize, b' ');
     line[HOLDER_BYTES as usize - 1] = b'\n';
     file.write_all_at(&line, 0)
-}
-
-/// Returns ` (process 123)` for a lock that is held, as its file says; empty if the file names no
-/// process.
-pub(super) fn holder(file: &File) -> String {
-    line(file).map(|line| holder_in(&line)).unwrap_or_default()
-}
-
-/// Returns the line of the file's last holder. A holder may be writing it at this moment; then it
-/// is short.
-pub(super) fn line(file: &File) -> io::Result<String> {
-    let mut line = [0; HOLDER_BYTES as usize];
-    let length = file.read_at(&mut line, 0)?;
-    Ok(String::from_utf8_lossy(&line[..length]).into_owned())
-}
-
-/// Returns ` (process 123)` if a holder's line begins so; else nothing.
-fn holder_in(line: &str) -> String {
-    match line.split_once(',') {
-        Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
-        _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_holder_is_named_by_its_line() {
-        assert_eq!(holder_in("process 7, worker ID 5, time"), " (process 7)");
-        assert_eq!(holder_in("process 7"), "", "it is being written");
-        assert_eq!(holder_in("somebody, else"), "");
-    }
 }

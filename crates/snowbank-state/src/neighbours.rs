@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::errors::{Cause, StateError};
-use super::locked_file::{holder, line};
+use super::holder::{holder, line};
 use super::writers::{is_obstructed, open_file};
 use snowbank_id::layout::Space;
 use snowbank_id::numbering::TicketCounter;

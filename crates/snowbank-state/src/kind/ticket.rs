@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::Kind;
 use crate::errors::{Cause, StateError};
+use crate::holder::holder;
 use crate::lock_names::fingerprint;
-use crate::locked_file::holder;
 use crate::neighbours::{HeldIds, Locks};
 use snowbank_id::numbering::TicketCounter;
 

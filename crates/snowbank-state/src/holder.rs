@@ -1,0 +1,105 @@
+//! The process that holds a lock: by the kernel's list of locks, or by the line that it wrote into
+//! the lock's file.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use super::locked_file::HOLDER_BYTES;
+
+/// The kernel hands its list out in parts. A line can be left out if other locks are released
+/// between two parts, so the list is read again if it does not name the file.
+const LIST_READS: u32 = 5;
+
+/// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty
+/// if its holder is not known.
+///
+/// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes
+/// of other containers, and cannot be matched with files of some file systems. Only then the file's
+/// line counts.
+pub(super) fn holder(file: &File) -> String {
+    let listed = inode_text(file).and_then(|inode| listed(|| fs::read_to_string("/proc/locks").ok(), &inode));
+    match listed {
+        Some(process) => format!(" (process {process})"),
+        None => line(file).map(|line| holder_in(&line)).unwrap_or_default(),
+    }
+}
+
+/// Returns the line of the file's last holder. A holder may be writing it at this moment; then it
+/// is short.
+pub(super) fn line(file: &File) -> io::Result<String> {
+    let mut line = [0; HOLDER_BYTES as usize];
+    let length = file.read_at(&mut line, 0)?;
+    Ok(String::from_utf8_lossy(&line[..length]).into_owned())
+}
+
+/// Returns ` (process 123, as its file says)` if a holder's line begins so; else nothing.
+fn holder_in(line: &str) -> String {
+    match line.split_once(',') {
+        Some((process, _)) if process.starts_with("process ") => format!(" ({process}, as its file says)"),
+        _ => String::new(),
+    }
+}
+
+/// Returns the file as `/proc/locks` names it: `08:01:1234`.
+fn inode_text(file: &File) -> Option<String> {
+    let metadata = file.metadata().ok()?;
+    let device = metadata.dev();
+    Some(format!("{:02x}:{:02x}:{}", rustix::fs::major(device), rustix::fs::minor(device), metadata.ino()))
+}
+
+/// Reads the kernel's list up to [`LIST_READS`] times, and returns the first process that it names
+/// for a file.
+fn listed(mut read: impl FnMut() -> Option<String>, inode: &str) -> Option<u32> {
+    (0..LIST_READS).find_map(|_| listed_in(&read()?, inode))
+}
+
+/// Returns the process that the kernel's list names for a file: `1: FLOCK  ADVISORY  WRITE 708
+/// 00:16:1234 0 EOF`.
+fn listed_in(locks: &str, inode: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // A process that waits for the lock has an arrow before its kind.
+        match words[..] {
+            [_, "FLOCK", _, _, process, of, ..] if of == inode => process.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_lists_holders_and_not_those_that_wait() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 00:16:7 0 EOF\n2: FLOCK  ADVISORY  WRITE 22 00:16:8 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 33 00:16:7 0 EOF\n3: FLOCK  ADVISORY  READ  44 00:16:7 0 EOF\n";
+        assert_eq!(listed_in(locks, "00:16:7"), Some(44));
+        assert_eq!(listed_in(locks, "00:16:8"), Some(22));
+        assert_eq!(listed_in(locks, "00:17:8"), None);
+    }
+
+    #[test]
+    fn a_line_that_a_reading_leaves_out_is_in_the_next_one() {
+        let mut readings = ["", "1: FLOCK  ADVISORY  WRITE 22 00:16:8 0 EOF\n"].map(String::from).into_iter();
+        assert_eq!(listed(|| readings.next(), "00:16:8"), Some(22));
+    }
+
+    #[test]
+    fn a_holder_that_the_kernel_does_not_list_is_named_by_its_line() {
+        assert_eq!(holder_in("process 7, worker ID 5, time"), " (process 7, as its file says)");
+        assert_eq!(holder_in("process 7"), "", "it is being written");
+        assert_eq!(holder_in("somebody, else"), "");
+    }
+
+    #[test]
+    fn a_lock_is_held_by_the_process_that_has_it_whatever_its_file_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        fs::write(&path, "process 1, worker ID 5").unwrap();
+        let held = File::open(&path).unwrap();
+        held.try_lock().unwrap();
+        assert_eq!(holder(&File::open(&path).unwrap()), format!(" (process {})", std::process::id()));
+    }
+}
