@@ -41,7 +41,9 @@ pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
         let source = &supply.source;
         if source.wait_queue().admitted_ids() > 0 {
             let advanced = source.advance(now, &mut turn.rng);
-            advanced.shards.iter().for_each(|&shard| thread.common.wake_ups.wake_shard(shard));
+            for shard in advanced.shards {
+                thread.common.wake_ups.wake_shard(shard);
+            }
             if advanced.meets_ceiling {
                 thread.common.wake_ups.wake_keeper();
             }
