@@ -1,12 +1,11 @@
 //! The core's cost: taking IDs, and writing and reading them in each format.
 //!
 //! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket is involved.
-//! Except for the `snowflaked` peers, no clock is read or limits anything: the layout's tick is a
-//! second and holds 2^41 IDs.
+//! No clock is read or limits anything: the layout's tick is a second and holds 2^41 IDs.
 //!
-//! One iteration of `take`, and of every peer except `snowflaked`, hands out a million IDs, so a
-//! median in **milliseconds reads as nanoseconds per ID**. With several threads, it is each
-//! thread's time for its own IDs: all threads share one source, as a daemon's shards do.
+//! One iteration of `take`, and of every peer, hands out a million IDs, so a median in
+//! **milliseconds reads as nanoseconds per ID**. With several threads, it is each thread's time for
+//! its own IDs: all threads share one source, as a daemon's shards do.
 
 mod formats;
 mod peers;

@@ -1,4 +1,4 @@
-//! The crates that are nearest, one ID at a time.
+//! The crate that is nearest, one ID at a time.
 
 use super::*;
 use ferroid::generator::{AtomicSnowflakeGenerator, BasicSnowflakeGenerator};
@@ -40,35 +40,4 @@ fn ferroid_atomic(bencher: Bencher<'_, '_>) {
             black_box(generator.next_id(|_| std::hint::spin_loop()));
         }
     });
-}
-
-/// `snowflaked` reads the clock itself and has 4,096 IDs a millisecond. So an iteration takes a
-/// thousand IDs at the start of a millisecond: here a median in microseconds reads as nanoseconds
-/// per ID.
-#[divan::bench(sample_size = 1, sample_count = 200)]
-fn snowflaked_unsynchronised(bencher: Bencher<'_, '_>) {
-    let mut generator = snowflaked::Generator::new(0);
-    bencher.counter(ItemsCount::new(1_000_u32)).with_inputs(wait_for_next_ms).bench_local_refs(|()| {
-        for _ in 0..1_000 {
-            black_box(generator.generate::<u64>());
-        }
-    });
-}
-
-#[divan::bench(sample_size = 1, sample_count = 200)]
-fn snowflaked_atomic(bencher: Bencher<'_, '_>) {
-    let generator = snowflaked::sync::Generator::new(0);
-    bencher.counter(ItemsCount::new(1_000_u32)).with_inputs(wait_for_next_ms).bench_local_refs(|()| {
-        for _ in 0..1_000 {
-            black_box(generator.generate::<u64>());
-        }
-    });
-}
-
-fn wait_for_next_ms() {
-    let ms = || snowbank::clock::os::read().wall.0 / 1_000;
-    let begin = ms();
-    while ms() == begin {
-        std::hint::spin_loop();
-    }
 }

@@ -4,12 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use snowbank_testkit::Ask;
 
-use crate::load::{Exchange, Load, Sample};
+use crate::load::{Exchange, Load};
 use crate::server::{self, Server};
-use crate::{Effort, median, micros};
+use crate::{Effort, median};
 
 /// The load before each measurement: afterwards buffers, caches and the processor's clock have
 /// settled.
@@ -43,18 +42,18 @@ const DAEMONS: [(&str, &str, &str); 4] = [
     ("snowbank, 2 shards, strict", "2", "strict"),
 ];
 
-/// A server, and its results.
+/// A server, and its processor time for each request, in µs, by round.
 struct Contender<'a> {
     name: &'static str,
     address: SocketAddr,
     process: u32,
     exchange: &'a Exchange,
-    samples: Vec<Sample>,
+    rounds: Vec<f64>,
 }
 
 impl<'a> Contender<'a> {
     fn new(name: &'static str, address: SocketAddr, process: u32, exchange: &'a Exchange) -> Self {
-        Contender { name, address, process, exchange, samples: Vec::new() }
+        Contender { name, address, process, exchange, rounds: Vec::new() }
     }
 }
 
@@ -101,46 +100,19 @@ fn measure(effort: &Effort, shape: &Shape, contenders: &mut [Contender<'_>]) -> 
         for contender in &mut *contenders {
             let exchange = contender.exchange;
             let load = Load { exchange, connections: shape.connections, depth: shape.depth };
-            contender.samples.push(load.run(contender.address, contender.process, WARM, stretch)?);
+            contender.rounds.push(load.run(contender.address, contender.process, WARM, stretch)?);
         }
     }
     Ok(())
 }
 
-fn cpu_us(sample: &Sample) -> f64 {
-    micros(sample.cpu) / sample.latency.len() as f64
-}
-
 fn print(shape: &Shape, contenders: &[Contender<'_>]) {
     println!("\n### {} (target {}× with 1 shard)\n", shape.name, shape.target);
-    println!(
-        "| server | CPU µs/request | × echo | requests/s | p50 µs | p99 µs | p99.9 µs | client CPU µs/request |"
-    );
-    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-    let echo = &contenders[0].samples;
-    for Contender { name, samples, .. } in contenders {
-        let of = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
-        let ratios = samples.iter().zip(echo).map(|(sample, echo)| cpu_us(sample) / cpu_us(echo));
-        let latency = merged(samples);
-        let quantile = |q| latency.value_at_quantile(q) as f64 / 1e3;
-        println!(
-            "| {name} | {:.3} | {:.2} | {:.0} | {:.0} | {:.0} | {:.0} | {:.3} |",
-            of(&cpu_us),
-            median(ratios.collect()),
-            of(&|sample| sample.latency.len() as f64 / sample.elapsed.as_secs_f64()),
-            quantile(0.5),
-            quantile(0.99),
-            quantile(0.999),
-            of(&|sample| micros(sample.own_cpu) / sample.latency.len() as f64),
-        );
+    println!("| server | CPU µs/request | × echo |");
+    println!("|---|---:|---:|");
+    let echo = &contenders[0].rounds;
+    for Contender { name, rounds, .. } in contenders {
+        let ratios = rounds.iter().zip(echo).map(|(round, echo)| round / echo);
+        println!("| {name} | {:.3} | {:.2} |", median(rounds.clone()), median(ratios.collect()));
     }
-}
-
-fn merged(samples: &[Sample]) -> Histogram<u64> {
-    let mut all = samples[0].latency.clone();
-    for sample in &samples[1..] {
-        // All have the same bounds.
-        let _ = all.add(&sample.latency);
-    }
-    all
 }

@@ -22,7 +22,8 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
         "10,000 requests of one ID a second for {} s, from the moment that each was due.\n",
         stretch.as_secs()
     );
-    print_header("a sync takes");
+    println!("| a sync takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
+    println!("|---|---:|---:|---:|---:|");
     let directory = tempfile::tempdir()?;
     for (index, (name, orders)) in [("what it takes", ""), ("500 ms", "sync stall 500")].iter().enumerate() {
         let state = directory.path().join(format!("state-{index}"));
@@ -35,18 +36,13 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn print_header(cause: &str) {
-    println!("| {cause} | p50 µs | p99 µs | p99.9 µs | longest µs |");
-    println!("|---|---:|---:|---:|---:|");
-}
-
-pub(crate) fn print_times(name: &str, times: &Histogram<u64>) {
+fn print_times(name: &str, times: &Histogram<u64>) {
     let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
     let longest = times.max() as f64 / 1e3;
     println!("| {name} | {:.0} | {:.0} | {:.0} | {longest:.0} |", at(0.5), at(0.99), at(0.999));
 }
 
-pub(crate) fn measure(daemon: &Daemon, stretch: Duration) -> io::Result<Histogram<u64>> {
+fn measure(daemon: &Daemon, stretch: Duration) -> io::Result<Histogram<u64>> {
     let mut client = daemon.connect();
     let mut times = Histogram::new(3).map_err(io::Error::other)?;
     let begin = Instant::now();

@@ -57,14 +57,13 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
 
 /// Watches for a stretch. Returns the memory that no file backs.
 fn row(daemon: &Daemon, stretch: Duration, connections: u64, before_kib: Option<u64>) -> io::Result<u64> {
-    let process = daemon.id().to_string();
     let begin = Instant::now();
     let wake_ups = daemon.voluntary_switches();
-    let cpu = server::cpu_of(&process)?;
+    let cpu = server::cpu_of(daemon.id())?;
     thread::sleep(stretch);
     let seconds = begin.elapsed().as_secs_f64();
     let wake_ups = (daemon.voluntary_switches() - wake_ups) as f64 / seconds;
-    let cpu_us = crate::micros(server::cpu_of(&process)?.saturating_sub(cpu)) / seconds;
+    let cpu_us = crate::micros(server::cpu_of(daemon.id())?.saturating_sub(cpu)) / seconds;
     let resident_kib = daemon.resident_kib();
     let anonymous_kib = server::anonymous_kib(daemon.id())?;
     let each =

@@ -9,11 +9,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use crate::server;
+use crate::{micros, server};
 
 /// A server that does not complete a reply within this time has failed.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,40 +37,16 @@ pub(crate) struct Load<'a> {
     pub(crate) depth: usize,
 }
 
-/// The results of a stretch of load.
-#[derive(Debug)]
-pub(crate) struct Sample {
-    pub(crate) elapsed: Duration,
-    /// The server's processor time.
-    pub(crate) cpu: Duration,
-    /// The load generator's.
-    pub(crate) own_cpu: Duration,
-    /// Round trips of all replies, in nanoseconds.
-    pub(crate) latency: Histogram<u64>,
-}
-
-struct Connection {
-    stream: TcpStream,
-    sent: Instant,
-}
-
-impl Connection {
-    fn send(&mut self, requests: &[u8]) -> io::Result<()> {
-        self.sent = Instant::now();
-        self.stream.write_all(requests)
-    }
-}
-
 impl Load<'_> {
-    /// Loads the server of this process: first for `warm`, then for `stretch`, in which it
-    /// measures.
+    /// Loads the server of this process: first for `warm`, then for `stretch`. Returns the server's
+    /// processor time for each request of the stretch, in µs.
     pub(crate) fn run(
         &self,
         address: SocketAddr,
         process: u32,
         warm: Duration,
         stretch: Duration,
-    ) -> io::Result<Sample> {
+    ) -> io::Result<f64> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut connections = Vec::new();
         for index in 0..self.connections {
@@ -79,48 +54,36 @@ impl Load<'_> {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
-            connections.push(Connection { stream, sent: Instant::now() });
+            connections.push(stream);
         }
         for connection in &mut connections {
-            connection.send(&self.exchange.request.repeat(self.depth))?;
+            connection.write_all(&self.exchange.request.repeat(self.depth))?;
         }
         self.drive(&epoll, &mut connections, warm)?;
-        let process = process.to_string();
-        let begin = Instant::now();
-        let cpu = server::cpu_of(&process)?;
-        let own_cpu = server::cpu_of("self")?;
-        let latency = self.drive(&epoll, &mut connections, stretch)?;
-        Ok(Sample {
-            elapsed: begin.elapsed(),
-            cpu: server::cpu_of(&process)?.saturating_sub(cpu),
-            own_cpu: server::cpu_of("self")?.saturating_sub(own_cpu),
-            latency,
-        })
+        let before = server::cpu_of(process)?;
+        let replies = self.drive(&epoll, &mut connections, stretch)?;
+        let cpu = server::cpu_of(process)?.saturating_sub(before);
+        Ok(micros(cpu) / replies as f64)
     }
 
-    fn drive(
-        &self,
-        epoll: &OwnedFd,
-        connections: &mut [Connection],
-        stretch: Duration,
-    ) -> io::Result<Histogram<u64>> {
+    /// Loads the server for a stretch. Returns the number of replies.
+    fn drive(&self, epoll: &OwnedFd, connections: &mut [TcpStream], stretch: Duration) -> io::Result<u64> {
         let requests = self.exchange.request.repeat(self.depth);
         let mut replies = vec![0; self.exchange.reply_size * self.depth];
-        let mut latency = Histogram::new_with_max(60_000_000_000, 3).map_err(io::Error::other)?;
+        let mut count = 0;
         let mut events = Vec::with_capacity(256);
         let end = Instant::now() + stretch;
         while Instant::now() < end {
             epoll::wait(epoll, spare_capacity(&mut events), Some(&EVENTS_TIMEOUT))?;
             for event in events.drain(..) {
                 let connection = &mut connections[event.data.u64() as usize];
-                connection.stream.read_exact(&mut replies)?;
+                connection.read_exact(&mut replies)?;
                 self.exchange.check(&replies)?;
-                let round_trip_ns = connection.sent.elapsed().as_nanos() as u64;
-                latency.saturating_record_n(round_trip_ns, self.depth as u64);
-                connection.send(&requests)?;
+                count += self.depth as u64;
+                connection.write_all(&requests)?;
             }
         }
-        Ok(latency)
+        Ok(count)
     }
 }
 

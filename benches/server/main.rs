@@ -62,7 +62,7 @@ enum Table {
     Start,
     /// Single IDs while the disk is slow
     Disk,
-    /// The first ID in a fleet, and single IDs while its etcd is slow
+    /// The first ID in a fleet
     Fleet,
 }
 

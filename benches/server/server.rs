@@ -90,7 +90,7 @@ impl Drop for Server {
 
 /// Sums what the scheduler has counted for each thread of a process, in nanoseconds. `stat` counts
 /// in hundredths of a second, too coarse for a stretch of one second.
-pub(crate) fn cpu_of(process: &str) -> io::Result<Duration> {
+pub(crate) fn cpu_of(process: u32) -> io::Result<Duration> {
     let mut sum_ns = 0;
     for task in fs::read_dir(format!("/proc/{process}/task"))? {
         let text = fs::read_to_string(task?.path().join("schedstat"))?;

@@ -9,8 +9,6 @@ use snowbank_testkit::{Ask, Setup};
 use crate::server::{self, Server};
 use crate::{Effort, median};
 
-const TICKET_SOURCE: &str = "[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n";
-
 pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     println!("\n## Start\n");
     println!(
@@ -21,12 +19,9 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     let directory = tempfile::tempdir()?;
     let state = directory.path().join("state");
     print_times("none kept", first_ids(effort, true, || server::daemon(Path::new("none"))));
-    print_kept_state(effort, "", "", &state);
-    let path = state.to_string_lossy();
-    // A new ticket source does not start before its last number is set.
-    let set = server::daemon(&state).run(&["ticket", "set", "orders", "0", "--state-dir", &path]);
-    assert_eq!(set.code, Some(0), "{}", set.err);
-    print_kept_state(effort, "ticket source, ", TICKET_SOURCE, &state);
+    for (end, is_clean) in [("after a clean stop", true), ("after kill -9", false)] {
+        print_times(end, first_ids(effort, is_clean, || server::daemon(&state)));
+    }
     let mut times = Vec::new();
     for _ in 0..effort.rounds(20, 5) {
         let begin = Instant::now();
@@ -36,14 +31,6 @@ pub(crate) fn run(effort: &Effort) -> io::Result<()> {
     }
     print_times("Redis", times);
     Ok(())
-}
-
-/// Prints the rows of a daemon that finds its state.
-fn print_kept_state(effort: &Effort, kind: &str, config: &str, state: &Path) {
-    for (end, is_clean) in [("after a clean stop", true), ("after kill -9", false)] {
-        let times = first_ids(effort, is_clean, || server::daemon(state).config(config));
-        print_times(&format!("{kind}{end}"), times);
-    }
 }
 
 /// Starts the daemon once per round. Returns the milliseconds to each first ID.

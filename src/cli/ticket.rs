@@ -9,7 +9,7 @@ use super::fleet::Fleet;
 use super::state::{Directories, refuse_foreign};
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Record, StateDir};
-use crate::ceiling::{HostIdentity, Mark, Owner, draw_identity, lock_workers};
+use crate::ceiling::{HostIdentity, Mark, Owner, StateError, draw_identity, lock_workers};
 use crate::config::{Overrides, SOURCE_NAME, is_source_name};
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 
@@ -138,9 +138,7 @@ fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
     let stored = records.iter().find(|record| record.key() == wanted.key());
     let marks = locks.marks().map_err(Failure::no)?;
     if stored.is_some_and(|stored| stored.released) || marks.iter().any(Mark::is_released) {
-        return Err(Failure::no(format_args!(
-            "source {name:?}: `snowbank state export` moved its counter away; bring it back with `snowbank state import`"
-        )));
+        return Err(Failure::no(StateError::released(name, &numbering)));
     }
     let by_state = stored.map(|stored| (stored.id_bound, format!("the state in {}", path.display())));
     let by_mark =

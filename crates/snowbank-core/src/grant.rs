@@ -224,17 +224,6 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_is_furthest_after_a_while_at_max_ahead() {
-        for tick in [RULE.tick, Duration::from_secs(5)] {
-            let rule = CeilingRule { tick, ..RULE };
-            let at_max_ahead = NOW.after(rule.max_ahead.max(2 * tick)).wall;
-            let reach = rule.reach(NOW, at_max_ahead, Duration::from_secs(3_600));
-            let furthest = UnixMicros(NOW.wall.0 + micros(rule.furthest()));
-            assert_eq!(UnixMicros(reach.0 + micros(tick)), furthest);
-        }
-    }
-
-    #[test]
     fn a_grant_only_rises_until_it_is_lost() {
         let grant = Grant::new(Position(10));
         grant.raise(Position(5));

@@ -32,7 +32,7 @@ use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use ranges::SharedCounter;
 use snowbank_id::layout::{Position, UnixMicros};
 use snowbank_id::numbering::Numbering;
-use wait_queue::{Bypass, WaitQueue};
+use wait_queue::WaitQueue;
 
 /// The cursor of a sealed source. It is above every position, so each claim finds nothing left.
 const SEALED: u64 = u64::MAX;
@@ -219,15 +219,10 @@ impl Source {
     /// may not pass the requests that wait.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
-        let bypass = self.wait_queue.bypass(count);
-        if bypass == Bypass::Closed {
+        if !self.wait_queue.may_pass(count) {
             return None;
         }
-        let span = self.claim_some(window, count, count, window.limit, rng);
-        if let (None, Bypass::Counted(look)) = (&span, bypass) {
-            self.wait_queue.uncount_bypass(look, count);
-        }
-        span.map(|span| span.from)
+        self.claim_some(window, count, count, window.limit, rng).map(|span| span.from)
     }
 
     /// Claims exactly `count` positions ahead of demand. Their ticks are young enough to be handed

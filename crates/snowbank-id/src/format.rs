@@ -122,8 +122,8 @@ impl Format {
             Format::Base(base) => Kind::Base(base.clone()),
             Format::Crockford { check } => Kind::Crockford(Crockford::new(*check)),
             Format::ObjectId => Kind::ObjectId(self.layout(context)?),
-            Format::UuidV7 => Kind::Uuid(Version::seven(self.layout(context)?, context.source)),
-            Format::UuidV8 => Kind::Uuid(Version::eight(context.source)),
+            Format::UuidV7 => Kind::Uuid(Version::new(Some(self.layout(context)?), context.source)),
+            Format::UuidV8 => Kind::Uuid(Version::new(None, context.source)),
             #[cfg(feature = "alias")]
             Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or_else(|| {
                 FormatError::new(

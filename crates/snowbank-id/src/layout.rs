@@ -56,8 +56,6 @@ pub use toml::{EpochForm, FieldForm, LayoutTable};
 #[doc(hidden)]
 pub use workers::{MAX_WORKER_IDS, WorkerSet};
 
-use build::ID_LIMIT;
-
 /// The fields of an ID, the length of a tick, and the instant of tick 0.
 ///
 /// Build one from a preset's name or a text form with [`Layout::resolve`], or from fields with
@@ -74,10 +72,8 @@ pub struct Layout {
     epoch_unix_ms: i64,
     /// The part of every ID that the constant fields make.
     constants: u64,
-    /// The number of ticks in which all IDs exist. IDs are made only in these.
-    whole_ticks: u64,
-    /// The number of ticks with an ID: the whole ones, and one more if the limit of 2^63 − 1 is
-    /// within it.
+    /// The number of ticks in which all IDs exist. A tick that the limit of 2^63 − 1 cuts off does
+    /// not count.
     ticks: u64,
     /// The size of the sequence field.
     ids_per_tick: u64,
@@ -122,24 +118,21 @@ impl Layout {
         self.start_of(Tick(0))
     }
 
-    /// Returns the start of the last tick in which an ID exists. The limit of 2^63 − 1 may cut off
-    /// some of its IDs.
+    /// Returns the start of the last tick.
     ///
     /// No layout outlasts the year 9999, because RFC 3339 cannot write later instants.
     pub fn last(&self) -> UnixMicros {
         self.start_of(Tick(self.ticks - 1))
     }
 
-    /// Returns the end of the layout's life: the first instant for which no ID can be made. No ID
-    /// is made in a last tick that is cut off.
+    /// Returns the end of the layout's life: the first instant without an ID.
     pub fn end(&self) -> UnixMicros {
-        self.start_of(Tick(self.whole_ticks))
+        self.start_of(Tick(self.ticks))
     }
 
     /// Returns the largest ID.
     pub fn last_id(&self) -> u64 {
-        // At most one tick over the limit: below 2^63 + 10^18.
-        (self.ticks * self.tick_weight()).min(ID_LIMIT) - 1
+        self.ticks * self.tick_weight() - 1
     }
 
     /// Returns the number of decimal digits of the largest ID.

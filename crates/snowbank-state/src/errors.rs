@@ -59,25 +59,14 @@ impl StateError {
 
     /// Returns the error for a lock's file, or its directory, that the system refuses.
     pub(crate) fn lock_refused(path: &Path, error: &io::Error) -> Self {
-        Self::of_system(
-            error,
-            format!(
-                "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the \
-                 same IDs: run as a member of its group, make room if it is full, or set lock_dir to a directory that all \
-                 daemons of this machine share",
-                path.display()
-            ),
-        )
+        let advice = "run as a member of its group, make room if it is full, or";
+        Self::of_system(error, not_locked(path, error, advice))
     }
 
     /// Returns the error for another user's file, or something that is no file, with a lock's name.
     pub(crate) fn lock_obstructed(path: &Path, error: &io::Error) -> Self {
-        let reason = format!(
-            "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same IDs: \
-             find out who put it there and remove it, or set lock_dir to a directory that all daemons of this machine share",
-            path.display()
-        );
-        StateError { cause: Cause::InUse, reason }
+        let advice = "find out who put it there and remove it, or";
+        StateError { cause: Cause::InUse, reason: not_locked(path, error, advice) }
     }
 
     /// Returns the error for a mark that cannot be read, so that it is unknown how far IDs were
@@ -90,4 +79,12 @@ impl StateError {
         );
         StateError { cause: Cause::Damaged, reason }
     }
+}
+
+fn not_locked(path: &Path, error: &io::Error, advice: &str) -> String {
+    format!(
+        "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same IDs: \
+         {advice} set lock_dir to a directory that all daemons of this machine share",
+        path.display()
+    )
 }

@@ -41,12 +41,6 @@ pub(super) trait Kind {
 
     /// Returns the key of a source's record.
     fn record_key(&self, source: &str) -> String;
-
-    /// Returns its IDs as a message names them.
-    fn in_words(&self) -> String;
-
-    /// Returns the advice to use other IDs, if its source can, as the start of a clause.
-    fn or_others(&self) -> &'static str;
 }
 
 /// Returns the kind of a numbering.

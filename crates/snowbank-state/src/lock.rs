@@ -285,8 +285,7 @@ fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, StateError> {
     read_mark(&locked.file).map_err(|error| StateError::mark_damaged(&locked.path, &error))
 }
 
-/// Returns the mark in a lock's file. `None` if the file is new, or if a program without marks
-/// wrote it.
+/// Returns the mark in a lock's file. `None` if the file is new.
 pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {

@@ -116,8 +116,7 @@ pub(super) fn of_source(own: Vec<Mark>, of_kin: impl IntoIterator<Item = Mark>) 
     marks
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are its state's. A record
-/// without a state's identity may belong to any state.
+/// Compares a source's start with the marks of its worker IDs. `records` are its state's.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(Mark::is_released) {
         return Marked::Released;
@@ -127,8 +126,7 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
         return Marked::Below;
     };
     for mark in marks.iter().filter(|mark| numbering.position_from(mark.id_bound) > start) {
-        let mut states = records.iter().map(|record| &record.owner.state);
-        if states.any(|state| state.is_empty() || *state == mark.state) {
+        if records.iter().any(|record| record.owner.state == mark.state) {
             return Marked::SinceThisCopy(highest);
         }
     }

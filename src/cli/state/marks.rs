@@ -94,7 +94,6 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
     let error = seen[0].mark.as_ref().err().cloned();
     let position = mark.map(|mark| record.numbering.position_from(mark.id_bound));
     let layout = record.numbering.snowflake().map(|(layout, _)| layout);
-    let own = Some(&record.owner.state).filter(|own| !own.is_empty());
     MarkShown {
         worker_ids: workers.as_ref().map(WorkerSet::to_string),
         words: workers.as_ref().map_or_else(|| String::from("counter"), WorkerSet::in_words),
@@ -106,7 +105,7 @@ fn shown(record: &Record, seen: &[Seen], next_start: NextStart) -> MarkShown {
         id: mark.map(|mark| mark.id_bound.to_string()),
         time: position.and_then(|position| Some(layout?.rfc3339(instant_of(&record.numbering, position)))),
         state: mark.map(|mark| mark.state.clone()),
-        this_state: mark.zip(own).map(|(mark, own)| mark.state == *own),
+        this_state: mark.map(|mark| mark.state == record.owner.state),
         next_start,
         holder,
         error,

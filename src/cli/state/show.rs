@@ -196,8 +196,7 @@ impl<'a> Shown<'a> {
         if record.assigned {
             writeln!(out, "  assigned        by a fleet's coordinator")?;
         }
-        let state = if record.owner.state.is_empty() { "not known" } else { &record.owner.state };
-        writeln!(out, "  state       {state}")?;
+        writeln!(out, "  state       {}", record.owner.state)?;
         if !self.is_set() {
             writeln!(out, "  owner       {}", record.owner)?;
             writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;

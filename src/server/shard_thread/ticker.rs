@@ -40,8 +40,14 @@ pub(super) fn advance(thread: &ThreadState) -> Option<Duration> {
     for (index, supply) in thread.live_config.borrow().supplies.iter().enumerate() {
         let source = &supply.source;
         if source.wait_queue().admitted_ids() > 0 {
-            let again = source.advance(now, &mut turn.rng, &thread.common.wake_ups);
-            next = [next, again].into_iter().flatten().min();
+            let advanced = source.advance(now, &mut turn.rng);
+            for shard in advanced.shards {
+                thread.common.wake_ups.wake_shard(shard);
+            }
+            if advanced.meets_ceiling {
+                thread.common.wake_ups.wake_keeper();
+            }
+            next = [next, advanced.next_in].into_iter().flatten().min();
         }
         for finished in source.collect(thread.index) {
             // Fails when the connection is gone: the IDs are skipped.

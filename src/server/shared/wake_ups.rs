@@ -6,8 +6,6 @@ use std::thread::Thread;
 
 use tokio::sync::Notify;
 
-use crate::source::wait_queue::Signals;
-
 /// The threads that can be woken.
 #[derive(Debug)]
 pub(crate) struct WakeUps {
@@ -50,15 +48,5 @@ impl WakeUps {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
         }
-    }
-}
-
-impl Signals for WakeUps {
-    fn finished(&self, shard: usize) {
-        self.wake_shard(shard);
-    }
-
-    fn ceiling_reached(&self) {
-        self.wake_keeper();
     }
 }

@@ -167,7 +167,7 @@ impl World {
         for waiting in daemon.waiting.iter_mut().flatten() {
             waiting.earliest_us = waiting.earliest_us.min(now.wall.0);
         }
-        daemon.source.advance(now, &mut self.rng, &());
+        daemon.source.advance(now, &mut self.rng);
         for index in 0..SHARDS {
             let finished = self.daemon.as_ref().map_or_else(Vec::new, |daemon| daemon.source.collect(index));
             for each in finished {

@@ -247,7 +247,7 @@ impl House {
 
     /// Runs a tick's wake-up, late by a random time. Returns the time until the next.
     fn advance(&mut self) -> Option<Duration> {
-        let next = self.source.advance(self.now, &mut self.rng, &());
+        let next = self.source.advance(self.now, &mut self.rng).next_in;
         let is_large = |tenant: &Tenant| tenant.appetite == Appetite::Large && tenant.waiting.is_some();
         let some_promised = self.tenants.iter().any(is_large);
         for waiting in self.tenants.iter_mut().filter_map(|tenant| tenant.waiting.as_mut()) {

@@ -27,8 +27,8 @@ struct World {
 }
 
 impl World {
-    fn new(writers: usize) -> World {
-        World::of(vec![managed(0)], &vec![Reach::Local; writers])
+    fn new() -> World {
+        World::of(vec![managed(0)], &[Reach::Local])
     }
 
     /// Returns a world of these sources, whose first ceilings it grants.
@@ -119,31 +119,8 @@ fn managed(ahead_us: i64) -> ManagedSource {
 }
 
 #[test]
-fn the_grant_rises_to_what_all_writers_have_durable() {
-    let mut world = World::new(2);
-    let before = world.granted();
-    let looked = world.look(later(SECOND_US, 0));
-    let [fast, slow] = &looked.writes[..] else { panic!("{looked:?}") };
-    world.end(fast, Ok(()), later(SECOND_US, 0));
-    assert_eq!(world.granted(), before);
-    assert_eq!(world.marked, [], "a grant that does not rise needs no mark");
-    // The fast one continues meanwhile, about once a second, even while a claim waits for the slow
-    // one.
-    assert!(world.source.grant().want_more());
-    for _ in 0..10 {
-        assert!(world.look(later(SECOND_US + 1_000, 0)).writes.is_empty(), "it does not hold the grant down");
-    }
-    let ahead = only(&world.look(later(2 * SECOND_US, 0)));
-    assert_eq!(ahead.writer, fast.writer);
-    world.end(&ahead, Ok(()), later(2 * SECOND_US, 0));
-    assert_eq!(world.granted(), before);
-    world.end(slow, Ok(()), later(3 * SECOND_US, 0));
-    assert_eq!(world.granted(), slow.ceilings[0].1);
-}
-
-#[test]
 fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
-    let mut world = World::new(1);
+    let mut world = World::new();
     for second in 1..=2_000 {
         world.settle(later(second * SECOND_US, 0));
     }
@@ -189,7 +166,7 @@ fn ceilings_rise_together_whichever_needs_it_first() {
 /// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.
 #[test]
 fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_a_second() {
-    let mut world = World::new(1);
+    let mut world = World::new();
     world.settle(later(SECOND_US, 0));
     let before = world.handed_out.len();
     for ms in 1_000..11_000 {
@@ -203,7 +180,7 @@ fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_
 
 #[test]
 fn a_write_that_ends_after_the_seal_marks_nothing() {
-    let mut world = World::new(1);
+    let mut world = World::new();
     let write = only(&world.look(later(SECOND_US, 0)));
     world.keeper.seal();
     world.end(&write, Ok(()), later(SECOND_US, 0)).expect("it is in flight");

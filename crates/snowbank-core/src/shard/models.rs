@@ -189,15 +189,15 @@ fn whoever_advances_the_queue_serves_each_request_once() {
             let source = Arc::clone(&source);
             thread::spawn(move || {
                 let id = source.admit(&source.window(NOW), request(1)).expect("there is time");
-                source.advance(NOW, &mut rng(), &());
+                source.advance(NOW, &mut rng());
                 id
             })
         };
         let mine = source.admit(&source.window(NOW), request(0)).expect("there is time");
-        source.advance(NOW, &mut rng(), &());
+        source.advance(NOW, &mut rng());
         let theirs = other.join().expect("no panic");
         let later = NOW.after(Duration::from_millis(5));
-        source.advance(later, &mut rng(), &());
+        source.advance(later, &mut rng());
         let mut positions = Vec::new();
         for (shard, id) in [(0, mine), (1, theirs)] {
             let finished = source.collect(shard);
@@ -242,7 +242,7 @@ fn the_wait_queue_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() 
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())
         };
-        source.advance(NOW, &mut rng(), &());
+        source.advance(NOW, &mut rng());
         other.join().expect("no panic");
         let generation = source.grant().generation();
         for finished in source.collect(0) {

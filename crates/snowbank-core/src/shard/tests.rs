@@ -163,34 +163,6 @@ fn a_busy_shard_hands_out_each_id_once() {
 }
 
 proptest! {
-    /// Cutting a span gives its positions, in order, in runs of one tick.
-    #[test]
-    fn runs_are_cut_without_loss(
-        from in 0_u64..1_000_000,
-        count in 1_u64..50_000,
-        layout in prop::sample::select(vec![TWITTER, SCARCE]),
-        workers in prop::sample::select(vec!["0", "0-3", "1,5,9"]),
-    ) {
-        let source = source(layout, workers);
-        let numbering = source.numbering();
-        let mut span = Span { from: Position(from), count };
-        let mut position = from;
-        let mut last_id = None;
-        while let Some(mut current) = CurrentRun::cut(numbering, &mut span) {
-            prop_assert_eq!(current.position(), Position(position));
-            prop_assert_eq!(numbering.tick_of(current.position()), numbering.tick_of(Position(current.end.0 - 1)));
-            let half = current.take(u64::from(current.count / 2));
-            for run in half.into_iter().filter(|run| run.count > 0).chain(current.take(u64::MAX)) {
-                prop_assert_eq!(run.first, numbering.id_at(Position(position)));
-                prop_assert!(last_id < Some(run.first));
-                position += u64::from(run.count);
-                prop_assert_eq!(run.last(), numbering.id_at(Position(position - 1)));
-                last_id = Some(run.last());
-            }
-        }
-        prop_assert_eq!(position, from + count);
-    }
-
     /// Shards run at random moments, with readings a little older or newer than each other's. No ID
     /// comes twice, each shard's IDs increase, and none is older than the burst window or newer
     /// than the clock.

@@ -1,10 +1,9 @@
 mod properties;
 mod waits;
-use std::cell::RefCell;
 
 use proptest::prelude::*;
 
-use super::wait_queue::{Refusal, Signals, WaitRequest};
+use super::wait_queue::{Refusal, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
 use snowbank_id::layout::{Layout, Tick, WorkerSet};
@@ -59,22 +58,6 @@ pub(super) fn rng() -> fastrand::Rng {
 
 fn after_ms(ms: u64) -> Now {
     START.after(Duration::from_millis(ms))
-}
-
-#[derive(Default)]
-pub(super) struct Heard {
-    shards: RefCell<Vec<usize>>,
-    ceilings: RefCell<usize>,
-}
-
-impl Signals for Heard {
-    fn finished(&self, shard: usize) {
-        self.shards.borrow_mut().push(shard);
-    }
-
-    fn ceiling_reached(&self) {
-        *self.ceilings.borrow_mut() += 1;
-    }
 }
 
 fn request(count: u64, now: Now, wait_ms: u64) -> WaitRequest {
@@ -153,7 +136,7 @@ fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
             let source = source.begins_with_the_clock();
             for later in (0..400).step_by(20) {
                 let now = after_ms(life * 400 + later);
-                source.advance(now, &mut rng(), &());
+                source.advance(now, &mut rng());
                 if let Some(position) = source.claim(&source.window(now), 1, &mut rng()) {
                     assert!(seen.insert(position), "life {life}: {position:?} again");
                     assert!(source.numbering().start_of(source.numbering().tick_of(position)) <= now.wall);

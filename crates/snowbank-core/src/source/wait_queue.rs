@@ -23,7 +23,7 @@ mod share;
 mod summary;
 mod whole;
 
-pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
+pub use request::{Advanced, Finished, Refusal, WaitId, WaitRequest};
 
 use std::time::Duration;
 
@@ -43,42 +43,6 @@ const PASSING_SHARE: u64 = 16;
 /// the processor. A tick's IDs can be claimed for a burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
-/// The permission of a request to be served before those that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bypass {
-    /// No request waits.
-    Free,
-    /// It may pass those that wait. It is counted against the IDs that they leave until the next
-    /// look.
-    Counted(Look),
-    /// It must queue.
-    Closed,
-}
-
-/// The look at the queue that set the number of IDs that may pass. Wraps around.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look(u16);
-
-/// The number of IDs that may pass, and the look that set it, in one machine word. If IDs were
-/// given back after a later look, more would pass than the promises allow.
-#[derive(Clone, Copy)]
-struct PassingLeft {
-    look: Look,
-    ids: u64,
-}
-
-impl PassingLeft {
-    const IDS_MAX: u64 = u64::MAX >> u16::BITS;
-
-    fn unpacked(word: u64) -> Self {
-        PassingLeft { look: Look((word >> Self::IDS_MAX.count_ones()) as u16), ids: word & Self::IDS_MAX }
-    }
-
-    fn packed(self) -> u64 {
-        u64::from(self.look.0) << Self::IDS_MAX.count_ones() | self.ids.min(Self::IDS_MAX)
-    }
-}
-
 /// The waiting requests of one source.
 #[derive(Debug)]
 pub struct WaitQueue {
@@ -87,7 +51,7 @@ pub struct WaitQueue {
     admitted: CachePadded<AtomicU64>,
     /// The largest request that may pass those that wait: a share of a tick.
     passing_ids_max: AtomicU64,
-    /// The IDs that may still pass before the next tick: a [`PassingLeft`].
+    /// The IDs that may still pass before the next tick.
     passing_left: AtomicU64,
     ids_per_tick: u64,
     /// The IDs of a tick that waiting requests leave to others.
@@ -130,51 +94,25 @@ impl WaitQueue {
         self.lock().waiting.len() as u64
     }
 
-    /// Returns whether a request of this size may be served before those that wait.
+    /// Returns whether a request of this size may be served before those that wait. If some wait,
+    /// it is counted against the IDs that they leave until the next tick, even if its claim then
+    /// fails.
     #[inline]
-    pub(super) fn bypass(&self, count: u64) -> Bypass {
-        if self.admitted_ids() == 0 {
-            Bypass::Free
-        } else {
-            self.count_bypass(count).map_or(Bypass::Closed, Bypass::Counted)
-        }
+    pub(super) fn may_pass(&self, count: u64) -> bool {
+        self.admitted_ids() == 0 || self.count_passing(count)
     }
 
-    /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they
+    /// Counts a request that passes those that wait. Returns false if it is too large, or if they
     /// leave too little.
     #[cold]
-    fn count_bypass(&self, count: u64) -> Option<Look> {
+    fn count_passing(&self, count: u64) -> bool {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
-            return None;
+            return false;
         }
-        let before =
-            self.change_passing(|left| Some(PassingLeft { ids: left.ids.checked_sub(count)?, ..left }));
-        before.map(|before| before.look)
-    }
-
-    /// Takes back a counted bypass of `count` IDs that were not claimed, unless the queue was
-    /// looked at since.
-    pub(super) fn uncount_bypass(&self, look: Look, count: u64) {
-        self.change_passing(|left| {
-            (left.look == look).then(|| PassingLeft { ids: left.ids + count, ..left })
-        });
-    }
-
-    /// Changes what may pass, in one step. Returns what it was, or `None` if there is no change.
-    fn change_passing(&self, change: impl Fn(PassingLeft) -> Option<PassingLeft>) -> Option<PassingLeft> {
-        let before = self.passing_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
-            change(PassingLeft::unpacked(word)).map(PassingLeft::packed)
-        });
-        before.ok().map(PassingLeft::unpacked)
-    }
-
-    /// Lets these IDs pass until the next look.
-    fn set_passing(&self, ids: u64) {
-        self.change_passing(|left| Some(PassingLeft { look: Look(left.look.0.wrapping_add(1)), ids }));
-    }
-
-    fn passing_ids_left(&self) -> u64 {
-        PassingLeft::unpacked(self.passing_left.load(Ordering::Relaxed)).ids
+        let counted = self
+            .passing_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(count));
+        counted.is_ok()
     }
 
     /// Returns an even share of a tick among this many requests.
@@ -196,9 +134,8 @@ impl WaitQueue {
 }
 
 impl Source {
-    /// Claims for waiting requests, and ends waits that are over. Returns after how long it must be
-    /// called again, or `None` if no request waits.
-    pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
+    /// Claims for waiting requests, and ends waits that are over.
+    pub fn advance(&self, now: Now, rng: &mut fastrand::Rng) -> Advanced {
         // The claims below carry the window's generation, however long it takes to get the lock.
         let (mut window, generation) = self.window_and_generation(now);
         let mut queue = self.wait_queue.lock();
@@ -217,18 +154,12 @@ impl Source {
         self.end_waits(&window, &mut queue, rng);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
-        let next = self.next_event(&window, &queue);
+        let next_in = self.next_event(&window, &queue);
         drop(queue);
 
         shards.sort_unstable();
         shards.dedup();
-        for shard in shards {
-            signals.finished(shard);
-        }
-        if meets_ceiling && self.grant.want_more() {
-            signals.ceiling_reached();
-        }
-        next
+        Advanced { next_in, shards, meets_ceiling: meets_ceiling && self.grant.want_more() }
     }
 
     /// Skips positions that were claimed under a grant that was lost. As many others will be
@@ -267,20 +198,25 @@ impl Source {
         self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
     }
 
-    /// Computes limits that are not known yet. After a step forward it computes all limits again.
-    /// By the old limits, requests that have time would seem to be due and would take everything.
-    /// After a step back it keeps the old limits. By new limits, requests whose promise can no
-    /// longer be kept would take everything.
+    /// Computes limits that are not known yet. If the clock has stepped forward, by more than a
+    /// tick, it computes all limits again. By the old limits, requests that have time would seem to
+    /// be due and would take everything. After a step back it keeps the old limits. By new limits,
+    /// requests whose promise can no longer be kept would take everything.
     fn learn_limits(&self, window: &Window, queue: &mut Queue) {
         if window.now.jumped {
             return;
         }
-        let is_outdated = queue.has_stepped_forward(window.now);
+        let is_outdated = queue.waiting.last().is_some_and(|entry| {
+            let limit = self.supply(window, entry.request.due).limit;
+            let known = entry.limit_by_due.unwrap_or(limit);
+            limit > known.saturating_add(self.wait_queue.ids_per_tick)
+        });
         if !is_outdated && !queue.lacks_limits {
             return;
         }
-        for entry in queue.waiting.iter_mut().filter(|entry| is_outdated || entry.limit_by_due.is_none()) {
-            entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
+        for entry in &mut queue.waiting {
+            let limit = self.supply(window, entry.request.due).limit;
+            entry.limit_by_due = entry.limit_by_due.max(Some(limit));
         }
         (queue.lacks_limits, queue.is_summary_stale) = (false, true);
     }
@@ -306,7 +242,7 @@ impl Source {
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
-        self.wait_queue.set_passing(ids);
+        self.wait_queue.passing_left.store(ids, Ordering::Relaxed);
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {

@@ -126,24 +126,6 @@ fn crockford_forgives_what_people_misread() {
 }
 
 #[test]
-fn a_wrong_symbol_or_two_swapped_ones_never_pass_the_check() {
-    let checked = codec("base32-crockford-check", "twitter");
-    let text = checked.text(1541815603606036480).unwrap();
-    for place in 0..13 {
-        for symbol in "0123456789ABCDEFGHJKMNPQRSTVWXYZ".chars() {
-            let wrong = format!("{}{symbol}{}", &text[..place], &text[place + 1..]);
-            assert_eq!(checked.read(&wrong).is_ok(), wrong == text, "{wrong}");
-        }
-    }
-    for place in 0..12 {
-        let mut swapped: Vec<char> = text.chars().collect();
-        swapped.swap(place, place + 1);
-        let swapped: String = swapped.into_iter().collect();
-        assert_eq!(checked.read(&swapped).is_ok(), swapped == text, "{swapped}");
-    }
-}
-
-#[test]
 fn dictionaries_have_2_to_94_distinct_characters() {
     for (dictionary, part) in [
         ("abca", "\"abca\" has 'a' twice"),
@@ -186,11 +168,10 @@ fn other_texts_are_refused_in_one_line() {
 #[test]
 fn uuids_and_object_ids_of_others_are_refused() {
     // The published examples of RFC 9562, of a game server, and of MongoDB (2012-10-17T21:13:27Z).
-    assert_eq!("21e58ba8-5c7e-4524-ae8f-079faf987b3b".len(), 36);
     refuses("uuidv7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["milliseconds", "layout"]);
-    refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["version 4", "uuidv7 is of version 7"]);
+    refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["not a UUID of version 7"]);
     refuses("uuidv8", "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0", &["digest", "name the source"]);
-    refuses("uuidv8", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["version 7"]);
+    refuses("uuidv8", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["not a UUID of version 8"]);
     refuses("objectid", "507f1f77bcf86cd799439011", &["seconds", "layout"]);
     // Of another source, of another layout.
     let layout = Layout::resolve("twitter").unwrap();

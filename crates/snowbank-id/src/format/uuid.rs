@@ -34,21 +34,13 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Version 7 for the source of this layout and name.
-    pub(super) fn seven(layout: Layout, source: &str) -> Self {
-        Version { layout: Some(layout), digest: 0 }.with_digest(source)
-    }
-
-    /// Version 8 for the source of this name.
-    pub(super) fn eight(source: &str) -> Self {
-        Version { layout: None, digest: 0 }.with_digest(source)
-    }
-
-    fn with_digest(self, source: &str) -> Self {
+    /// Version 7 for IDs of this layout, or version 8 without one, from the source of this name.
+    pub(super) fn new(layout: Option<Layout>, source: &str) -> Self {
         let hash = Hash::hash(source.as_bytes());
         let first = u64::from_be_bytes(std::array::from_fn(|index| hash[index]));
-        let digest = u128::from(first >> (64 - self.digest_bits()));
-        Version { digest, ..self }
+        let mut version = Version { layout, digest: 0 };
+        version.digest = u128::from(first >> (64 - version.digest_bits()));
+        version
     }
 
     /// Returns the bits that the ID leaves to the digest.
@@ -78,14 +70,8 @@ impl Version {
         let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
         let version = uuid >> 76 & 15;
         if version != self.number() || uuid & VARIANT_MASK != VARIANT {
-            let format = self.format();
-            let own = self.number();
-            let found = if version == own {
-                String::from("its variant is not that of RFC 9562")
-            } else {
-                format!("it is of version {version}, and {format} is of version {own}")
-            };
-            return Err(FormatError::other_maker(text, format, &found));
+            let found = format!("it is not a UUID of version {} of RFC 9562", self.number());
+            return Err(FormatError::other_maker(text, self.format(), &found));
         }
         let id = self.id(uuid);
         match self.uuid(id) {

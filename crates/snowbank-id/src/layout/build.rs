@@ -37,11 +37,8 @@ impl Layout {
         }
         let fields = weigh(fields, tick_ms)?;
         let time = &fields[0];
-        let tick_weight = time.weight;
         let constants: u64 = fields.iter().map(constant_part).sum();
-        let whole_ticks = time.values.min(ID_LIMIT / tick_weight);
-        // The tick cut by the limit exists if its lowest ID does.
-        let cut_tick = whole_ticks < time.values && ID_LIMIT % tick_weight > constants;
+        let ticks = time.values.min(ID_LIMIT / time.weight);
         // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the
         // epoch.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
@@ -49,8 +46,7 @@ impl Layout {
             tick_ms,
             epoch_unix_ms,
             constants,
-            whole_ticks: whole_ticks.min(ticks_of_calendar),
-            ticks: (whole_ticks + u64::from(cut_tick)).min(ticks_of_calendar),
+            ticks: ticks.min(ticks_of_calendar),
             ids_per_tick: combinations(&fields, Role::Sequence),
             workers: combinations(&fields, Role::Node),
             fields,

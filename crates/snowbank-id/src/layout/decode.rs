@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::build::ID_LIMIT;
 use super::{Layout, LayoutError, Role, Tick, UnixMicros};
 
 /// The fields of an ID.
@@ -126,9 +125,7 @@ impl Layout {
             )));
         };
         let first = from_tick * self.tick_weight() + self.constants;
-        // At most one tick over the limit, as in `last_id`.
-        let last = to_tick.min(last_tick) * self.tick_weight() + self.highest_in_tick();
-        Ok((first, last.min(ID_LIMIT - 1)))
+        Ok((first, to_tick.min(last_tick) * self.tick_weight() + self.highest_in_tick()))
     }
 
     /// Returns the part of the layout's life in which `now` is.

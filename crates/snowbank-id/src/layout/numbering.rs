@@ -114,7 +114,7 @@ impl Numbering {
             ids_per_tick: Divisor::new(ids_per_tick),
             tick_weight: layout.tick_weight(),
             // At most the limit, because a tick's IDs are at most its weight.
-            end: Position(layout.whole_ticks * ids_per_tick),
+            end: Position(layout.ticks * ids_per_tick),
             whole_tick: None,
             row_weight: row_weight(&layout),
             group_size: equal.then(|| Divisor::new(rows * groups[0].columns.len() as u64)),
@@ -167,7 +167,7 @@ impl Numbering {
     /// after the last tick.
     pub fn tick_at(&self, now: UnixMicros) -> Tick {
         let layout = &self.tables.layout;
-        Tick(layout.tick_since_epoch(now).unwrap_or(0).min(layout.whole_ticks))
+        Tick(layout.tick_since_epoch(now).unwrap_or(0).min(layout.ticks))
     }
 
     /// Returns the start of a tick. Saturates.
@@ -228,7 +228,7 @@ impl Numbering {
         let column = columns.binary_search_by_key(&lower, |column| column.lower).ok()?;
         let index = group.start + row? * columns.len() as u64 + column as u64;
         let tick = id / tables.tick_weight;
-        (tick < tables.layout.whole_ticks).then(|| Position(tick * self.ids_per_tick() + index))
+        (tick < tables.layout.ticks).then(|| Position(tick * self.ids_per_tick() + index))
     }
 
     /// Returns the size and weight of each random field. A run's IDs have 0 there. The encoder adds

@@ -131,11 +131,4 @@ mod tests {
             assert_eq!(find(preset.name), Some(preset));
         }
     }
-
-    #[test]
-    fn descriptions_fit_a_terminal() {
-        for preset in PRESETS {
-            assert!(preset.about.len() <= 78, "{}", preset.name);
-        }
-    }
 }

@@ -112,8 +112,8 @@ impl Layout {
 /// Returns a worker ID of each of two sources that can hand out the same ID, at any two times.
 /// Returns `None` if there are none, or if the layouts do not keep pace.
 ///
-/// It can err on the safe side, and name two that never collide, if the layouts' sizes do not
-/// divide each other.
+/// If the layouts' sizes do not divide each other, it errs on the safe side: it names two, even if
+/// they never collide.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     let numbers = left.0.numbers_in_space(left.1);
     let others = right.0.numbers_in_space(right.1);
@@ -165,7 +165,8 @@ impl Space {
         if is_whole && cuts.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])) {
             self.same_digits(numbers, other, others, &cuts)
         } else {
-            self.may_meet(numbers, other, others, common)
+            // Digits do not tell. Any two may make the same ID.
+            Some((0, 0))
         }
     }
 
@@ -192,37 +193,6 @@ impl Space {
         }
         others.iter().enumerate().find_map(|(index, &number)| {
             by_key.get(&key(other.fixed_part(number))).map(|&mine| (mine, index))
-        })
-    }
-
-    /// Finds a possible collision if the cuts do not divide each other. It assumes that each worker
-    /// makes every part from its lowest to its highest, in steps of the finest ranging field. A
-    /// worker may make fewer parts, but no others.
-    fn may_meet(
-        &self,
-        numbers: &[u64],
-        other: &Space,
-        others: &[u64],
-        common: u64,
-    ) -> Option<(usize, usize)> {
-        let (step, span) = self.hull();
-        let (other_step, other_span) = other.hull();
-        let step = gcd(gcd(step, other_step), common);
-        // If the weights differ, the ticks shift parts against each other.
-        let is_shifted = self.tick_weight() != other.tick_weight();
-        let mut mine: Vec<(u64, u64, usize)> = numbers
-            .iter()
-            .enumerate()
-            .map(|(index, &number)| (self.fixed_part(number) % step, self.fixed_part(number), index))
-            .collect();
-        mine.sort_unstable();
-        others.iter().enumerate().find_map(|(index, &number)| {
-            let fixed = other.fixed_part(number);
-            let lowest = if is_shifted { 0 } else { fixed.saturating_sub(span) };
-            let from = mine.partition_point(|&(rest, part, _)| (rest, part) < (fixed % step, lowest));
-            let &(rest, part, found) = mine.get(from)?;
-            let meets = rest == fixed % step && (is_shifted || part <= fixed + other_span);
-            meets.then_some((found, index))
         })
     }
 
@@ -274,17 +244,6 @@ impl Space {
         }
         fixed
     }
-
-    /// Returns the weight of the finest ranging part, and the span of all of them.
-    fn hull(&self) -> (u64, u64) {
-        let mut finest = None;
-        let mut span = 0;
-        for (part, weight) in self.weighed().filter(|(part, _)| part.kind != Kind::Node) {
-            span += (part.values - 1) * weight;
-            finest = Some(finest.map_or(weight, |finest: u64| finest.min(weight)));
-        }
-        (finest.unwrap_or(1), span)
-    }
 }
 
 fn gcd(left: u64, right: u64) -> u64 {
@@ -322,7 +281,7 @@ fn read(text: &str) -> Option<Space> {
         let (name, values) = field.split_once(":=")?;
         let (_, kind) = KINDS.iter().find(|(known, _)| *known == name)?;
         let values = values.parse().ok().filter(|&values| values >= 2)?;
-        product = product.checked_mul(values).filter(|&product| product <= super::ID_LIMIT)?;
+        product = product.checked_mul(values).filter(|&product| product <= super::build::ID_LIMIT)?;
         parts.push(Part { kind: *kind, values });
     }
     let tick_ms = tick_ms.parse().ok().filter(|&tick_ms| tick_ms >= 1)?;

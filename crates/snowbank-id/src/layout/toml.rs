@@ -93,10 +93,8 @@ impl FieldForm {
             (None, Some(digits), None) => FieldSize::Digits(digits),
             (None, None, Some(count)) => FieldSize::Count(count),
             _ => {
-                let found = self.sizes_found();
-                return Err(LayoutError::new(format!(
-                    "field {name:?} has {found}; give it exactly one of bits, digits and count"
-                )));
+                let reason = format!("field {name:?} needs exactly one of bits, digits and count");
+                return Err(LayoutError::new(reason));
             }
         };
         let role = match (self.random, self.constant) {
@@ -109,16 +107,6 @@ impl FieldForm {
             }
         };
         Ok(FieldSpec { name, size, role })
-    }
-
-    fn sizes_found(&self) -> String {
-        let sizes = [
-            ("bits", self.bits.is_some()),
-            ("digits", self.digits.is_some()),
-            ("count", self.count.is_some()),
-        ];
-        let found: Vec<&str> = sizes.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-        if found.is_empty() { "no size".to_owned() } else { found.join(" and ") }
     }
 }
 

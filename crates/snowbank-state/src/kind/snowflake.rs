@@ -1,13 +1,12 @@
 //! Snowflake sources: a lock for each worker ID of an ID space.
 
-use std::fs::File;
 use std::path::PathBuf;
 
 use super::Kind;
 use crate::errors::{Cause, StateError};
 use crate::holder::holder;
 use crate::lock_names::fingerprint;
-use crate::neighbours::{Held, HeldIds, Locks};
+use crate::neighbours::{HeldIds, Locks};
 use snowbank_id::layout::{Layout, Numbering, PRESETS, Space};
 
 impl Kind for Numbering {
@@ -32,12 +31,22 @@ impl Kind for Numbering {
     }
 
     fn check_neighbours(&self, locks: Locks) -> Result<Vec<PathBuf>, StateError> {
-        check_workers(locks.held, self)?;
-        let space = self.layout().space();
-        let numbers = self.layout().numbers_in_space(self.workers());
+        for (ids, file) in locks.held {
+            if let HeldIds::Worker(number, other) = ids
+                && let Some(worker) = colliding_worker(self, number, &other)
+            {
+                let layout = self.layout();
+                let holder = holder(&file);
+                let reason = format!(
+                    "worker ID {worker} of layout {layout} can make the same IDs as number {number} of {other}, which is held \
+                     by another daemon of this machine{holder}; give this one another worker ID, or stop that one"
+                );
+                return Err(StateError::new(Cause::WorkerIdHeld, reason));
+            }
+        }
         let mut colliding = Vec::new();
         for (number, other, path) in locks.free {
-            if space.runs_beside(&other) && space.collision(&numbers, &other, &[number]).is_some() {
+            if colliding_worker(self, number, &other).is_some() {
                 colliding.push(path);
             }
         }
@@ -61,50 +70,17 @@ impl Kind for Numbering {
     fn record_key(&self, source: &str) -> String {
         format!("{source} {} {}", self.layout(), self.workers())
     }
-
-    fn in_words(&self) -> String {
-        format!("{} of layout {}", self.workers().in_words(), by_name(self.layout()))
-    }
-
-    fn or_others(&self) -> &'static str {
-        "give this source others, or "
-    }
 }
 
-fn check_workers(held: Vec<Held>, own: &Numbering) -> Result<(), StateError> {
-    let layout = own.layout();
-    let workers = own.workers();
-    let space = layout.space();
-    let numbers = layout.numbers_in_space(workers);
-    for (other, held) in by_space(held) {
-        if !space.runs_beside(&other) {
-            continue;
-        }
-        let others: Vec<u64> = held.iter().map(|(number, _)| *number).collect();
-        if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
-            let number = held[theirs].0;
-            let holder = holder(&held[theirs].1);
-            let worker = workers.iter().nth(mine).unwrap_or_default();
-            let reason = format!(
-                "worker ID {worker} of layout {layout} can make the same IDs as number {number} of {other}, which is held by \
-                 another daemon of this machine{holder}; give this one another worker ID, or stop that one"
-            );
-            return Err(StateError::new(Cause::WorkerIdHeld, reason));
-        }
+/// Returns a worker ID that can make the same IDs as this number of another space.
+fn colliding_worker(own: &Numbering, number: u64, other: &Space) -> Option<u64> {
+    let space = own.layout().space();
+    if !space.runs_beside(other) {
+        return None;
     }
-    Ok(())
-}
-
-fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, File)>)> {
-    let mut spaces: Vec<(Space, Vec<(u64, File)>)> = Vec::new();
-    for (ids, file) in held {
-        let HeldIds::Worker(number, space) = ids else { continue };
-        match spaces.iter_mut().find(|(known, _)| *known == space) {
-            Some((_, numbers)) => numbers.push((number, file)),
-            None => spaces.push((space, vec![(number, file)])),
-        }
-    }
-    spaces
+    let numbers = own.layout().numbers_in_space(own.workers());
+    let (mine, _) = space.collision(&numbers, other, &[number])?;
+    own.workers().iter().nth(mine)
 }
 
 /// Returns the name of the preset that a layout is, or else its text form.

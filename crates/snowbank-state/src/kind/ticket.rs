@@ -46,14 +46,6 @@ impl Kind for TicketCounter {
     fn record_key(&self, _: &str) -> String {
         format!("{} ticket", self.name())
     }
-
-    fn in_words(&self) -> String {
-        String::from("the numbers of its counter")
-    }
-
-    fn or_others(&self) -> &'static str {
-        ""
-    }
 }
 
 fn counter_held(own: &TicketCounter, held: &TicketCounter, holder: &str) -> StateError {

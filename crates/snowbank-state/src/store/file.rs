@@ -85,10 +85,8 @@ impl StateFile {
 
     /// Overwrites both copies. Returns false if that failed or there is no room.
     fn overwrite(&mut self, document: &str) -> bool {
-        let Some((slots, slot)) = self.slots.as_mut().and_then(|slots| slots.next(document)) else {
-            return false;
-        };
-        self.is_sound = slots.write(&slot).is_ok();
+        let Some(written) = self.slots.as_mut().and_then(|slots| slots.write(document)) else { return false };
+        self.is_sound = written.is_ok();
         self.is_sound
     }
 
@@ -147,18 +145,10 @@ struct SlotFile {
     header: String,
 }
 
-/// The bytes of a slot, and their header.
-struct Slot {
-    header: String,
-    bytes: Vec<u8>,
-}
-
 impl SlotFile {
     /// Opens the file that has the name, if it can be written in place: both slots are there, and
     /// one copy is whole.
     fn open(directory: &Path) -> Option<SlotFile> {
-        // A start that was killed may have left an unfinished file.
-        remove(&directory.join(UNFINISHED_NAME)).ok()?;
         let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
         let bytes = read_slots(&file, metadata.len()).ok()?;
@@ -198,18 +188,16 @@ impl SlotFile {
         Ok(SlotFile { file, id, slot_bytes, number, first: 0, header })
     }
 
-    /// Returns itself and the next slot to write; `None` if the document does not fit.
-    fn next(&mut self, document: &str) -> Option<(&mut Self, Slot)> {
+    /// Writes both slots. Returns `None` if the document does not fit.
+    fn write(&mut self, document: &str) -> Option<io::Result<()>> {
         self.number = self.number.saturating_add(1);
         let header = copies::header(self.number, document);
-        let bytes = copies::slot(&header, document, self.slot_bytes)?;
-        Some((self, Slot { header, bytes }))
-    }
-
-    fn write(&mut self, slot: &Slot) -> io::Result<()> {
-        overwrite(&self.file, &slot.bytes, &mut self.first)?;
-        self.header.clone_from(&slot.header);
-        Ok(())
+        let slot = copies::slot(&header, document, self.slot_bytes)?;
+        let written = overwrite(&self.file, &slot, &mut self.first);
+        if written.is_ok() {
+            self.header = header;
+        }
+        Some(written)
     }
 
     fn has_name(&self, directory: &Path) -> bool {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::record::{Moment, Record};
-use crate::kind::{by_name, kind_of};
+use crate::kind::by_name;
 use crate::{Cause, StateError};
 use snowbank_core::clock;
 use snowbank_core::source::Kind;
@@ -67,12 +67,17 @@ pub struct Plan {
 impl StateError {
     /// Returns the refusal of worker IDs, or of a counter, that were moved away.
     pub fn released(name: &str, numbering: &Numbering) -> StateError {
-        let kind = kind_of(numbering);
-        let ids = kind.in_words();
-        let or_others = kind.or_others();
-        let reason = format!(
-            "source {name:?}: `snowbank state export` moved {ids} away; {or_others}bring these back with `snowbank state import`"
-        );
+        let reason = match numbering.snowflake() {
+            Some((layout, workers)) => format!(
+                "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source others, or bring \
+                 these back with `snowbank state import`",
+                workers.in_words(),
+                by_name(layout)
+            ),
+            None => format!(
+                "source {name:?}: `snowbank state export` moved its counter away; bring it back with `snowbank state import`"
+            ),
+        };
         StateError::new(Cause::Released, reason)
     }
 

@@ -157,16 +157,6 @@ fn after_a_failure_a_new_file_takes_its_place() {
 }
 
 #[test]
-fn what_a_crash_left_unfinished_is_swept_away() {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("ceilings.new"), "half a file").unwrap();
-    let numbering = numbering("twitter", "1");
-    assert_eq!(read(directory.path()).unwrap(), []);
-    open(directory.path(), &numbering, Position(1)).raise(&[(0, Position(5))], 0).unwrap();
-    assert!(!directory.path().join("ceilings.new").exists());
-}
-
-#[test]
 fn what_root_makes_belongs_to_the_owner_of_the_directory() {
     const OWNER: u32 = 61_184;
     let directory = tempfile::tempdir().unwrap();

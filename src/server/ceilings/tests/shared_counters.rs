@@ -206,7 +206,7 @@ impl Daemon {
         let from = claimed.or_else(|| {
             let request = WaitRequest { count, due: now.boot, partial: false, shard: 0 };
             self.source.admit(&window, request).ok()?;
-            self.source.advance(now, &mut rng, &());
+            self.source.advance(now, &mut rng);
             let finished = self.source.collect(0).pop()?;
             assert!(finished.spans.len() <= 1, "consecutive");
             finished.spans.first().map(|span| span.from)

@@ -14,28 +14,6 @@ fn covered() -> (ManagedSource, Position) {
     (managed, covered)
 }
 
-/// As docs/fleet.md computes it: 2 x numbers / horizon.
-#[test]
-fn a_fleet_of_1024_numbers_writes_seven_times_a_second() {
-    let (managed, covered) = covered();
-    let mut world = under_fleet(managed, covered);
-    let mut writes_to_fleet = 0;
-    for second in 0..3_600 {
-        let reading = later(second * SECOND_US, 0);
-        loop {
-            let writes = world.look(reading).writes;
-            for write in &writes {
-                writes_to_fleet += u64::from(write.writer == 1);
-                world.end(write, Ok(()), reading).expect("it is in flight");
-            }
-            if writes.is_empty() {
-                break;
-            }
-        }
-    }
-    assert_eq!((1_024 * writes_to_fleet).div_ceil(3_600), 7);
-}
-
 #[test]
 fn a_mark_stays_as_high_as_the_state_though_the_fleet_allows_less() {
     // The clock stepped back by an hour, and the coordinator holds no bound yet.

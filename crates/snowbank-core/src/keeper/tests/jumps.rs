@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
-    let mut world = World::new(1);
+    let mut world = World::new();
     let before = only(&world.look(later(SECOND_US, 0)));
     let jumped = later(SECOND_US, 5 * SECOND_US);
     assert!(world.wall.believe(jumped).jumped);
@@ -21,20 +21,6 @@ fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
     assert_eq!((world.granted(), world.source.grant().generation()), (retried.ceilings[0].1, 1));
     assert!(world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed);
     assert!(!world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "once");
-}
-
-#[test]
-fn a_grant_that_a_jump_took_comes_back_once_each_writer_has_written_after_it() {
-    let mut world = World::new(2);
-    world.settle(later(SECOND_US, 0));
-    let jumped = later(SECOND_US, 5 * SECOND_US);
-    let mut written = world.look(jumped).writes;
-    written.extend(world.look(jumped).writes);
-    let [one, other] = &written[..] else { panic!("{written:?}") };
-    world.end(one, Ok(()), jumped).expect("it is in flight");
-    assert_eq!(world.granted(), Position(0), "the other writer's ceiling is from before the jump");
-    world.end(other, Ok(()), jumped).expect("it is in flight");
-    assert_eq!((world.granted(), world.source.grant().generation()), (one.ceilings[0].1, 1));
 }
 
 /// After kill -9 another worker ID starts above what is stored of the ID clock. The source starts
@@ -66,7 +52,7 @@ fn the_id_clock_stays_below_what_is_stored_of_it() {
 
 #[test]
 fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
-    let mut world = World::new(1);
+    let mut world = World::new();
     let durable = world.granted();
     world.settle(later(SECOND_US, -HOUR_US));
     assert_eq!(world.handed_out, [durable]);

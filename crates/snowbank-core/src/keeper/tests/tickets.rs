@@ -29,24 +29,6 @@ fn a_shared_counter_does_not_hide_that_ceilings_are_durable_again() {
     assert!(!world.keeper.was_revoked);
 }
 
-#[test]
-fn a_reservation_is_raised_when_half_of_it_is_used_and_not_before() {
-    let mut world = world();
-    assert_eq!(world.granted(), Position(1_000));
-    assert_eq!(world.claim(START, 100), Some(Position(0)));
-    world.settle(later(SECOND_US, 0));
-    assert_eq!(world.handed_out, [], "more than half is left");
-    assert_eq!(world.claim(START, 400), Some(Position(100)));
-    world.settle(later(2 * SECOND_US, 0));
-    assert!(world.granted() >= Position(1_500), "{:?}", world.granted());
-    let raised = world.handed_out.len();
-    for second in 3..30 {
-        world.settle(later(second * SECOND_US, 0));
-    }
-    assert_eq!(world.handed_out.len(), raised, "an idle counter is left alone");
-    assert_eq!(world.marked.last(), Some(&(0, world.granted().0 + 1)), "the bound of its numbers");
-}
-
 /// One request a second leaves the counter above the half for minutes: the keeper has no cause to
 /// hurry.
 #[test]

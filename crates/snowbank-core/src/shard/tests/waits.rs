@@ -20,7 +20,7 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
     source.admit(&window, request).expect("available with the next tick");
     let taken = lane.keep(runs);
     lose(&source);
-    source.advance(after_us(1_000), &mut rng, &());
+    source.advance(after_us(1_000), &mut rng);
     let finished = source.collect(0).remove(0);
     (source, shard, taken, finished)
 }

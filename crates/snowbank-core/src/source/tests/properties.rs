@@ -47,7 +47,6 @@ proptest! {
         let ceiling = numbering.first_of(numbering.tick_at(after_ms(20).wall));
         let source = Source::new(String::from("test"), numbering, rules, Grant::new(ceiling), Position(0), BEFORE);
         let mut rng = fastrand::Rng::with_seed(seed);
-        let heard = Heard::default();
         let mut now = START;
         let mut next_free = Position(0);
         let mut promised = Vec::new();
@@ -79,7 +78,7 @@ proptest! {
                     }
                 }
                 Step::Advance => {
-                    source.advance(now, &mut rng, &heard);
+                    source.advance(now, &mut rng);
                 }
                 Step::Ceiling { ahead_ms } => {
                     let reach = now.after(Duration::from_millis(ahead_ms)).wall;
@@ -89,7 +88,7 @@ proptest! {
         }
         // All waits end under any clock.
         now = now.after(Duration::from_secs(1));
-        prop_assert_eq!(source.advance(now, &mut rng, &heard), None);
+        prop_assert_eq!(source.advance(now, &mut rng).next_in, None);
         prop_assert_eq!(source.wait_queue().admitted_ids(), 0);
         let mut finished = source.collect(0);
         prop_assert_eq!(finished.len(), promised.len());

@@ -5,29 +5,24 @@ use super::*;
 #[test]
 fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
     let source = source_below(TWITTER, RULES, first_at(START.wall));
-    let heard = Heard::default();
     let mut rng = rng();
     let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
-    source.advance(START, &mut rng, &heard);
-    source.advance(after_ms(1), &mut rng, &heard);
-    assert_eq!(*heard.ceilings.borrow(), 1, "the keeper is nudged once");
+    let nudges = [START, after_ms(1)].map(|now| source.advance(now, &mut rng).meets_ceiling);
+    assert_eq!(nudges, [true, false], "the keeper is nudged once");
     assert!(source.collect(0).is_empty());
     source.grant().raise(source.numbering().end());
-    source.advance(after_ms(2), &mut rng, &heard);
+    assert_eq!(source.advance(after_ms(2), &mut rng).shards, [0]);
     let finished = source.collect(0);
     assert_eq!((finished.len(), finished[0].id, finished[0].refusal), (1, id, None));
-    assert_eq!(*heard.shards.borrow(), [0]);
 }
 
 #[test]
 fn a_request_that_does_not_wait_nudges_the_keeper_too() {
     let ceiling = first_at(UnixMicros(START.wall.0 - SECOND_US));
     let source = source_below(TWITTER, RULES, ceiling);
-    let heard = Heard::default();
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
-    source.advance(START, &mut rng(), &heard);
+    assert!(source.advance(START, &mut rng()).meets_ceiling);
     assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
-    assert_eq!(*heard.ceilings.borrow(), 1);
     assert!(source.grant().is_wanted(), "for the keeper to see, though nobody waits any more");
 }
 
@@ -62,9 +57,9 @@ fn after_a_step_forward_requests_that_have_time_are_not_due() {
     for _ in 0..2 {
         source.admit(&source.window(START), request(400 * 4_096, START, 1_000)).expect("available");
     }
-    source.advance(stepped(5), &mut rng(), &());
+    source.advance(stepped(5), &mut rng());
     let sooner = source.admit(&source.window(stepped(6)), request(20, START, 400));
-    source.advance(stepped(7), &mut rng(), &());
+    source.advance(stepped(7), &mut rng());
     let served: Vec<_> = source.collect(0).into_iter().map(|each| (each.id, each.refusal)).collect();
     assert_eq!(served, [(sooner.expect("it is available beside the others"), None)]);
     assert!(source.claim(&source.window(stepped(7)), 1, &mut rng()).is_some(), "something is left to others");
@@ -85,7 +80,7 @@ fn after_a_jump_no_earlier_limit_refuses_a_request() {
     source.admit(&window, request(20, START, 999)).expect("available, as well as the other one");
     let mut ended = Vec::new();
     for ms in 5..50 {
-        source.advance(stepped(ms), &mut rng(), &());
+        source.advance(stepped(ms), &mut rng());
         ended.extend(source.collect(0).into_iter().map(|each| each.refusal));
     }
     assert_eq!(ended, [None, None]);
@@ -99,10 +94,8 @@ fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
-    let heard = Heard::default();
-    source.advance(jumped, &mut rng(), &heard);
-    assert_eq!((heard.shards.borrow().len(), *heard.ceilings.borrow()), (0, 1), "the keeper is called");
+    let advanced = source.advance(jumped, &mut rng());
+    assert!(advanced.shards.is_empty() && advanced.meets_ceiling, "the keeper is called");
     let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
-    source.advance(looked, &mut rng(), &heard);
-    assert_eq!(*heard.shards.borrow(), [0]);
+    assert_eq!(source.advance(looked, &mut rng()).shards, [0]);
 }

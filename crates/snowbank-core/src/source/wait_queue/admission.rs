@@ -70,7 +70,7 @@ impl Source {
         let waiting = queue.waiting.len();
         let left = match waiting {
             1 => self.wait_queue.left_for_passing,
-            _ => self.wait_queue.passing_ids_left(),
+            _ => self.wait_queue.passing_left.load(Ordering::Relaxed),
         };
         let spare = queue.summary().laxity(window.limit.0).min(self.left(window));
         self.let_pass(waiting, left.min(spare));

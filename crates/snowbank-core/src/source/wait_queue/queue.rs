@@ -3,15 +3,7 @@
 use super::request::{Finished, Refusal, WaitId, WaitRequest};
 use super::share::Share;
 use super::summary::{Summary, Want};
-use crate::clock::Now;
 use crate::source::Span;
-
-/// The smallest step of the wall clock, in microseconds: a tick of most layouts. A smaller change
-/// moves a limit by one tick at most.
-const STEP_US: i64 = 1_000;
-/// The fraction of the time between two looks, as a divisor, that a slewed clock gains at most:
-/// chrony slews by a twelfth.
-const SLEWING_SHARE: i64 = 8;
 
 /// A request that waits.
 #[derive(Debug)]
@@ -76,8 +68,6 @@ pub(super) struct Queue {
     pub(super) is_summary_stale: bool,
     /// True if some of `waiting` have no `limit_by_due`.
     pub(super) lacks_limits: bool,
-    /// The newest reading for which limits were looked at.
-    last_look: Option<Now>,
     /// The oldest and the newest generation of `waiting`.
     pub(super) generations: (u64, u64),
     /// The share of each of `waiting` at this wake-up. Kept for its memory.
@@ -95,21 +85,6 @@ impl Queue {
             self.summary.renew(self.waiting.iter().map(|entry| entry.want()));
         }
         &self.summary
-    }
-
-    /// Notes a look at the limits. Returns true if the wall clock has stepped forward since the
-    /// last one. A reading from before that look tells nothing.
-    pub(super) fn has_stepped_forward(&mut self, now: Now) -> bool {
-        match self.last_look {
-            Some(last) if now.boot < last.boot => false,
-            last => {
-                self.last_look = Some(now);
-                last.is_some_and(|last| {
-                    let slewed_us = now.boot.0.saturating_sub(last.boot.0) / SLEWING_SHARE;
-                    now.offset_us().saturating_sub(last.offset_us()) > STEP_US.saturating_add(slewed_us)
-                })
-            }
-        }
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
@@ -133,32 +108,5 @@ impl Queue {
             self.summary.remove(at);
         }
         Some(self.waiting.remove(at))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::BootMicros;
-    use snowbank_id::layout::UnixMicros;
-
-    #[test]
-    fn only_newer_readings_show_a_step_forward() {
-        let read = |boot_us, offset_us| Now {
-            wall: UnixMicros(boot_us + offset_us),
-            boot: BootMicros(boot_us),
-            jumped: false,
-        };
-        let mut queue = Queue::default();
-        let mut steps = |readings: &[Now]| -> Vec<bool> {
-            readings.iter().map(|&now| queue.has_stepped_forward(now)).collect()
-        };
-        assert_eq!(steps(&[read(100, 0), read(200, STEP_US), read(900_200, 80_000)]), [false; 3], "slewed");
-        let step = 200_000;
-        assert_eq!(
-            steps(&[read(900_300, step), read(900_250, 0), read(900_400, step)]),
-            [true, false, false]
-        );
-        assert_eq!(steps(&[read(900_500, 0), read(900_600, step)]), [false, true], "back and forward");
     }
 }

@@ -70,17 +70,13 @@ pub struct Finished {
     pub generation: u64,
 }
 
-/// The signals that the wait queue sends to other threads. It calls them without holding its lock.
-pub trait Signals {
-    /// Requests of that shard are finished; the shard must collect them.
-    fn finished(&self, shard: usize);
-    /// A request waits for the ceiling; the keeper must raise it.
-    fn ceiling_reached(&self);
-}
-
-/// Nobody hears them: for a caller that collects what is finished and watches the ceiling itself.
-impl Signals for () {
-    fn finished(&self, _shard: usize) {}
-
-    fn ceiling_reached(&self) {}
+/// The outcome of an advance of the queue, and whom to wake after it.
+#[derive(Debug)]
+pub struct Advanced {
+    /// The time until the next call; `None` if no request waits.
+    pub next_in: Option<Duration>,
+    /// The shards that have finished requests, and must collect them.
+    pub shards: Vec<usize>,
+    /// True if a request has met the ceiling, and the keeper must be woken to raise it.
+    pub meets_ceiling: bool,
 }

@@ -21,24 +21,8 @@ fn requests_that_are_refused_keep_nobody_from_passing() {
         assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
     }
     assert_eq!(source.wait_queue.admitted_ids(), 4_096 * 8);
-    source.advance(after_ms(1), &mut rng(), &());
+    source.advance(after_ms(1), &mut rng());
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
-}
-
-/// Between the bypass of a request and its claim, which fails, another thread shares out a tick.
-#[test]
-fn what_is_given_back_late_does_not_widen_the_next_ticks_bypass() {
-    let queue = WaitQueue::new(4_096, RULES.burst_window, Duration::from_millis(1));
-    queue.count(1);
-    queue.passing_ids_max.store(100, Ordering::Relaxed);
-    queue.set_passing(100);
-    let Bypass::Counted(look) = queue.bypass(80) else { panic!("it passes") };
-    queue.set_passing(30);
-    queue.uncount_bypass(look, 80);
-    assert_eq!(queue.bypass(31), Bypass::Closed);
-    let Bypass::Counted(look) = queue.bypass(30) else { panic!("it passes") };
-    queue.uncount_bypass(look, 30);
-    assert!(matches!(queue.bypass(30), Bypass::Counted(_)), "given back in time");
 }
 
 /// Passing requests can reach a tick before the wake-up that shares it out.
@@ -53,7 +37,7 @@ fn passing_before_a_ticks_wake_up_breaks_no_promise() {
         let now = after_ms(ms);
         let window = source.window(now);
         while source.claim(&window, 1, &mut rng()).is_some() {}
-        source.advance(now, &mut rng(), &());
+        source.advance(now, &mut rng());
     }
     let finished = source.collect(0);
     assert_eq!((finished.len(), finished[0].refusal), (1, None));

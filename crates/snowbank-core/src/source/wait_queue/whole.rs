@@ -115,7 +115,7 @@ mod tests {
 
     /// Advances the queue after this long, and returns the finished requests.
     fn after(source: &Source, elapsed: Duration) -> Vec<Finished> {
-        source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1), &());
+        source.advance(START.after(elapsed), &mut fastrand::Rng::with_seed(1));
         source.collect(0)
     }
 
@@ -198,7 +198,7 @@ mod tests {
                         open += 1;
                     }
                 }
-                source.advance(now, &mut rng, &());
+                source.advance(now, &mut rng);
                 for finished in source.collect(0) {
                     open -= 1;
                     prop_assert!(finished.spans.len() <= 1, "consecutive");

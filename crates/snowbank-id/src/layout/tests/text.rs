@@ -1,4 +1,4 @@
-//! Text and TOML form.
+//! The text form.
 
 use super::*;
 
@@ -21,13 +21,6 @@ fn the_canonical_form_writes_everything() {
     ] {
         assert_eq!(layout(written).to_string(), canonical);
     }
-}
-
-#[test]
-fn epochs_reach_from_the_year_0_to_9999() {
-    assert_eq!(layout("time:30,sequence:1;epoch=0000-01-01").epoch_unix_ms(), -62_167_219_200_000);
-    let at_the_end = layout("time:30,sequence:1;epoch=253402207200000");
-    assert_eq!((at_the_end.first(), at_the_end.last()), (at_the_end.first(), at_the_end.first()));
 }
 
 proptest! {
@@ -62,33 +55,5 @@ proptest! {
             prop_assert!(!refused.to_string().contains('\n'));
         }
         let _ = Layout::new(fields, tick_ms, epoch_unix_ms);
-    }
-}
-
-#[test]
-fn tables_are_layouts() {
-    #[derive(serde::Deserialize)]
-    struct Config {
-        layout: LayoutTable,
-    }
-    for (text, spec) in [
-        (
-            "layout = { fields = [{ name = 'time', bits = 39 }, { name = 'region', bits = 2, constant = 1 },\n\
-             { name = 'x', count = 100 }, { name = 'sequence', bits = 4 },\n\
-             { name = 'table', digits = 3, random = true }], tick = '10ms', epoch = 1288834974657 }",
-            "time:39,region:2:constant(1),x:=100,sequence:4,table:3d:random;tick=10ms;epoch=1288834974657",
-        ),
-        (
-            "[layout]\nepoch = '2010-11-04T01:42:54.657Z'\n[[layout.fields]]\nname = 'time'\nbits = 41\n\
-             [[layout.fields]]\nname = 'sequence'\nbits = 22",
-            "time:41,sequence:22;epoch=1288834974657",
-        ),
-        (
-            "layout = { fields = [{ name = 'time', digits = 12 }, { name = 'sequence', bits = 4 }], epoch = -5 }",
-            "time:12d,sequence:4;epoch=-5",
-        ),
-    ] {
-        let config: Config = ::toml::from_str(text).unwrap();
-        assert_eq!(config.layout.build(), Ok(layout(spec)));
     }
 }

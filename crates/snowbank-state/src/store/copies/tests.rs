@@ -58,17 +58,6 @@ fn the_checksum_is_that_of_sha256sum() {
     assert_eq!(sum, expected.map(|byte| format!("{byte:02x}")).concat());
 }
 
-#[test]
-fn of_two_whole_copies_the_higher_number_counts() {
-    for [first, second] in [[6, 7], [7, 6], [7, 7], [99, 100], [100, 99]] {
-        let bytes = [slot_at(first, first * 10), slot_at(second, second * 10)].concat();
-        let stored = read(&bytes).unwrap();
-        assert_eq!(stored.numbers, [Some(first), Some(second)]);
-        assert_eq!(stored.first_to_write(), usize::from(second < first), "the newest is kept");
-        assert_eq!(ceiling_of(&bytes), Ok(first.max(second) * 10));
-    }
-}
-
 /// Gives each damaged file to `check`: every byte of each copy changed, and every sector lost,
 /// filled with noise, or older.
 fn damage(whole: &[u8], older: &[u8], mut check: impl FnMut(&[u8], &str)) {

@@ -166,14 +166,3 @@ fn no_file_is_made_that_is_too_long_to_be_read() {
     StateFile::of(directory.path()).write(&[record]).unwrap_err();
     assert!(!path(directory.path()).exists());
 }
-
-#[test]
-fn numbers_end_without_a_panic() {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(path(directory.path()), slot_at(u64::MAX, 100).repeat(2)).unwrap();
-    let mut file = StateFile::of(directory.path());
-    file.write(&records_at(200)).unwrap();
-    file.fail();
-    file.write(&records_at(300)).unwrap();
-    assert_eq!(ceiling_of(&fs::read(path(directory.path())).unwrap()), Ok(300));
-}

@@ -15,14 +15,6 @@ fn a_record_reads_back_as_it_was_written() {
     assert_eq!(record.instant(), Some(numbering.start_of(Tick(500_000_000_000))));
 }
 
-#[test]
-fn at_the_end_of_a_layout_nothing_is_left() {
-    let numbering = numbering("twitter", "1");
-    let bound = numbering.id_bound(numbering.end());
-    assert_eq!(bound, 1 << 63);
-    assert_eq!(numbering.position_from(bound), numbering.end());
-}
-
 proptest! {
     #[test]
     fn bounds_and_positions_are_inverse(preset in 0..PRESETS.len(), at in any::<prop::sample::Index>(), two in any::<bool>()) {
