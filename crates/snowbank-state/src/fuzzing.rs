@@ -3,6 +3,9 @@
 //! Each body is in a file `fuzzing.rs` next to the code that it tests. `fuzz/fuzz_targets` at the
 //! root of the repository has a shim for each.
 
+mod choices;
+
+pub(crate) use self::choices::Choices;
 pub use crate::store::fuzzing::{state_file, state_import};
 
 #[cfg(test)]

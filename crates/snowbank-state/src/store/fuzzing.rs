@@ -1,26 +1,83 @@
-//! Any bytes as a state file, and any text as an export.
+//! Any bytes as a state file and as damage to one, and any text as an export.
+
+use std::sync::OnceLock;
 
 use super::copies;
 use super::record::Record;
 use super::{Claimant, Export, Plan, merge, plan};
+use crate::fuzzing::Choices;
 use crate::{HostIdentity, Owner};
-use snowbank_id::layout::{Position, UnixMicros};
+use snowbank_id::layout::{Layout, Position, Tick, UnixMicros};
+use snowbank_id::numbering::Numbering;
 
 /// 2027-01-15T08:00:00Z
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
+const SLOT_BYTES: usize = 16 * 1024;
 
-/// Any bytes as a file.
+/// Any bytes as a file, or damage to one copy of a real file. Each copy of that file may be from
+/// before the last write.
 ///
-/// A refusal is one line. Records that are read hold together.
+/// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one
+/// of two that are the same, is without effect; damage to the newer one leaves the records of the
+/// older.
 pub fn state_file(data: &[u8]) {
-    match copies::read(data) {
-        Ok(stored) => stored.records.iter().for_each(|record| assert_eq!(record.check(), Ok(()))),
-        Err(error) => assert_is_a_line(&error.to_string()),
+    let mut choices = Choices::new(data);
+    if choices.bool() {
+        for record in read(choices.rest()).unwrap_or_default() {
+            assert_eq!(record.check(), Ok(()));
+        }
+        return;
+    }
+    let generations = generations();
+    let damaged_copy = usize::from(choices.bool());
+    let ages = [usize::from(choices.bool()), usize::from(choices.bool())];
+    let from = choices.below(SLOT_BYTES as u64) as usize;
+    let mut bytes = ages.map(|age| &*generations[age].0).concat();
+    let slot = &mut bytes[damaged_copy * SLOT_BYTES..][..SLOT_BYTES];
+    for (byte, change) in slot[from..].iter_mut().zip(choices.rest()) {
+        *byte ^= change;
+    }
+    let newest = ages.into_iter().max().unwrap_or(0);
+    let other = ages[1 - damaged_copy];
+    let found = read(&bytes).expect("one copy is whole");
+    assert!([newest, other].iter().any(|&age| found == generations[age].1), "{damaged_copy}, {ages:?}");
+}
+
+fn read(bytes: &[u8]) -> Option<Vec<Record>> {
+    match copies::read(bytes) {
+        Ok(stored) => Some(stored.records),
+        Err(error) => {
+            assert_is_a_line(&error.to_string());
+            None
+        }
     }
 }
 
 fn assert_is_a_line(text: &str) {
     assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
+}
+
+/// The slot and the records of two writes, one after the other.
+fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
+    static GENERATIONS: OnceLock<[(Vec<u8>, Vec<Record>); 2]> = OnceLock::new();
+    GENERATIONS.get_or_init(|| {
+        let layouts = ["clearing", "twitter"].map(|layout| Layout::resolve(layout).expect("a preset"));
+        // Nothing of it is drawn, so that an input means the same in every run.
+        let owner = Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) };
+        [1, 2].map(|number| {
+            let record = |layout: &Layout| {
+                let numbering = Numbering::new(layout.clone(), "1-3".parse().expect("worker IDs"));
+                let numbering = numbering.expect("they exist");
+                let ceiling = numbering.first_of(Tick(1_000_000 + number));
+                Record::new("orders", &numbering, ceiling, &owner, &HostIdentity::default())
+            };
+            let mut records: Vec<Record> = layouts.iter().map(record).collect();
+            records.sort_by_key(Record::key);
+            let document = copies::document(&records).expect("records are JSON");
+            let slot = copies::slot(&copies::header(number, &document), &document, SLOT_BYTES);
+            (slot.expect("it fits"), records)
+        })
+    })
 }
 
 /// Two texts as exports, the second imported after the first.
