@@ -283,7 +283,7 @@ impl Connection {
         // A caller that gave up needs no answer.
         match front.exchange {
             Exchange::Ids { ids, reply, .. } => {
-                drop(reply.send(Ok(Batch::new(ids.finish(), self.endpoint.clone()))));
+                drop(reply.send(Ok(Batch { ids: ids.finish(), endpoint: self.endpoint.clone() })));
             }
             Exchange::Ping(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
             Exchange::Info(json, reply) => match json.finish() {

@@ -82,12 +82,6 @@ pub struct ErrorReply<'a> {
 pub struct WireRuns<'a>(&'a [[u8; RUN_SIZE]]);
 
 impl<'a> WireRuns<'a> {
-    /// Returns the number of runs, at least one.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns the runs in order. Counts and strides are unchecked and can be zero.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Run> + use<'a> {
         self.0.iter().map(|&[f0, f1, f2, f3, f4, f5, f6, f7, c0, c1, c2, c3, s0, s1, s2, s3]| Run {
@@ -103,12 +97,6 @@ impl<'a> WireRuns<'a> {
 pub struct WireIds<'a>(&'a [[u8; ID_SIZE]]);
 
 impl<'a> WireIds<'a> {
-    /// Returns the number of IDs, at least one.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns the IDs in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
         self.0.iter().map(|&bytes| u64::from_le_bytes(bytes))

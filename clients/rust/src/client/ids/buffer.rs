@@ -150,7 +150,7 @@ impl Buffer {
 
     /// Makes the result of the fetch the next batch.
     fn keep(&mut self, delivery: Delivery) {
-        let endpoint = Arc::clone(delivery.batch.endpoint_name());
+        let endpoint = Arc::clone(&delivery.batch.endpoint);
         let above = self.highest.take().filter(|(from, _)| *from == endpoint).map(|(_, highest)| highest);
         self.highest = delivery.batch.last().map(|last| (endpoint, last));
         self.next = self.fetch.take().map(|fetch| BufferedBatch::new(delivery, fetch.task_guard, above));

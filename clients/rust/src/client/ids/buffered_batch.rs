@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
-use crate::client::Batch;
 use crate::client::age::Birth;
 
 /// The number of IDs between two checks of the clock and of how many IDs are left. Both checks cost
@@ -25,15 +24,13 @@ const LASTING_PART: u32 = 4;
 /// One batch in the buffer.
 #[derive(Debug)]
 pub(super) struct BufferedBatch {
-    batch: Batch,
-    /// The run that the next slice is cut from.
-    run: usize,
-    /// The number of IDs of that run that are used or skipped.
-    offset: u32,
-    /// The number of usable IDs in the batch.
-    count: u64,
-    /// The number of those that are not cut yet.
-    left: u64,
+    ids: Vec<u64>,
+    /// The index of the first usable ID.
+    start: usize,
+    /// The index from which on half of the usable IDs are used.
+    low: usize,
+    /// The index of the next ID to cut.
+    at: usize,
     /// The time at which the first slice was cut.
     pub(super) opened_at: Option<Instant>,
     born: Birth,
@@ -46,52 +43,20 @@ impl BufferedBatch {
     /// Skips the IDs up to `above`. They can come after a reconnect, from a shard that is behind.
     pub(super) fn new(delivery: Delivery, task_guard: TaskGuard, above: Option<u64>) -> Self {
         let Delivery { batch, born, expired } = delivery;
-        let mut run = 0;
-        let mut offset = 0;
-        let mut skipped = 0;
-        if let Some(above) = above {
-            while let Some(found) = batch.run(run) {
-                let low = match above.checked_sub(found.first) {
-                    None => 0,
-                    Some(_) if found.last() <= above => found.count,
-                    // Less than the run's count, because its last ID is above.
-                    Some(distance) => (distance / found.stride) as u32 + 1,
-                };
-                skipped += u64::from(low);
-                if low < found.count {
-                    offset = low;
-                    break;
-                }
-                run += 1;
-            }
-        }
-        let count = batch.len() as u64 - skipped;
-        Self { batch, run, offset, count, left: count, opened_at: None, born, expired, _task: task_guard }
+        let ids = batch.ids;
+        let start = above.map_or(0, |above| ids.partition_point(|id| *id <= above));
+        let low = start + (ids.len() - start).div_ceil(2);
+        Self { ids, start, low, at: start, opened_at: None, born, expired, _task: task_guard }
     }
 
     /// Fills `slice` with up to [`SLICE`] IDs, and ends where half of the batch is used. Returns
     /// false if the batch is used up.
     pub(super) fn cut(&mut self, now: Instant, slice: &mut Vec<u64>) -> bool {
         self.opened_at.get_or_insert(now);
-        let until_low = match self.left - self.left.min(self.count / 2) {
-            0 => SLICE,
-            more => SLICE.min(more as usize),
-        };
-        while slice.len() < until_low
-            && let Some(run) = self.batch.run(self.run)
-        {
-            let room = (until_low - slice.len()) as u64;
-            // At most a run's count, which has 32 bits.
-            let taken = u64::from(run.count - self.offset).min(room) as u32;
-            let first = u64::from(self.offset);
-            slice.extend((first..first + u64::from(taken)).map(|step| run.first + step * run.stride));
-            self.left -= u64::from(taken);
-            self.offset += taken;
-            if self.offset == run.count {
-                self.run += 1;
-                self.offset = 0;
-            }
-        }
+        let limit = if self.is_low() { self.ids.len() } else { self.low };
+        let end = limit.min(self.at + SLICE);
+        slice.extend_from_slice(&self.ids[self.at..end]);
+        self.at = end;
         !slice.is_empty()
     }
 
@@ -100,12 +65,12 @@ impl BufferedBatch {
     }
 
     pub(super) fn is_low(&self) -> bool {
-        self.left <= self.count / 2
+        self.at >= self.low
     }
 
     /// Returns the number of IDs cut so far.
     pub(super) fn used(&self) -> u64 {
-        self.count - self.left
+        (self.at - self.start) as u64
     }
 
     /// Returns how many IDs to fetch next. At the pace of this batch they last for the maximum

@@ -158,7 +158,7 @@ impl FetchRequest {
     fn went_back(&self, batch: &Batch) -> Option<Error> {
         let (endpoint, highest) = self.highest.as_ref()?;
         let found = batch.last()?;
-        (endpoint == batch.endpoint_name() && found <= *highest).then(|| Error::WentBack {
+        (*endpoint == batch.endpoint && found <= *highest).then(|| Error::WentBack {
             endpoint: Arc::clone(endpoint),
             highest: *highest,
             found,
