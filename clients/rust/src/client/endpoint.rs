@@ -1,7 +1,5 @@
 //! Connecting to a daemon over TCP, TLS or a Unix socket.
 
-#[cfg(not(feature = "tls"))]
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -14,8 +12,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::options::TlsChoice;
 use crate::address::Address;
-#[cfg(feature = "tls")]
-use crate::tls::Connector;
 
 /// Both directions of a connection.
 pub(super) struct Streams {
@@ -35,17 +31,15 @@ pub(super) struct ChosenAddress {
 /// The sending direction. With TLS, it buffers bytes until it is flushed.
 pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
-    encrypts: bool,
-    /// True if it may hold bytes that are not flushed.
     needs_flush: bool,
 }
 
 impl Streams {
-    pub(super) fn plain(
+    pub(super) fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        let writer = Writer { inner: Box::new(writer), encrypts: false, needs_flush: false };
+        let writer = Writer { inner: Box::new(writer), needs_flush: false };
         Streams { reader: Box::new(reader), writer }
     }
 }
@@ -63,7 +57,7 @@ impl Writer {
             self.needs_flush = false;
         } else {
             self.inner.write_buf(output).await?;
-            self.needs_flush = self.encrypts;
+            self.needs_flush = true;
         }
         Ok(())
     }
@@ -98,26 +92,21 @@ async fn connect_patiently(
     if let Some(dialed) = super::simulation::dial(endpoint, address_number) {
         return dialed.await;
     }
-    let (host, port) = match endpoint {
-        Address::Tcp { host, port } | Address::Tls { host, port } => (host, *port),
-        Address::Unix(path) => return connect_unix(path, address_number).await,
-    };
-    // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
-    // waits for a handshake while a slow disk is read.
-    let connector = if endpoint.is_tls() { Some(tls_connector(tls).await?) } else { None };
-    let addresses = look_up(host, port).await?;
-    let (stream, chosen) = connect_any(&addresses, deadline, address_number).await?;
-    if let Some(connector) = connector {
-        return Ok((encrypt(stream, host, &connector, deadline).await?, chosen));
+    match endpoint {
+        Address::Unix(path) => connect_unix(path, address_number).await,
+        Address::Tls { host, port } => connect_tls(host, *port, tls, deadline, address_number).await,
+        Address::Tcp { host, port } => {
+            let (stream, chosen) = connect_tcp(host, *port, deadline, address_number).await?;
+            let (reader, writer) = stream.into_split();
+            Ok((Streams::new(reader, writer), chosen))
+        }
     }
-    let (reader, writer) = stream.into_split();
-    Ok((Streams::plain(reader, writer), chosen))
 }
 
 #[cfg(unix)]
 async fn connect_unix(path: &Path, address_number: usize) -> io::Result<(Streams, ChosenAddress)> {
     let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-    Ok((Streams::plain(reader, writer), ChosenAddress { ip: None, number: address_number }))
+    Ok((Streams::new(reader, writer), ChosenAddress { ip: None, number: address_number }))
 }
 
 #[cfg(not(unix))]
@@ -125,42 +114,46 @@ async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, ChosenAddress)
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
 }
 
-/// Reads the files for TLS.
 #[cfg(feature = "tls")]
-async fn tls_connector(tls: &TlsChoice) -> io::Result<Connector> {
-    let files = tls.clone();
-    // The disk may be slow, and other tasks share this thread.
-    let read = tokio::task::spawn_blocking(move || files.read()).await;
-    read.map_err(io::Error::other)?.map_err(io::Error::other)
-}
-
-/// Makes the TLS handshake.
-#[cfg(feature = "tls")]
-async fn encrypt(
-    stream: TcpStream,
+async fn connect_tls(
     host: &str,
-    connector: &Connector,
+    port: u16,
+    tls: &TlsChoice,
     deadline: Instant,
-) -> io::Result<Streams> {
+    address_number: usize,
+) -> io::Result<(Streams, ChosenAddress)> {
+    // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
+    // waits for a handshake while a slow disk is read. Other tasks share this thread.
+    let files = tls.clone();
+    let read = tokio::task::spawn_blocking(move || files.read()).await;
+    let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
+    let (stream, chosen) = connect_tcp(host, port, deadline, address_number).await?;
     let handshake = connector.connect(host, stream);
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
     let stream = timeout_at(deadline, handshake).await.map_err(|_| timed_out(silent))??;
     let (reader, writer) = tokio::io::split(stream);
-    let writer = Writer { inner: Box::new(writer), encrypts: true, needs_flush: false };
-    Ok(Streams { reader: Box::new(reader), writer })
+    Ok((Streams::new(reader, writer), chosen))
 }
 
+/// Refuses to connect. The options of a client without the feature have no such endpoint.
 #[cfg(not(feature = "tls"))]
-async fn tls_connector(_: &TlsChoice) -> io::Result<Infallible> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "built without TLS: enable the cargo feature `tls` of snowbank-client",
-    ))
+async fn connect_tls(
+    _: &str,
+    _: u16,
+    _: &TlsChoice,
+    _: Instant,
+    _: usize,
+) -> io::Result<(Streams, ChosenAddress)> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "built without TLS"))
 }
 
-#[cfg(not(feature = "tls"))]
-async fn encrypt(_: TcpStream, _: &str, connector: &Infallible, _: Instant) -> io::Result<Streams> {
-    match *connector {}
+async fn connect_tcp(
+    host: &str,
+    port: u16,
+    deadline: Instant,
+    address_number: usize,
+) -> io::Result<(TcpStream, ChosenAddress)> {
+    connect_any(&look_up(host, port).await?, deadline, address_number).await
 }
 
 /// Looks a name up. Each connection does so again: a daemon may come back at another address.
@@ -236,7 +229,7 @@ mod tests {
     async fn what_a_writer_holds_back_is_flushed() {
         let (near, mut far) = duplex(1_024);
         let inner = Box::new(BufWriter::new(near));
-        let mut writer = Writer { inner, encrypts: true, needs_flush: false };
+        let mut writer = Writer { inner, needs_flush: false };
         let mut output = BytesMut::from(&b"request"[..]);
         while writer.has_work(&output) {
             writer.push(&mut output).await.expect("room");

@@ -127,7 +127,7 @@ impl Wire {
         drop(world);
         tokio::spawn(daemon::serve(self, index, life, far));
         let (reader, writer) = split(near);
-        Ok((Streams::plain(reader, writer), chosen))
+        Ok((Streams::new(reader, writer), chosen))
     }
 }
 
