@@ -23,7 +23,7 @@ use tokio::time::{Instant, Sleep, timeout};
 
 pub(super) use end::End;
 
-use end::{closed, describe, wrong_tag};
+use end::{CLOSED, describe, wrong_tag};
 use in_flight::InFlight;
 use sources::Sources;
 use stranger::bad_length;
@@ -120,7 +120,7 @@ impl Connection {
         tokio::select! {
             biased;
             read = self.streams.reader.read_buf(&mut self.input) => match read {
-                Ok(0) => Err(End::Failed(self.lost(&closed()))),
+                Ok(0) => Err(End::Failed(self.lost(CLOSED))),
                 Ok(_) => self.take_replies(),
                 Err(error) => Err(End::Failed(self.lost(&describe(&error)))),
             },
@@ -153,7 +153,7 @@ impl Connection {
                         return end;
                     }
                 }
-                _ => return End::Failed(self.lost(&closed())),
+                _ => return End::Failed(self.lost(CLOSED)),
             }
         }
     }

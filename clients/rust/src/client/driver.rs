@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, End};
-use super::error::Error;
+use super::error::{Error, IS_IT_OURS};
 use super::queue::{Abandoned, Queue};
 use super::same_workers::Check;
-use super::shared::{Shared, Stage};
+use super::shared::Shared;
 
 /// The recent failures of an endpoint.
 #[derive(Debug, Clone, Copy)]
@@ -88,9 +88,9 @@ impl Driver {
         let not_before = self.health[index].not_before;
         let attempt = async move {
             sleep_until(not_before).await;
-            shared.enter(Stage::Connecting(index));
+            shared.awaits(index, "it is not connected yet".to_owned());
             let mut connection = connect(&shared, index).await?;
-            shared.enter(Stage::Greeting(index));
+            shared.awaits(index, format!("it accepted the connection and has sent no greeting{IS_IT_OURS}"));
             connection.greet().await?;
             Ok::<_, Error>(connection)
         };
@@ -112,7 +112,7 @@ impl Driver {
     /// Returns that endpoint's connection, if there is one.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
-        self.shared.enter(Stage::Serving(index, Arc::clone(&connection.endpoint)));
+        self.shared.serves(index, &connection.endpoint);
         self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
@@ -181,7 +181,7 @@ impl Driver {
         if error.is_final() {
             self.give_up(&error);
         } else if all_speak_another_protocol || (self.shared.options.fail_fast && all_failed) {
-            self.give_up(&Error::join(failures).unwrap_or(error));
+            self.give_up(&Error::join(failures));
         }
     }
 
