@@ -17,7 +17,7 @@ use crate::report;
 /// The number of daemons. Their worker IDs count from 1.
 const DAEMONS: usize = 2;
 
-/// The time for a daemon to listen or to end, on a busy machine.
+/// The time for a daemon to listen, on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The longest time from the last fault to the end of standard input.
@@ -68,23 +68,13 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // A child that has ended is a zombie until it is waited for: the ID is no other process's.
-        let _ = pid.map(|pid| kill_process(pid, signal));
+        let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Waits for the process's end, and starts it again.
     async fn restart(&mut self, outage: Duration) -> Result<(), String> {
-        let deadline = Instant::now() + START_LIMIT;
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "the daemon on {} did not end within {START_LIMIT:?}",
-                    self.port.address()
-                ));
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
+        self.child.wait().map_err(|error| error.to_string())?;
         sleep(outage).await;
         self.child = spawn(&self.program, &self.config)?;
         self.wait_until_it_listens().await
@@ -110,43 +100,23 @@ fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("{}: {error}", program.display()))
 }
 
-/// The options of the subcommand.
-struct Options {
-    daemon: PathBuf,
-    lasts: Duration,
-}
-
-fn options(arguments: &[&str]) -> Result<Options, String> {
-    let mut daemon = None;
-    let mut seconds = 20;
-    for pair in arguments.chunks(2) {
-        match *pair {
-            ["--daemon", path] => daemon = Some(PathBuf::from(path)),
-            ["--seconds", text] => seconds = text.parse().map_err(|_| format!("{text} is no number"))?,
-            _ => return Err(format!("{pair:?}: --daemon PATH and --seconds N are known")),
-        }
-    }
-    let daemon = daemon.ok_or("--daemon PATH is missing: the snowbank program")?;
-    Ok(Options { daemon, lasts: Duration::from_secs(seconds) })
-}
-
 /// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with
 /// standard input.
-pub(crate) async fn run(arguments: &[&str]) -> Result<(), String> {
-    let Options { daemon: program, lasts } = options(arguments)?;
+pub(crate) async fn run(program: &str, seconds: &str) -> Result<(), String> {
+    let seconds = seconds.parse().map_err(|_| format!("{seconds} is no number"))?;
     let directory = TempDir::new().map_err(|error| error.to_string())?;
     let mut daemons = Vec::new();
     for worker_id in 1..=DAEMONS {
-        daemons.push(Daemon::start(&program, directory.path(), worker_id).await?);
+        daemons.push(Daemon::start(Path::new(program), directory.path(), worker_id).await?);
     }
     let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.port.address().to_string()).collect();
-    report::print(&json!({ "endpoints": endpoints, "seconds": lasts.as_secs() }));
+    report::print(&json!({ "endpoints": endpoints, "seconds": seconds }));
     let mut input = Vec::new();
     let mut stdin = stdin();
     let mut ended = std::pin::pin!(stdin.read_to_end(&mut input));
     tokio::select! {
         _ = &mut ended => return Ok(()),
-        made = make_faults(&mut daemons, lasts) => made?,
+        made = make_faults(&mut daemons, Duration::from_secs(seconds)) => made?,
     }
     report::print(&json!({ "event": "calm" }));
     timeout(CALM_LIMIT, ended)
@@ -163,22 +133,15 @@ async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Result<(), Stri
         let index = fastrand::usize(..daemons.len());
         let daemon = &mut daemons[index];
         let outage = Duration::from_millis(fastrand::u64(OUTAGES_MS));
-        let fault = ["SIGKILL", "SIGSTOP", "SIGTERM"][fastrand::usize(..3)];
-        report::print(&json!({ "event": fault, "daemon": index, "for_ms": outage.as_millis() as u64 }));
-        match fault {
-            "SIGSTOP" => {
-                daemon.signal(Signal::STOP);
-                sleep(outage).await;
-                daemon.signal(Signal::CONT);
-            }
-            "SIGTERM" => {
-                daemon.signal(Signal::TERM);
-                daemon.restart(outage).await?;
-            }
-            _ => {
-                daemon.signal(Signal::KILL);
-                daemon.restart(outage).await?;
-            }
+        let faults = [("SIGKILL", Signal::KILL), ("SIGSTOP", Signal::STOP), ("SIGTERM", Signal::TERM)];
+        let (name, signal) = faults[fastrand::usize(..faults.len())];
+        report::print(&json!({ "event": name, "daemon": index, "for_ms": outage.as_millis() as u64 }));
+        daemon.signal(signal);
+        if signal == Signal::STOP {
+            sleep(outage).await;
+            daemon.signal(Signal::CONT);
+        } else {
+            daemon.restart(outage).await?;
         }
     }
     Ok(())

@@ -47,7 +47,7 @@ pub(crate) enum Listen {
 }
 
 /// The behaviour of an endpoint until its next life.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,

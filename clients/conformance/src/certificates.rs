@@ -7,7 +7,6 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 /// The directory of a case, with the authority of its TLS endpoints.
@@ -58,8 +57,8 @@ impl Certificates {
 
     /// Writes the files that a client may need: the authority, the client's certificate and key, an
     /// authority that no daemon knows, and a client certificate of that one. Returns the files'
-    /// paths by name.
-    pub(crate) fn write(&self) -> Result<Map<String, Value>, String> {
+    /// names and paths.
+    pub(crate) fn write(&self) -> Result<Vec<(&'static str, PathBuf)>, String> {
         let other = Authority::new("another authority").map_err(words)?;
         let client = KeyPair::generate().map_err(words)?;
         let params = params("client").map_err(words)?;
@@ -72,11 +71,11 @@ impl Certificates {
             ("other_ca_file", other.certificate().map_err(words)?.pem()),
             ("other_cert_file", other_certificate.pem()),
         ];
-        let mut paths = Map::new();
+        let mut paths = Vec::new();
         for (name, text) in files {
-            let path: PathBuf = self.directory().join(name).with_extension("pem");
+            let path = self.directory().join(name).with_extension("pem");
             std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-            paths.insert(name.to_owned(), json!(path));
+            paths.push((name, path));
         }
         Ok(paths)
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_client::protocol::{ErrorCode, reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -137,7 +137,7 @@ async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
 }
 
 async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeState>) -> std::io::Result<()> {
-    match life.kind {
+    match life.script.is {
         Kind::Closes | Kind::Down => Ok(()),
         Kind::Daemon | Kind::Frozen => {
             let stream = endpoint.secure(stream).await?;
@@ -145,7 +145,8 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
         }
         Kind::TooBusy => {
             let mut stream = endpoint.secure(stream).await?;
-            let refusal = frames::refusal(0, ErrorCode::TooBusy, "1 connection");
+            let mut refusal = Vec::new();
+            reply::encode_error(&mut refusal, 0, ErrorCode::TooBusy, None, "1 connection");
             stream.write_all(&refusal).await?;
             stream.shutdown().await?;
             // A close with unread bytes would reset the connection, and the refusal could be lost.
@@ -153,6 +154,8 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
             drop(tokio::time::timeout(LINGER, stream.read_to_end(&mut rest)).await);
             Ok(())
         }
-        Kind::Http | Kind::Redis | Kind::Ssh | Kind::TlsAlert => stranger::attend(stream, life.kind).await,
+        Kind::Http | Kind::Redis | Kind::Ssh | Kind::TlsAlert => {
+            stranger::attend(stream, life.script.is).await
+        }
     }
 }

@@ -17,7 +17,7 @@ mod report;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH [--seconds N]";
+const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH --seconds N";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +40,9 @@ fn run(arguments: &[String]) -> Result<(), String> {
             }
             Ok(())
         }
-        ["against_daemons", ref options @ ..] => runtime.block_on(against_daemons::run(options)),
+        ["against_daemons", "--daemon", program, "--seconds", seconds] => {
+            runtime.block_on(against_daemons::run(program, seconds))
+        }
         [name] if !name.starts_with('-') => runtime.block_on(play::play(case::find(name)?)),
         _ => Err(USAGE.to_owned()),
     };

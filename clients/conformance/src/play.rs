@@ -27,14 +27,20 @@ pub(crate) async fn play(case: Case) -> Result<(), String> {
         daemons.push(Daemon::start(index, script, &certificates, Arc::clone(&report)).await?);
     }
     let endpoints: Vec<String> = daemons.iter().map(Daemon::address).collect();
-    report::print(&json!({
+    let case = json!({
         "name": name,
         "about": about,
         "needs": needs,
         "endpoints": endpoints,
-        "options": with_files(Value::Object(with_defaults(options)), &files),
-        "steps": with_files(Value::Array(steps), &files),
-    }));
+        "options": with_defaults(options),
+        "steps": steps,
+    });
+    // Names of files at the start of texts, such as `$ca_file`, stand for their paths.
+    let mut line = case.to_string();
+    for (name, path) in files {
+        line = line.replace(&format!("\"${name}"), &format!("\"{}", path.display()));
+    }
+    report::print(&line);
     let mut words = BufReader::new(stdin()).lines();
     timeout(LONGEST, listen(&mut words, &mut daemons))
         .await
@@ -71,26 +77,4 @@ fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
     let mut all: Map<_, _> = patient.into_iter().map(|(name, ms)| (name.to_owned(), json!(ms))).collect();
     all.extend(options);
     all
-}
-
-/// Replaces the names of files at the start of texts, such as `$ca_file`, by their paths.
-fn with_files(value: Value, files: &Map<String, Value>) -> Value {
-    match value {
-        Value::String(text) => {
-            let file = files
-                .iter()
-                .find(|(name, _)| text.strip_prefix('$').is_some_and(|rest| rest.starts_with(*name)));
-            match file {
-                Some((name, Value::String(path))) => {
-                    Value::String(text.replacen(&format!("${name}"), path, 1))
-                }
-                _ => Value::String(text),
-            }
-        }
-        Value::Array(items) => items.into_iter().map(|item| with_files(item, files)).collect(),
-        Value::Object(members) => {
-            members.into_iter().map(|(name, member)| (name, with_files(member, files))).collect()
-        }
-        other => other,
-    }
 }
