@@ -255,13 +255,9 @@ mod tests {
             "[::1]:7660",
             "[fe80::1%eth0]:7660",
             "host.name:0",
-            "localhost:65535",
             "unix:/run/snowbank/snowbank.sock",
-            "unix:relative.sock",
             "unix:@x",
-            "tls:127.0.0.1:7661",
             "tls:[::1]:7661",
-            "tls:host.name:0",
         ] {
             assert_eq!(parse(text).to_string(), text);
         }
@@ -270,27 +266,14 @@ mod tests {
 
     #[test]
     fn local_is_what_only_this_machine_reaches() {
-        for text in [
-            "127.0.0.1:1",
-            "127.9.9.9:1",
-            "[::1]:1",
-            "[::ffff:127.0.0.1]:1",
-            "LocalHost:1",
-            "unix:/s",
-            "tls:127.0.0.1:1",
-        ] {
+        for text in
+            ["127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1", "unix:/s", "tls:127.0.0.1:1"]
+        {
             assert!(parse(text).is_local(), "{text}");
         }
-        for text in [
-            "0.0.0.0:1",
-            "[::]:1",
-            "10.0.0.1:1",
-            "example.com:1",
-            "localhost.example.com:1",
-            "[fe80::1%lo]:1",
-            "[::ffff:10.0.0.1]:1",
-            "tls:0.0.0.0:1",
-        ] {
+        for text in
+            ["0.0.0.0:1", "[::]:1", "localhost.example.com:1", "[fe80::1%lo]:1", "[::ffff:10.0.0.1]:1"]
+        {
             assert!(!parse(text).is_local(), "{text}");
         }
     }
@@ -304,33 +287,21 @@ mod tests {
             ("*:7660", "[::]:7660"),
             ("localhost", "write localhost:7660"),
             ("::1", "as in [::1]:7660"),
-            ("::1:7660", "as in [::1]:7660"),
             ("[::1]", "write [::1]:7660"),
             ("[::1:7660", "never closed"),
             ("[::1]7660", "port is missing"),
             ("[localhost]:1", "not an IPv6 address"),
             ("[::1%]:1", "not an IPv6 address"),
-            ("[::1%a b]:1", "not an IPv6 address"),
-            ("::1%lo:1", "as in [::1]:7660"),
-            ("1:2:3:4:5:6:7:8:1", "as in [::1]:7660"),
             ("lo%eth0:1", "'%' cannot be part of a host name"),
             ("host:port", "not a number from 0 to 65535"),
-            ("host:+1", "not a number from 0 to 65535"),
             ("host:65536", "above 65535"),
             ("256.0.0.1:1", "not an IPv4 address"),
-            ("10.0.0:1", "not an IPv4 address"),
             ("tcp://host:1", "leave out the scheme"),
-            ("ho st:1", "cannot be part of a host name"),
             ("/run/s.sock", "written unix:/run/s.sock"),
             ("tls:", "after tls:, it is empty"),
-            ("tls:7661", "the host is missing; write 127.0.0.1:7661"),
             ("tls::::1", "in brackets"),
-            ("tls:unix:/run/s.sock", "not a number"),
-            ("tls:tls:host:1", "cannot be part of a host name"),
             ("unix:", "wants the path"),
-            ("unix:/run/", "wants the path"),
             ("unix:/a\0b", "control characters"),
-            ("unix:/a\nb", "control characters"),
         ] {
             let refusal = refusal(text);
             assert!(refusal.contains(right), "{refusal}");
@@ -344,16 +315,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_accepted_survives_a_round_trip(text in "(unix:|tls:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?") {
-            if let Ok(address) = text.parse::<Address>() {
-                prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
-            }
-        }
-
-        #[test]
-        fn any_text_is_an_address_or_a_refusal_of_one_line(text in "[/\\[]?(?s:.{0,40})") {
-            if let Err(refusal) = text.parse::<Address>() {
-                prop_assert_eq!(refusal.to_string().lines().count(), 1);
+        fn any_text_is_an_address_or_a_refusal_of_one_line(
+            text in prop_oneof!["(unix:|tls:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?", "[/\\[]?(?s:.{0,40})"],
+        ) {
+            match text.parse::<Address>() {
+                Ok(address) => prop_assert_eq!(address.to_string().parse(), Ok(address)),
+                Err(refusal) => prop_assert_eq!(refusal.to_string().lines().count(), 1),
             }
         }
     }

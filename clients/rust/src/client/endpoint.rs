@@ -159,8 +159,8 @@ async fn connect_tcp(
 /// Looks a name up. Each connection does so again: a daemon may come back at another address.
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(test)]
-    if let Some(addresses) = super::simulation::look_up(host, port) {
-        return Ok(addresses);
+    if host == tests::NAME {
+        return Ok(vec![SocketAddr::new(tests::ADDRESS.get(), port)]);
     }
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
@@ -200,9 +200,37 @@ fn timed_out(text: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::net::Ipv4Addr;
+
     use tokio::io::{AsyncReadExt, BufWriter, duplex};
+    use tokio::net::TcpListener;
 
     use super::*;
+
+    /// The name that only these tests know.
+    pub(super) const NAME: &str = "ids.example";
+
+    thread_local! {
+        /// The address of the name, for the test that runs on this thread.
+        pub(super) static ADDRESS: Cell<IpAddr> = const { Cell::new(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
+    }
+
+    /// The address changes between two connections.
+    #[tokio::test]
+    async fn a_name_is_looked_up_again() {
+        let old = TcpListener::bind("127.0.0.2:0").await.expect("a free port");
+        let port = old.local_addr().expect("an address").port();
+        let moved = TcpListener::bind(("127.0.0.3", port)).await.expect("a free port");
+        let address = Address::Tcp { host: NAME.to_owned(), port };
+        let limit = Duration::from_secs(60);
+        let tls = TlsChoice::default();
+        for listener in [old, moved] {
+            ADDRESS.set(listener.local_addr().expect("an address").ip());
+            let connecting = connect(&address, &tls, limit, 0);
+            tokio::try_join!(connecting, listener.accept()).expect("a connection");
+        }
+    }
 
     #[tokio::test]
     async fn each_address_of_a_name_has_its_turn() {
