@@ -69,6 +69,14 @@ impl Writer {
     }
 }
 
+/// How to connect.
+struct Dial<'a> {
+    tls: &'a TlsChoice,
+    deadline: Instant,
+    /// The number of the name's address that is tried first.
+    address_number: usize,
+}
+
 /// Resolves the name, and tries its addresses until one accepts, beginning with that of
 /// `address_number`. `limit` covers all of this, and the TLS handshake.
 pub(super) async fn connect(
@@ -77,26 +85,21 @@ pub(super) async fn connect(
     limit: Duration,
     address_number: usize,
 ) -> io::Result<(Streams, ChosenAddress)> {
-    let deadline = Instant::now() + limit;
-    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline, address_number)).await;
+    let dial = Dial { tls, deadline: Instant::now() + limit, address_number };
+    let connected = timeout_at(dial.deadline, connect_patiently(endpoint, &dial)).await;
     connected.unwrap_or_else(|_| Err(timed_out(&format!("not connected within {limit:?}"))))
 }
 
-async fn connect_patiently(
-    endpoint: &Address,
-    tls: &TlsChoice,
-    deadline: Instant,
-    address_number: usize,
-) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_patiently(endpoint: &Address, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     #[cfg(test)]
-    if let Some(dialed) = super::simulation::dial(endpoint, address_number) {
+    if let Some(dialed) = super::simulation::dial(endpoint, dial.address_number) {
         return dialed.await;
     }
     match endpoint {
-        Address::Unix(path) => connect_unix(path, address_number).await,
-        Address::Tls { host, port } => connect_tls(host, *port, tls, deadline, address_number).await,
+        Address::Unix(path) => connect_unix(path, dial).await,
+        Address::Tls { host, port } => connect_tls(host, *port, dial).await,
         Address::Tcp { host, port } => {
-            let (stream, chosen) = connect_tcp(host, *port, deadline, address_number).await?;
+            let (stream, chosen) = connect_any(&look_up(host, *port).await?, dial).await?;
             let (reader, writer) = stream.into_split();
             Ok((Streams::new(reader, writer), chosen))
         }
@@ -104,56 +107,37 @@ async fn connect_patiently(
 }
 
 #[cfg(unix)]
-async fn connect_unix(path: &Path, address_number: usize) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_unix(path: &Path, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-    Ok((Streams::new(reader, writer), ChosenAddress { ip: None, number: address_number }))
+    Ok((Streams::new(reader, writer), ChosenAddress { ip: None, number: dial.address_number }))
 }
 
 #[cfg(not(unix))]
-async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_unix(_: &Path, _: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
 }
 
 #[cfg(feature = "tls")]
-async fn connect_tls(
-    host: &str,
-    port: u16,
-    tls: &TlsChoice,
-    deadline: Instant,
-    address_number: usize,
-) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_tls(host: &str, port: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
     // waits for a handshake while a slow disk is read. Other tasks share this thread.
-    let files = tls.clone();
+    let files = dial.tls.clone();
     let read = tokio::task::spawn_blocking(move || files.read()).await;
     let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
-    let (stream, chosen) = connect_tcp(host, port, deadline, address_number).await?;
+    let (stream, chosen) = connect_any(&look_up(host, port).await?, dial).await?;
     let handshake = connector.connect(host, stream);
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
-    let stream = timeout_at(deadline, handshake).await.map_err(|_| timed_out(silent))??;
+    let stream = timeout_at(dial.deadline, handshake).await.map_err(|_| timed_out(silent))??;
     let (reader, writer) = tokio::io::split(stream);
     Ok((Streams::new(reader, writer), chosen))
 }
 
 /// Refuses to connect. The options of a client without the feature have no such endpoint.
 #[cfg(not(feature = "tls"))]
-async fn connect_tls(
-    _: &str,
-    _: u16,
-    _: &TlsChoice,
-    _: Instant,
-    _: usize,
-) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_tls(_: &str, _: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
+    // Nothing else reads it.
+    let TlsChoice {} = dial.tls;
     Err(io::Error::new(io::ErrorKind::Unsupported, "built without TLS"))
-}
-
-async fn connect_tcp(
-    host: &str,
-    port: u16,
-    deadline: Instant,
-    address_number: usize,
-) -> io::Result<(TcpStream, ChosenAddress)> {
-    connect_any(&look_up(host, port).await?, deadline, address_number).await
 }
 
 /// Looks a name up. Each connection does so again: a daemon may come back at another address.
@@ -165,19 +149,14 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with `address_number` modulo their
-/// count. Each gets an equal share of the remaining time, so that an address that drops packets
+/// Connects to the first address that accepts, beginning with the dialed number modulo their count. Each gets an equal share of the remaining time, so that an address that drops packets
 /// leaves time for the others.
-async fn connect_any(
-    addresses: &[SocketAddr],
-    deadline: Instant,
-    address_number: usize,
-) -> io::Result<(TcpStream, ChosenAddress)> {
+async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let first = address_number.checked_rem(addresses.len()).unwrap_or_default();
+    let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();
     let in_turn = addresses[first..].iter().chain(&addresses[..first]);
     for (index, address) in in_turn.enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = dial.deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
@@ -185,7 +164,7 @@ async fn connect_any(
                 // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());
-                return Ok((stream, ChosenAddress { ip, number: address_number.wrapping_add(index) }));
+                return Ok((stream, ChosenAddress { ip, number: dial.address_number.wrapping_add(index) }));
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = timed_out(&format!("{address} did not accept within {share:?}")),
@@ -234,23 +213,28 @@ mod tests {
 
     #[tokio::test]
     async fn each_address_of_a_name_has_its_turn() {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let tls = TlsChoice::default();
+        let dial = |address_number| Dial {
+            tls: &tls,
+            deadline: Instant::now() + Duration::from_secs(60),
+            address_number,
+        };
         let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let mut addresses: Vec<_> =
             listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
         for number in 0..4 {
-            let (stream, chosen) = connect_any(&addresses, deadline, number).await.expect("both accept");
+            let (stream, chosen) = connect_any(&addresses, &dial(number)).await.expect("both accept");
             assert_eq!(stream.peer_addr().expect("an address"), addresses[number % 2]);
             assert_eq!((chosen.ip, chosen.number), (Some(addresses[number % 2].ip()), number));
         }
-        let (_, chosen) = connect_any(&addresses[..1], deadline, 5).await.expect("it accepts");
+        let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("it accepts");
         assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
         // Nobody listens at the one that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
-        let (stream, chosen) = connect_any(&addresses, deadline, 3).await.expect("the others accept");
+        let (stream, chosen) = connect_any(&addresses, &dial(3)).await.expect("the others accept");
         assert_eq!(stream.peer_addr().expect("an address"), addresses[1]);
         assert_eq!(chosen.number, 4, "the number of the address that accepted");
-        connect_any(&[], deadline, 3).await.expect_err("no address");
+        connect_any(&[], &dial(3)).await.expect_err("no address");
     }
 
     #[tokio::test]
