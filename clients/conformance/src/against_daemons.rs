@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, stdin};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::report;
+use crate::{Outcome, report};
 
 /// The number of daemons. Their worker IDs count from 1.
 const DAEMONS: usize = 2;
@@ -38,7 +38,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn start(program: &Path, directory: &Path, worker_id: usize) -> Result<Self, String> {
+    async fn start(program: &Path, directory: &Path, worker_id: usize) -> Outcome<Self> {
         let port = Port::take();
         let address = port.address();
         let config = directory.join(format!("daemon-{worker_id}.toml"));
@@ -46,21 +46,23 @@ impl Daemon {
         let text = format!(
             "listen = [\"{address}\"]\nstate_dir = {state:?}\nlock_dir = {locks:?}\nworker_ids = \"{worker_id}\"\n"
         );
-        std::fs::write(&config, text).map_err(|error| error.to_string())?;
+        std::fs::write(&config, text)?;
         let child = spawn(program, &config)?;
         let mut daemon = Self { program: program.to_owned(), config, port, child };
         daemon.wait_until_it_listens().await?;
         Ok(daemon)
     }
 
-    async fn wait_until_it_listens(&mut self) -> Result<(), String> {
+    async fn wait_until_it_listens(&mut self) -> Outcome {
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(self.port.address()).await.is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the daemon on {} ended: {status}", self.port.address()));
+                return Err(format!("the daemon on {} ended: {status}", self.port.address()).into());
             }
             if Instant::now() > deadline {
-                return Err(format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()));
+                return Err(
+                    format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()).into()
+                );
             }
             sleep(Duration::from_millis(10)).await;
         }
@@ -73,8 +75,8 @@ impl Daemon {
     }
 
     /// Waits for the process's end, and starts it again.
-    async fn restart(&mut self, outage: Duration) -> Result<(), String> {
-        self.child.wait().map_err(|error| error.to_string())?;
+    async fn restart(&mut self, outage: Duration) -> Outcome {
+        self.child.wait()?;
         sleep(outage).await;
         self.child = spawn(&self.program, &self.config)?;
         self.wait_until_it_listens().await
@@ -88,7 +90,7 @@ impl Drop for Daemon {
     }
 }
 
-fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
+fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWBANK_") {
@@ -97,14 +99,14 @@ fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
     }
     command.arg("serve").arg("--config").arg(config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|error| format!("{}: {error}", program.display()))
+    Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
 /// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with
 /// standard input.
-pub(crate) async fn run(program: &str, seconds: &str) -> Result<(), String> {
-    let seconds = seconds.parse().map_err(|_| format!("{seconds} is no number"))?;
-    let directory = TempDir::new().map_err(|error| error.to_string())?;
+pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
+    let seconds = seconds.parse()?;
+    let directory = TempDir::new()?;
     let mut daemons = Vec::new();
     for worker_id in 1..=DAEMONS {
         daemons.push(Daemon::start(Path::new(program), directory.path(), worker_id).await?);
@@ -119,14 +121,13 @@ pub(crate) async fn run(program: &str, seconds: &str) -> Result<(), String> {
         made = make_faults(&mut daemons, Duration::from_secs(seconds)) => made?,
     }
     report::print(&json!({ "event": "calm" }));
-    timeout(CALM_LIMIT, ended)
-        .await
-        .map(drop)
-        .map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))
+    let closed = timeout(CALM_LIMIT, ended).await;
+    closed.map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))??;
+    Ok(())
 }
 
 /// Disturbs a random daemon, again and again. The other one is left alone meanwhile.
-async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Result<(), String> {
+async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {
         sleep(Duration::from_millis(fastrand::u64(PAUSES_MS))).await;

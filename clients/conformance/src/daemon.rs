@@ -19,6 +19,7 @@ use snowbank_client::protocol::{ErrorCode, reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::Outcome;
 use crate::case::{DaemonScript, Kind};
 use crate::certificates::Certificates;
 use crate::report::{self, Report};
@@ -53,7 +54,7 @@ impl Daemon {
         script: DaemonScript,
         certificates: &Certificates,
         report: Arc<Report>,
-    ) -> Result<Self, String> {
+    ) -> Outcome<Self> {
         let endpoint = Endpoint::new(index, script.listen, certificates)?;
         let mut daemon = Self { index, endpoint, script, begun: 0, current: None, report };
         daemon.next_life().await?;
@@ -66,10 +67,10 @@ impl Daemon {
     }
 
     /// Ends the current life, with all of its connections, and begins the next.
-    pub(crate) async fn next_life(&mut self) -> Result<(), String> {
+    pub(crate) async fn next_life(&mut self) -> Outcome {
         let number = self.begun;
         if number == self.script.lives.len() {
-            return Err(format!("daemon {} has no life {number}", self.index));
+            return Err(format!("daemon {} has no life {number}", self.index).into());
         }
         let mut tasks = self.end_life(self.script.lives[number].is);
         self.begun += 1;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::time::timeout;
 
+use crate::Outcome;
 use crate::case::Case;
 use crate::certificates::Certificates;
 use crate::daemon::Daemon;
@@ -17,7 +18,7 @@ use crate::report::{self, Report};
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Plays a case. The error says what was expected and what came.
-pub(crate) async fn play(case: Case) -> Result<(), String> {
+pub(crate) async fn play(case: Case) -> Outcome {
     let certificates = Certificates::new()?;
     let files = certificates.write()?;
     let report = Arc::new(Report::default());
@@ -46,12 +47,12 @@ pub(crate) async fn play(case: Case) -> Result<(), String> {
         .await
         .map_err(|_| format!("standard input was not closed within {LONGEST:?}"))??;
     daemons.iter().for_each(Daemon::end);
-    report.first().map_or(Ok(()), Err)
+    report.first().map_or(Ok(()), |fault| Err(fault.into()))
 }
 
 /// Follows the test's words: `life N` and `release N`, where N is a daemon's index.
-async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Result<(), String> {
-    while let Some(line) = words.next_line().await.map_err(|error| error.to_string())? {
+async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Outcome {
+    while let Some(line) = words.next_line().await? {
         let words = line.trim().split_once(' ');
         let named =
             words.and_then(|(word, index)| Some((word, daemons.get_mut(index.parse::<usize>().ok()?)?)));
@@ -59,7 +60,8 @@ async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> 
             Some(("life", daemon)) => daemon.next_life().await?,
             Some(("release", daemon)) => daemon.release(),
             _ => {
-                return Err(format!("{line:?} came on standard input; `life N` and `release N` are known"));
+                let known = "`life N` and `release N` are known";
+                return Err(format!("{line:?} came on standard input; {known}").into());
             }
         }
     }

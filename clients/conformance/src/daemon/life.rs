@@ -46,7 +46,12 @@ impl LifeState {
             number,
             script: script.clone(),
             info: info(daemon, number, script),
-            seen: Mutex::new(Seen { connections: 0, next_requests: 0, next_id: script.first, answers }),
+            seen: Mutex::new(Seen {
+                connections: 0,
+                next_requests: 0,
+                next_id: script.first.unwrap_or(1),
+                answers,
+            }),
             release: Notify::new(),
             frozen: AtomicBool::new(script.is == Kind::Frozen),
             report,
