@@ -35,7 +35,6 @@ impl Batch {
     }
 
     /// Returns the IDs, in increasing order.
-    #[must_use]
     pub fn iter(&self) -> Copied<slice::Iter<'_, u64>> {
         self.ids.iter().copied()
     }

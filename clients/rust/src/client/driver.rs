@@ -1,7 +1,6 @@
 //! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try
 //! the next.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,10 +115,10 @@ impl Driver {
         self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
-        let returns_to_first = self.shared.options.returns_to_first();
+        let can_return = index > 0 && self.shared.options.returns_to_first();
         let end = tokio::select! {
             end = connection.serve(&mut self.queue) => end,
-            preferred = connect_to_any(&self.shared, &mut self.health[..index]), if returns_to_first => {
+            preferred = connect_to_any(&self.shared, &mut self.health[..index]), if can_return => {
                 self.health[index].forget_failures_if_answered(&connection);
                 tokio::spawn(connection.finish());
                 return Ok(Some(preferred));
@@ -191,13 +190,11 @@ impl Driver {
     }
 }
 
-/// Waits until one of the endpoints in `health` has connected and greeted. Each is tried as soon as
-/// its pauses are over.
+/// Waits until one of the endpoints in `health`, at least one, has connected and greeted. Each is
+/// tried as soon as its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
-        let Some(index) = (0..health.len()).min_by_key(|index| health[*index].due_at()) else {
-            return pending().await;
-        };
+        let index = (0..health.len()).min_by_key(|index| health[*index].due_at()).unwrap_or_default();
         sleep_until(health[index].due_at()).await;
         match connect_and_greet(shared, index).await {
             Ok(connection) => return Greeted { index, connection },

@@ -31,7 +31,7 @@ pub(super) struct ChosenAddress {
 /// The sending direction. With TLS, it buffers bytes until it is flushed.
 pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
-    needs_flush: bool,
+    pub(super) needs_flush: bool,
 }
 
 impl Streams {
