@@ -87,7 +87,12 @@ impl Driver {
         let not_before = self.health[index].not_before;
         let attempt = async move {
             sleep_until(not_before).await;
-            shared.awaits(index, "it is not connected yet".to_owned());
+            let unfinished = if shared.options.endpoints[index].is_tls() {
+                "it has not finished the TLS handshake, or not accepted the connection"
+            } else {
+                "it has not accepted the connection"
+            };
+            shared.awaits(index, unfinished.to_owned());
             let mut connection = connect(&shared, index).await?;
             shared.awaits(index, format!("it accepted the connection and has sent no greeting{IS_IT_OURS}"));
             connection.greet().await?;

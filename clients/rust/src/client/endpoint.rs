@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// How to connect.
+/// The parameters of connecting.
 struct Dial<'a> {
     tls: &'a TlsChoice,
     deadline: Instant,
@@ -149,8 +149,9 @@ async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with the dialed number modulo their count. Each gets an equal share of the remaining time, so that an address that drops packets
-/// leaves time for the others.
+/// Connects to the first address that accepts, beginning with the dialed number modulo their count.
+/// Each gets an equal share of the remaining time, so that an address that drops packets leaves
+/// time for the others.
 async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();

@@ -172,7 +172,7 @@ mod tests {
             shared.fail(0, Error::Lost { endpoint: "ids:7660".into(), reason: "it ended".into() });
             shared.address_number(0)
         };
-        shared.awaits(0, "it is not connected yet".to_owned());
+        shared.awaits(0, "it has not accepted the connection".to_owned());
         assert_eq!(fail(), 1, "the first did not serve");
         shared.serves(0, &"ids:7660 (10.0.0.1)".into());
         let serving = shared.endpoint_or_failure().expect("one serves");

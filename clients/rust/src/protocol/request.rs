@@ -147,8 +147,8 @@ pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), Unenc
 /// Appends an AUTH frame.
 ///
 /// # Errors
-/// Returns [`Unencodable`] and appends nothing if `token` is empty or has more than [`MAX_TOKEN_SIZE`]
-/// bytes.
+/// Returns [`Unencodable`] and appends nothing if `token` is empty or has more than
+/// [`MAX_TOKEN_SIZE`] bytes.
 pub fn encode_auth(out: &mut Vec<u8>, tag: u16, token: &[u8]) -> Result<(), Unencodable> {
     if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
         return Err(Unencodable("a token has 1 to 512 bytes"));
