@@ -252,8 +252,14 @@ fn separated(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!(": {message}") }
 }
 
+/// Returns a hint when to try again, rounded up: a caller that waits this long is not early.
 fn retry_hint(retry_after: Option<Duration>) -> String {
-    retry_after.map_or_else(String::new, |wait| format!(" (try again in {wait:?})"))
+    let Some(wait) = retry_after else { return String::new() };
+    match wait.as_millis().div_ceil(1_000) {
+        0..=10 => format!(" (try again in {wait:?})"),
+        seconds @ 11..120 => format!(" (try again in {seconds} s)"),
+        seconds => format!(" (try again in {} min)", seconds.div_ceil(60)),
+    }
 }
 
 #[cfg(test)]
@@ -273,6 +279,7 @@ mod tests {
             "ids-1:7660 refused: exhausted: 40000 IDs are [31m too many \u{fffd} (try again in 1.2s)"
         );
         assert_eq!(refusal(99, b"").to_string(), "ids-1:7660 refused: code 99 (try again in 1.2s)");
+        assert_eq!(retry_hint(Some(Duration::from_millis(7_185_758))), " (try again in 120 min)");
     }
 
     #[test]
