@@ -118,6 +118,10 @@ fn refused(alert: AlertDescription, side: Side) -> String {
         AlertDescription::CertificateRequired => {
             format!("{who} asks for a client certificate: give one{options}")
         }
+        AlertDescription::HandshakeFailure if side == Side::Client => format!(
+            "{who} refused the handshake: no version or cipher in common, or a client certificate is asked for{options}"
+        ),
+        AlertDescription::ProtocolVersion => format!("{who} has no version of TLS that is allowed here"),
         AlertDescription::CertificateExpired => format!("{who} says that {ours} has expired: renew it"),
         AlertDescription::UnknownCA => format!("{who} does not know the authority of {ours}: {cure}"),
         AlertDescription::BadCertificate
