@@ -151,6 +151,11 @@ fn parse_unix(path: &str) -> Result<Address, String> {
 }
 
 fn parse_tls(rest: &str) -> Result<Address, String> {
+    if rest.starts_with("unix:") || rest.starts_with('/') {
+        return Err(String::from(
+            "a Unix socket takes no TLS: nothing leaves the machine, and the file's permissions say who may connect",
+        ));
+    }
     let (host, port) = parse_tcp(rest).map_err(|reason| format!("after tls:, {reason}"))?;
     Ok(Address::Tls { host, port })
 }
@@ -300,6 +305,7 @@ mod tests {
             ("/run/s.sock", "written unix:/run/s.sock"),
             ("tls:", "after tls:, it is empty"),
             ("tls::::1", "in brackets"),
+            ("tls:unix:/run/s.sock", "takes no TLS"),
             ("unix:", "wants the path"),
             ("unix:/a\0b", "control characters"),
         ] {
