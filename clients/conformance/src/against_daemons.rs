@@ -17,7 +17,7 @@ use crate::{Outcome, report};
 /// The number of daemons. Their worker IDs count from 1.
 const DAEMONS: usize = 2;
 
-/// The time for a daemon to listen, on a busy machine.
+/// The time for a daemon to listen or to end, on a busy machine.
 const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// The longest time from the last fault to the end of standard input.
@@ -76,7 +76,17 @@ impl Daemon {
 
     /// Waits for the process's end, and starts it again.
     async fn restart(&mut self, outage: Duration) -> Outcome {
-        self.child.wait()?;
+        let deadline = Instant::now() + START_LIMIT;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                return Err(format!(
+                    "the daemon on {} did not end within {START_LIMIT:?}",
+                    self.port.address()
+                )
+                .into());
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
         sleep(outage).await;
         self.child = spawn(&self.program, &self.config)?;
         self.wait_until_it_listens().await
