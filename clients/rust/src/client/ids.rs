@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   next() ─▶ current batch, by slices ─▶ next batch ─▶ fetch (a task)
-//!             three checks and an         when a batch  one at a time; later
+//!             some checks and an          when a batch  one at a time; later
 //!             addition for each ID        is used up    it marks an old batch
 //! ```
 
