@@ -7,8 +7,8 @@ use super::words::{STOPPING, Words};
 use super::{About, Ask, Conditions, Facts, FrameIds, FrameLimit, FrontEnd, Step, foreign};
 use crate::access::NO_TOKEN;
 use crate::config::Protocol;
-use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Unencodable};
-use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
+use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
+use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, Unencodable, request};
 
 /// The facts that the daemon needs about this front end.
 pub(super) const ABOUT: About = About {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, stdin};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::report;
+use crate::{Outcome, report};
 
 /// The number of daemons. Their worker IDs count from 1.
 const DAEMONS: usize = 2;
@@ -38,7 +38,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    async fn start(program: &Path, directory: &Path, worker_id: usize) -> Result<Self, String> {
+    async fn start(program: &Path, directory: &Path, worker_id: usize) -> Outcome<Self> {
         let port = Port::take();
         let address = port.address();
         let config = directory.join(format!("daemon-{worker_id}.toml"));
@@ -46,21 +46,23 @@ impl Daemon {
         let text = format!(
             "listen = [\"{address}\"]\nstate_dir = {state:?}\nlock_dir = {locks:?}\nworker_ids = \"{worker_id}\"\n"
         );
-        std::fs::write(&config, text).map_err(|error| error.to_string())?;
+        std::fs::write(&config, text)?;
         let child = spawn(program, &config)?;
         let mut daemon = Self { program: program.to_owned(), config, port, child };
         daemon.wait_until_it_listens().await?;
         Ok(daemon)
     }
 
-    async fn wait_until_it_listens(&mut self) -> Result<(), String> {
+    async fn wait_until_it_listens(&mut self) -> Outcome {
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(self.port.address()).await.is_err() {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the daemon on {} ended: {status}", self.port.address()));
+                return Err(format!("the daemon on {} ended: {status}", self.port.address()).into());
             }
             if Instant::now() > deadline {
-                return Err(format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()));
+                return Err(
+                    format!("no daemon listens on {} after {START_LIMIT:?}", self.port.address()).into()
+                );
             }
             sleep(Duration::from_millis(10)).await;
         }
@@ -68,20 +70,20 @@ impl Daemon {
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // A child that has ended is a zombie until it is waited for: the ID is no other process's.
-        let _ = pid.map(|pid| kill_process(pid, signal));
+        let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Waits for the process's end, and starts it again.
-    async fn restart(&mut self, outage: Duration) -> Result<(), String> {
+    async fn restart(&mut self, outage: Duration) -> Outcome {
         let deadline = Instant::now() + START_LIMIT;
-        while matches!(self.child.try_wait(), Ok(None)) {
+        while self.child.try_wait()?.is_none() {
             if Instant::now() > deadline {
                 return Err(format!(
                     "the daemon on {} did not end within {START_LIMIT:?}",
                     self.port.address()
-                ));
+                )
+                .into());
             }
             sleep(Duration::from_millis(10)).await;
         }
@@ -98,7 +100,7 @@ impl Drop for Daemon {
     }
 }
 
-fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
+fn spawn(program: &Path, config: &Path) -> Outcome<Child> {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWBANK_") {
@@ -107,78 +109,50 @@ fn spawn(program: &Path, config: &Path) -> Result<Child, String> {
     }
     command.arg("serve").arg("--config").arg(config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|error| format!("{}: {error}", program.display()))
-}
-
-/// The options of the subcommand.
-struct Options {
-    daemon: PathBuf,
-    lasts: Duration,
-}
-
-fn options(arguments: &[&str]) -> Result<Options, String> {
-    let mut daemon = None;
-    let mut seconds = 20;
-    for pair in arguments.chunks(2) {
-        match *pair {
-            ["--daemon", path] => daemon = Some(PathBuf::from(path)),
-            ["--seconds", text] => seconds = text.parse().map_err(|_| format!("{text} is no number"))?,
-            _ => return Err(format!("{pair:?}: --daemon PATH and --seconds N are known")),
-        }
-    }
-    let daemon = daemon.ok_or("--daemon PATH is missing: the snowbank program")?;
-    Ok(Options { daemon, lasts: Duration::from_secs(seconds) })
+    Ok(command.spawn().map_err(|error| format!("{}: {error}", program.display()))?)
 }
 
 /// Starts the daemons, prints their endpoints, makes faults, prints the event `calm`, and ends with
 /// standard input.
-pub(crate) async fn run(arguments: &[&str]) -> Result<(), String> {
-    let Options { daemon: program, lasts } = options(arguments)?;
-    let directory = TempDir::new().map_err(|error| error.to_string())?;
+pub(crate) async fn run(program: &str, seconds: &str) -> Outcome {
+    let seconds = seconds.parse()?;
+    let directory = TempDir::new()?;
     let mut daemons = Vec::new();
     for worker_id in 1..=DAEMONS {
-        daemons.push(Daemon::start(&program, directory.path(), worker_id).await?);
+        daemons.push(Daemon::start(Path::new(program), directory.path(), worker_id).await?);
     }
     let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.port.address().to_string()).collect();
-    report::print(&json!({ "endpoints": endpoints, "seconds": lasts.as_secs() }));
+    report::print(&json!({ "endpoints": endpoints, "seconds": seconds }));
     let mut input = Vec::new();
     let mut stdin = stdin();
     let mut ended = std::pin::pin!(stdin.read_to_end(&mut input));
     tokio::select! {
         _ = &mut ended => return Ok(()),
-        made = make_faults(&mut daemons, lasts) => made?,
+        made = make_faults(&mut daemons, Duration::from_secs(seconds)) => made?,
     }
     report::print(&json!({ "event": "calm" }));
-    timeout(CALM_LIMIT, ended)
-        .await
-        .map(drop)
-        .map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))
+    let closed = timeout(CALM_LIMIT, ended).await;
+    closed.map_err(|_| format!("standard input was not closed within {CALM_LIMIT:?}"))??;
+    Ok(())
 }
 
 /// Disturbs a random daemon, again and again. The other one is left alone meanwhile.
-async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Result<(), String> {
+async fn make_faults(daemons: &mut [Daemon], lasts: Duration) -> Outcome {
     let end = Instant::now() + lasts;
     while Instant::now() < end {
         sleep(Duration::from_millis(fastrand::u64(PAUSES_MS))).await;
         let index = fastrand::usize(..daemons.len());
         let daemon = &mut daemons[index];
         let outage = Duration::from_millis(fastrand::u64(OUTAGES_MS));
-        let fault = ["SIGKILL", "SIGSTOP", "SIGTERM"][fastrand::usize(..3)];
-        report::print(&json!({ "event": fault, "daemon": index, "for_ms": outage.as_millis() as u64 }));
-        match fault {
-            "SIGSTOP" => {
-                daemon.signal(Signal::STOP);
-                sleep(outage).await;
-                daemon.signal(Signal::CONT);
-            }
-            "SIGTERM" => {
-                daemon.signal(Signal::TERM);
-                daemon.restart(outage).await?;
-            }
-            _ => {
-                daemon.signal(Signal::KILL);
-                daemon.restart(outage).await?;
-            }
+        let faults = [("SIGKILL", Signal::KILL), ("SIGSTOP", Signal::STOP), ("SIGTERM", Signal::TERM)];
+        let (name, signal) = faults[fastrand::usize(..faults.len())];
+        report::print(&json!({ "event": name, "daemon": index, "for_ms": outage.as_millis() as u64 }));
+        daemon.signal(signal);
+        if signal == Signal::STOP {
+            sleep(outage).await;
+            daemon.signal(Signal::CONT);
+        } else {
+            daemon.restart(outage).await?;
         }
     }
     Ok(())

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::Outcome;
+
 /// The file of cases, as it is beside this program's source.
 const CASES: &str = include_str!("../cases.json");
 
@@ -47,12 +49,12 @@ pub(crate) enum Listen {
 }
 
 /// The behaviour of an endpoint until its next life.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Life {
     pub(crate) is: Kind,
-    /// The first ID of answers without a script. Their IDs count up from it.
-    pub(crate) first: u64,
+    /// The first ID of answers without a script, 1 without it. Their IDs count up from it.
+    pub(crate) first: Option<u64>,
     /// Members of INFO that replace those of an ordinary daemon.
     pub(crate) info: Map<String, Value>,
     /// The size of one more member of INFO, in bytes.
@@ -62,7 +64,7 @@ pub(crate) struct Life {
     /// The answers to the first NEXT requests. Later ones are answered as an ordinary daemon does.
     pub(crate) next: Vec<Answer>,
     /// The number of NEXT requests that the daemon reads from a connection before it answers the
-    /// first.
+    /// first. 0 is as good as 1.
     pub(crate) gather: usize,
     /// The most connections that the client may make.
     pub(crate) max_connections: Option<usize>,
@@ -70,26 +72,11 @@ pub(crate) struct Life {
     pub(crate) max_next: Option<usize>,
 }
 
-impl Default for Life {
-    fn default() -> Self {
-        Self {
-            is: Kind::Daemon,
-            first: 1,
-            info: Map::new(),
-            info_padding: 0,
-            token: None,
-            next: Vec::new(),
-            gather: 1,
-            max_connections: None,
-            max_next: None,
-        }
-    }
-}
-
 /// The kinds of servers behind an endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
+    #[default]
     Daemon,
     /// Nothing listens.
     Down,
@@ -193,20 +180,17 @@ pub(crate) enum Code {
 }
 
 /// Reads all cases.
-pub(crate) fn all() -> Result<Vec<Case>, String> {
+pub(crate) fn all() -> Outcome<Vec<Case>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct File {
         cases: Vec<Case>,
     }
-    let file: File = serde_json::from_str(CASES).map_err(|error| format!("cases.json: {error}"))?;
-    Ok(file.cases)
+    Ok(serde_json::from_str::<File>(CASES)?.cases)
 }
 
 /// Returns the case of that name.
-pub(crate) fn find(name: &str) -> Result<Case, String> {
-    all()?
-        .into_iter()
-        .find(|case| case.name == name)
-        .ok_or_else(|| format!("no case is named {name}; `snowbank-conformance list` lists them"))
+pub(crate) fn find(name: &str) -> Outcome<Case> {
+    let found = all()?.into_iter().find(|case| case.name == name);
+    Ok(found.ok_or_else(|| format!("no case is named {name}; `snowbank-conformance list` lists them"))?)
 }

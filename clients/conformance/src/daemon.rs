@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use snowbank_client::protocol::ErrorCode;
+use snowbank_client::protocol::{ErrorCode, reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::Outcome;
 use crate::case::{DaemonScript, Kind};
 use crate::certificates::Certificates;
 use crate::report::{self, Report};
@@ -53,7 +54,7 @@ impl Daemon {
         script: DaemonScript,
         certificates: &Certificates,
         report: Arc<Report>,
-    ) -> Result<Self, String> {
+    ) -> Outcome<Self> {
         let endpoint = Endpoint::new(index, script.listen, certificates)?;
         let mut daemon = Self { index, endpoint, script, begun: 0, current: None, report };
         daemon.next_life().await?;
@@ -66,10 +67,10 @@ impl Daemon {
     }
 
     /// Ends the current life, with all of its connections, and begins the next.
-    pub(crate) async fn next_life(&mut self) -> Result<(), String> {
+    pub(crate) async fn next_life(&mut self) -> Outcome {
         let number = self.begun;
         if number == self.script.lives.len() {
-            return Err(format!("daemon {} has no life {number}", self.index));
+            return Err(format!("daemon {} has no life {number}", self.index).into());
         }
         let mut tasks = self.end_life(self.script.lives[number].is);
         self.begun += 1;
@@ -137,7 +138,7 @@ async fn accept(listener: Listener, endpoint: Endpoint, life: Arc<LifeState>) {
 }
 
 async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeState>) -> std::io::Result<()> {
-    match life.kind {
+    match life.script.is {
         Kind::Closes | Kind::Down => Ok(()),
         Kind::Daemon | Kind::Frozen => {
             let stream = endpoint.secure(stream).await?;
@@ -145,7 +146,8 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
         }
         Kind::TooBusy => {
             let mut stream = endpoint.secure(stream).await?;
-            let refusal = frames::refusal(0, ErrorCode::TooBusy, "1 connection");
+            let mut refusal = Vec::new();
+            reply::encode_error(&mut refusal, 0, ErrorCode::TooBusy, None, "1 connection");
             stream.write_all(&refusal).await?;
             stream.shutdown().await?;
             // A close with unread bytes would reset the connection, and the refusal could be lost.
@@ -153,6 +155,8 @@ async fn attend(stream: Box<dyn Stream>, endpoint: &Endpoint, life: Arc<LifeStat
             drop(tokio::time::timeout(LINGER, stream.read_to_end(&mut rest)).await);
             Ok(())
         }
-        Kind::Http | Kind::Redis | Kind::Ssh | Kind::TlsAlert => stranger::attend(stream, life.kind).await,
+        Kind::Http | Kind::Redis | Kind::Ssh | Kind::TlsAlert => {
+            stranger::attend(stream, life.script.is).await
+        }
     }
 }

@@ -15,24 +15,27 @@ mod daemon;
 mod play;
 mod report;
 
+use std::error::Error;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH [--seconds N]";
+/// The result of what may fail, with the reason in words.
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+const USAGE: &str = "usage: snowbank-conformance list | CASE | against_daemons --daemon PATH --seconds N";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            eprintln!("{}", text.replace('\n', " "));
+        Err(error) => {
+            eprintln!("{}", error.to_string().replace('\n', " "));
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(arguments: &[String]) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
+fn run(arguments: &[String]) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["list"] => {
             for case in case::all()? {
@@ -40,9 +43,11 @@ fn run(arguments: &[String]) -> Result<(), String> {
             }
             Ok(())
         }
-        ["against_daemons", ref options @ ..] => runtime.block_on(against_daemons::run(options)),
+        ["against_daemons", "--daemon", program, "--seconds", seconds] => {
+            runtime.block_on(against_daemons::run(program, seconds))
+        }
         [name] if !name.starts_with('-') => runtime.block_on(play::play(case::find(name)?)),
-        _ => Err(USAGE.to_owned()),
+        _ => Err(USAGE.into()),
     };
     // Reading standard input blocks a thread, which must not keep the program from ending.
     runtime.shutdown_background();

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
 use tokio::time::timeout;
 
+use crate::Outcome;
 use crate::case::Case;
 use crate::certificates::Certificates;
 use crate::daemon::Daemon;
@@ -17,7 +18,7 @@ use crate::report::{self, Report};
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Plays a case. The error says what was expected and what came.
-pub(crate) async fn play(case: Case) -> Result<(), String> {
+pub(crate) async fn play(case: Case) -> Outcome {
     let certificates = Certificates::new()?;
     let files = certificates.write()?;
     let report = Arc::new(Report::default());
@@ -27,25 +28,31 @@ pub(crate) async fn play(case: Case) -> Result<(), String> {
         daemons.push(Daemon::start(index, script, &certificates, Arc::clone(&report)).await?);
     }
     let endpoints: Vec<String> = daemons.iter().map(Daemon::address).collect();
-    report::print(&json!({
+    let case = json!({
         "name": name,
         "about": about,
         "needs": needs,
         "endpoints": endpoints,
-        "options": with_files(Value::Object(with_defaults(options)), &files),
-        "steps": with_files(Value::Array(steps), &files),
-    }));
+        "options": with_defaults(options),
+        "steps": steps,
+    });
+    // Names of files at the start of texts, such as `$ca_file`, stand for their paths.
+    let mut line = case.to_string();
+    for (name, path) in files {
+        line = line.replace(&format!("\"${name}"), &format!("\"{}", path.display()));
+    }
+    report::print(&line);
     let mut words = BufReader::new(stdin()).lines();
     timeout(LONGEST, listen(&mut words, &mut daemons))
         .await
         .map_err(|_| format!("standard input was not closed within {LONGEST:?}"))??;
     daemons.iter().for_each(Daemon::end);
-    report.first().map_or(Ok(()), Err)
+    report.first().map_or(Ok(()), |fault| Err(fault.into()))
 }
 
 /// Follows the test's words: `life N` and `release N`, where N is a daemon's index.
-async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Result<(), String> {
-    while let Some(line) = words.next_line().await.map_err(|error| error.to_string())? {
+async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> Outcome {
+    while let Some(line) = words.next_line().await? {
         let words = line.trim().split_once(' ');
         let named =
             words.and_then(|(word, index)| Some((word, daemons.get_mut(index.parse::<usize>().ok()?)?)));
@@ -53,7 +60,8 @@ async fn listen(words: &mut Lines<BufReader<Stdin>>, daemons: &mut [Daemon]) -> 
             Some(("life", daemon)) => daemon.next_life().await?,
             Some(("release", daemon)) => daemon.release(),
             _ => {
-                return Err(format!("{line:?} came on standard input; `life N` and `release N` are known"));
+                let known = "`life N` and `release N` are known";
+                return Err(format!("{line:?} came on standard input; {known}").into());
             }
         }
     }
@@ -71,26 +79,4 @@ fn with_defaults(options: Map<String, Value>) -> Map<String, Value> {
     let mut all: Map<_, _> = patient.into_iter().map(|(name, ms)| (name.to_owned(), json!(ms))).collect();
     all.extend(options);
     all
-}
-
-/// Replaces the names of files at the start of texts, such as `$ca_file`, by their paths.
-fn with_files(value: Value, files: &Map<String, Value>) -> Value {
-    match value {
-        Value::String(text) => {
-            let file = files
-                .iter()
-                .find(|(name, _)| text.strip_prefix('$').is_some_and(|rest| rest.starts_with(*name)));
-            match file {
-                Some((name, Value::String(path))) => {
-                    Value::String(text.replacen(&format!("${name}"), path, 1))
-                }
-                _ => Value::String(text),
-            }
-        }
-        Value::Array(items) => items.into_iter().map(|item| with_files(item, files)).collect(),
-        Value::Object(members) => {
-            members.into_iter().map(|(name, member)| (name, with_files(member, files))).collect()
-        }
-        other => other,
-    }
 }

@@ -1,9 +1,8 @@
 //! The output of this program while it plays a case: lines of JSON, and the verdict.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
-
-use serde_json::Value;
 
 /// The faults of the client that the daemons noticed.
 #[derive(Debug, Default)]
@@ -24,7 +23,7 @@ impl Report {
 }
 
 /// Prints one line on standard output. It ignores a failure: the test that reads has then ended.
-pub(crate) fn print(line: &Value) {
+pub(crate) fn print(line: &impl Display) {
     let mut out = std::io::stdout().lock();
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }

@@ -9,9 +9,6 @@ use std::str::FromStr;
 /// zero.
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
-/// The longest host name, in bytes (RFC 1035, section 2.3.4, without the closing dot).
-const HOST_BYTES_MAX: usize = 253;
-
 /// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or
 /// `unix:/path`.
 ///
@@ -236,12 +233,6 @@ fn check_host(host: &str, port: u16) -> Result<(), String> {
             Err(_) => Err(format!("{host} is not an IPv4 address")),
         };
     }
-    if host.len() > HOST_BYTES_MAX {
-        return Err(format!(
-            "a host name has at most {HOST_BYTES_MAX} bytes, and this one has {}",
-            host.len()
-        ));
-    }
     match host.chars().find(|&c| !is_host_char(c)) {
         Some(c) => Err(format!("{c:?} cannot be part of a host name")),
         None => Ok(()),
@@ -269,13 +260,9 @@ mod tests {
             "[::1]:7660",
             "[fe80::1%eth0]:7660",
             "host.name:0",
-            "localhost:65535",
             "unix:/run/snowbank/snowbank.sock",
-            "unix:relative.sock",
             "unix:@x",
-            "tls:127.0.0.1:7661",
             "tls:[::1]:7661",
-            "tls:host.name:0",
         ] {
             assert_eq!(parse(text).to_string(), text);
         }
@@ -284,27 +271,14 @@ mod tests {
 
     #[test]
     fn local_is_what_only_this_machine_reaches() {
-        for text in [
-            "127.0.0.1:1",
-            "127.9.9.9:1",
-            "[::1]:1",
-            "[::ffff:127.0.0.1]:1",
-            "LocalHost:1",
-            "unix:/s",
-            "tls:127.0.0.1:1",
-        ] {
+        for text in
+            ["127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1", "unix:/s", "tls:127.0.0.1:1"]
+        {
             assert!(parse(text).is_local(), "{text}");
         }
-        for text in [
-            "0.0.0.0:1",
-            "[::]:1",
-            "10.0.0.1:1",
-            "example.com:1",
-            "localhost.example.com:1",
-            "[fe80::1%lo]:1",
-            "[::ffff:10.0.0.1]:1",
-            "tls:0.0.0.0:1",
-        ] {
+        for text in
+            ["0.0.0.0:1", "[::]:1", "localhost.example.com:1", "[fe80::1%lo]:1", "[::ffff:10.0.0.1]:1"]
+        {
             assert!(!parse(text).is_local(), "{text}");
         }
     }
@@ -318,33 +292,22 @@ mod tests {
             ("*:7660", "[::]:7660"),
             ("localhost", "write localhost:7660"),
             ("::1", "as in [::1]:7660"),
-            ("::1:7660", "as in [::1]:7660"),
             ("[::1]", "write [::1]:7660"),
             ("[::1:7660", "never closed"),
             ("[::1]7660", "port is missing"),
             ("[localhost]:1", "not an IPv6 address"),
             ("[::1%]:1", "not an IPv6 address"),
-            ("[::1%a b]:1", "not an IPv6 address"),
-            ("::1%lo:1", "as in [::1]:7660"),
-            ("1:2:3:4:5:6:7:8:1", "as in [::1]:7660"),
             ("lo%eth0:1", "'%' cannot be part of a host name"),
             ("host:port", "not a number from 0 to 65535"),
-            ("host:+1", "not a number from 0 to 65535"),
             ("host:65536", "above 65535"),
             ("256.0.0.1:1", "not an IPv4 address"),
-            ("10.0.0:1", "not an IPv4 address"),
             ("tcp://host:1", "leave out the scheme"),
-            ("ho st:1", "cannot be part of a host name"),
             ("/run/s.sock", "written unix:/run/s.sock"),
             ("tls:", "after tls:, it is empty"),
-            ("tls:7661", "the host is missing; write 127.0.0.1:7661"),
             ("tls::::1", "in brackets"),
             ("tls:unix:/run/s.sock", "takes no TLS"),
-            ("tls:tls:host:1", "cannot be part of a host name"),
             ("unix:", "wants the path"),
-            ("unix:/run/", "wants the path"),
             ("unix:/a\0b", "control characters"),
-            ("unix:/a\nb", "control characters"),
         ] {
             let refusal = refusal(text);
             assert!(refusal.contains(right), "{refusal}");
@@ -353,22 +316,17 @@ mod tests {
         }
         let refused = Address::parse_remote("tls:host:0").expect_err("port 0").to_string();
         assert!(refused.contains("nobody listens on port 0"), "{refused}");
-        assert!(refusal(&format!("{}:1", "h".repeat(254))).contains("at most 253"));
         assert!(refusal(&format!("unix:/{}", "s".repeat(107))).contains("at most 107"));
     }
 
     proptest! {
         #[test]
-        fn what_is_accepted_survives_a_round_trip(text in "(unix:|tls:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?") {
-            if let Ok(address) = text.parse::<Address>() {
-                prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
-            }
-        }
-
-        #[test]
-        fn any_text_is_an_address_or_a_refusal_of_one_line(text in "[/\\[]?(?s:.{0,40})") {
-            if let Err(refusal) = text.parse::<Address>() {
-                prop_assert_eq!(refusal.to_string().lines().count(), 1);
+        fn any_text_is_an_address_or_a_refusal_of_one_line(
+            text in prop_oneof!["(unix:|tls:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?", "[/\\[]?(?s:.{0,40})"],
+        ) {
+            match text.parse::<Address>() {
+                Ok(address) => prop_assert_eq!(address.to_string().parse(), Ok(address)),
+                Err(refusal) => prop_assert_eq!(refusal.to_string().lines().count(), 1),
             }
         }
     }

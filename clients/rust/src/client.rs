@@ -38,7 +38,7 @@ pub use crate::address::AddressError as BadEndpoint;
 #[cfg(feature = "tls")]
 pub use crate::tls::ClientFiles as TlsFiles;
 pub use ask::BatchCall;
-pub use batch::{Batch, BatchIter};
+pub use batch::Batch;
 pub use error::{Error, Refusal};
 pub use ids::{Ids, IdsOptions, NextId, SharedIds};
 pub use options::{ClientOptions, SourceChoice};

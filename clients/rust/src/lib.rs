@@ -73,8 +73,8 @@ pub mod tls;
 #[cfg(feature = "tls")]
 pub use client::TlsFiles;
 pub use client::{
-    BadEndpoint, Batch, BatchCall, BatchIter, Client, ClientOptions, Endpoint, Error, Ids, IdsOptions,
-    NextId, Refusal, SharedIds, SourceChoice, blocking,
+    BadEndpoint, Batch, BatchCall, Client, ClientOptions, Endpoint, Error, Ids, IdsOptions, NextId, Refusal,
+    SharedIds, SourceChoice, blocking,
 };
 #[doc(inline)]
 pub use snowbank_id::{format, layout};

@@ -36,7 +36,7 @@ mod tests;
 mod vectors;
 
 pub use code::ErrorCode;
-pub use frame::{Fault, Parsed};
+pub use frame::{Fault, Parsed, Unencodable};
 pub use info::Info;
 pub use one_line::one_line;
 pub use reply::Reply;

@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::reply::{self, IDS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
@@ -42,7 +44,7 @@ enum Outcome {
 
 impl Connection {
     pub(super) fn new(life: Arc<LifeState>, stream: Box<dyn Stream>) -> Self {
-        let authorized = life.token.is_none();
+        let authorized = life.script.token.is_none();
         Self {
             life,
             stream,
@@ -97,25 +99,26 @@ impl Connection {
             self.life.fault(&format!("a PING with CR LF CR LF was expected first, and {request:?} came"));
         }
         match request {
-            Request::Ping(body) => self.output.extend(frames::pong(tag, body)),
+            Request::Ping(body) => reply::encode_pong(&mut self.output, tag, body),
             Request::Auth(token) => {
-                self.authorized |= self.life.token.as_ref().is_some_and(|wanted| wanted.as_bytes() == *token);
+                self.authorized |=
+                    self.life.script.token.as_ref().is_some_and(|wanted| wanted.as_bytes() == *token);
                 if !self.authorized {
                     return Ok(self.refuse_for_good(tag));
                 }
-                self.output.extend(frames::ok(tag));
+                reply::encode_ok(&mut self.output, tag);
             }
             _ if !self.authorized => return Ok(self.refuse_for_good(tag)),
             Request::Info => {
                 self.knows_sources = true;
-                self.output.extend(frames::info(tag, self.life.info.to_string().as_bytes()));
+                reply::encode_info(&mut self.output, tag, self.life.info.to_string().as_bytes());
             }
             Request::Next(next) => {
                 if !self.knows_sources {
                     self.life.fault("INFO was expected before the first NEXT of a connection");
                 }
                 self.gathered.push((*next, tag));
-                if self.gathered.len() >= self.life.gather {
+                if self.gathered.len() >= self.life.script.gather {
                     return self.answer_gathered().await;
                 }
             }
@@ -124,7 +127,7 @@ impl Connection {
     }
 
     fn refuse_for_good(&mut self, tag: u16) -> Outcome {
-        self.output.extend(frames::refusal(tag, ErrorCode::Unauthorized, "no valid token"));
+        reply::encode_error(&mut self.output, tag, ErrorCode::Unauthorized, None, "no valid token");
         Outcome::Ends
     }
 
@@ -169,21 +172,32 @@ impl Connection {
 
     /// Returns the reply of a daemon that has an ID for everybody.
     fn ordinary_answer(&self, next: &Next, tag: u16) -> Vec<u8> {
+        let mut out = Vec::new();
         let info = &self.life.info;
         let max_count = info["max_count"].as_u64().unwrap_or_default();
-        let sources = info["sources"].as_array();
-        let knows =
-            sources.is_some_and(|sources| sources.iter().any(|source| source["index"] == next.source));
-        if !knows {
+        let mut sources = info["sources"].as_array().into_iter().flatten();
+        if !sources.any(|source| source["index"] == next.source) {
             let message = format!("source {}", next.source);
-            return frames::refusal(tag, ErrorCode::UnknownSource, &message);
+            reply::encode_error(&mut out, tag, ErrorCode::UnknownSource, None, &message);
+            return out;
         }
         if next.count == 0 || u64::from(next.count) > max_count {
             let message = format!("count {}; 1 to {max_count} are allowed", next.count);
-            return frames::refusal(tag, ErrorCode::BadCount, &message);
+            reply::encode_error(&mut out, tag, ErrorCode::BadCount, None, &message);
+            return out;
         }
-        let first = self.life.take(next.count);
-        if next.explicit { frames::list(tag, first, next.count) } else { frames::run(tag, first, next.count) }
+        let run = Run { first: self.life.take(next.count), count: next.count, stride: 1 };
+        if !next.explicit {
+            reply::encode_runs_frame(&mut out, tag, &[run], false).expect("one run fits");
+            return out;
+        }
+        let ids: Vec<u64> = run.ids().collect();
+        let mut parts = ids.chunks(IDS_PER_FRAME).peekable();
+        while let Some(part) = parts.next() {
+            let more = parts.peek().is_some();
+            reply::encode_list_frame(&mut out, tag, part.iter().copied(), more).expect("a part fits");
+        }
+        out
     }
 
     async fn flush(&mut self) -> io::Result<()> {

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::Stream;
+use crate::Outcome;
 use crate::case::Listen;
 use crate::certificates::Certificates;
 
@@ -41,7 +42,7 @@ pub(super) enum Listener {
 }
 
 impl Endpoint {
-    pub(super) fn new(index: usize, listen: Listen, certificates: &Certificates) -> Result<Self, String> {
+    pub(super) fn new(index: usize, listen: Listen, certificates: &Certificates) -> Outcome<Self> {
         let place = match listen {
             Listen::Unix => Place::Unix(certificates.directory().join(format!("socket-{index}"))),
             Listen::Tcp | Listen::Tls | Listen::MutualTls => Place::Tcp(Arc::new(Port::take())),
@@ -63,15 +64,15 @@ impl Endpoint {
     }
 
     /// Listens. It tries again while closing connections of an earlier life use the address.
-    pub(super) async fn bind(&self) -> Result<Listener, String> {
+    pub(super) async fn bind(&self) -> Outcome<Listener> {
         for _ in 0..TRIES {
             match self.try_bind().await {
                 Ok(listener) => return Ok(listener),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(PAUSE).await,
-                Err(error) => return Err(format!("{}: {error}", self.address())),
+                Err(error) => return Err(format!("{}: {error}", self.address()).into()),
             }
         }
-        Err(format!("{} stays in use", self.address()))
+        Err(format!("{} stays in use", self.address()).into())
     }
 
     async fn try_bind(&self) -> io::Result<Listener> {

@@ -1,4 +1,4 @@
-//! The bytes of replies, wrong ones too.
+//! The bytes of a script's replies, wrong ones too.
 
 use snowbank_client::protocol::ErrorCode;
 
@@ -6,13 +6,7 @@ use crate::case::{Code, ErrorSpec, FrameSpec};
 
 const RUNS: u8 = 0x81;
 const LIST: u8 = 0x82;
-const INFO: u8 = 0x83;
-const PONG: u8 = 0x84;
-const OK: u8 = 0x85;
 const ERROR: u8 = 0xFF;
-
-/// The largest body of a reply frame, in bytes.
-const MAX_BODY_SIZE: usize = 65_532;
 
 /// The reply frames that docs/protocol.md shows.
 const VECTORS: &str = include_str!("../../../../tests/vectors/replies.txt");
@@ -29,22 +23,7 @@ fn frame(kind: u8, more: bool, tag: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn pong(tag: u16, body: &[u8]) -> Vec<u8> {
-    frame(PONG, false, tag, body)
-}
-
-pub(super) fn ok(tag: u16) -> Vec<u8> {
-    frame(OK, false, tag, &[])
-}
-
-/// Returns an INFO reply, in as many frames as it needs.
-pub(super) fn info(tag: u16, json: &[u8]) -> Vec<u8> {
-    let parts: Vec<&[u8]> = json.chunks(MAX_BODY_SIZE).collect();
-    let last = parts.len() - 1;
-    parts.iter().enumerate().flat_map(|(index, part)| frame(INFO, index < last, tag, part)).collect()
-}
-
-pub(super) fn error(tag: u16, code: u16, retry_after_ms: u32, message: &str) -> Vec<u8> {
+fn error(tag: u16, code: u16, retry_after_ms: u32, message: &str) -> Vec<u8> {
     let mut body = code.to_le_bytes().to_vec();
     body.extend([0; 2]);
     body.extend(retry_after_ms.to_le_bytes());
@@ -52,24 +31,7 @@ pub(super) fn error(tag: u16, code: u16, retry_after_ms: u32, message: &str) -> 
     frame(ERROR, false, tag, &body)
 }
 
-pub(super) fn refusal(tag: u16, code: ErrorCode, message: &str) -> Vec<u8> {
-    error(tag, code.to_u16(), 0, message)
-}
-
-/// Returns the IDs `first`, `first` + 1, … as one run.
-pub(super) fn run(tag: u16, first: u64, count: u32) -> Vec<u8> {
-    runs(tag, false, &[[first, u64::from(count), 1]])
-}
-
-/// Returns the IDs `first`, `first` + 1, … one by one.
-pub(super) fn list(tag: u16, first: u64, count: u32) -> Vec<u8> {
-    let ids: Vec<u64> = (first..first + u64::from(count)).collect();
-    let parts: Vec<&[u64]> = ids.chunks(MAX_BODY_SIZE / 8).collect();
-    let last = parts.len() - 1;
-    parts.iter().enumerate().flat_map(|(index, part)| list_frame(tag, index < last, part)).collect()
-}
-
-fn list_frame(tag: u16, more: bool, ids: &[u64]) -> Vec<u8> {
+fn list(tag: u16, more: bool, ids: &[u64]) -> Vec<u8> {
     let body: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
     frame(LIST, more, tag, &body)
 }
@@ -87,10 +49,10 @@ fn runs(tag: u16, more: bool, runs: &[[u64; 3]]) -> Vec<u8> {
 /// Returns the bytes of a frame of a script.
 pub(super) fn scripted(spec: &FrameSpec, tag: u16) -> Result<Vec<u8>, String> {
     Ok(match spec {
-        FrameSpec::Runs(list) => runs(tag, false, list),
-        FrameSpec::RunsMore(list) => runs(tag, true, list),
-        FrameSpec::List(ids) => list_frame(tag, false, ids),
-        FrameSpec::ListMore(ids) => list_frame(tag, true, ids),
+        FrameSpec::Runs(specs) => runs(tag, false, specs),
+        FrameSpec::RunsMore(specs) => runs(tag, true, specs),
+        FrameSpec::List(ids) => list(tag, false, ids),
+        FrameSpec::ListMore(ids) => list(tag, true, ids),
         FrameSpec::Error(ErrorSpec { code, retry_after_ms, message }) => {
             error(tag, number(code)?, *retry_after_ms, message)
         }

@@ -17,13 +17,9 @@ pub(super) struct LifeState {
     /// The daemon's index and its life's number, for messages.
     pub(super) daemon: usize,
     number: usize,
-    pub(super) kind: Kind,
-    pub(super) token: Option<String>,
-    pub(super) gather: usize,
+    pub(super) script: Life,
     /// The body of INFO.
     pub(super) info: Value,
-    max_connections: Option<usize>,
-    max_next: Option<usize>,
     seen: Mutex<Seen>,
     pub(super) release: Notify,
     /// True once the daemon is frozen.
@@ -40,23 +36,24 @@ struct Seen {
 }
 
 impl LifeState {
-    pub(super) fn new(daemon: usize, number: usize, life: &Life, report: Arc<Report>) -> Self {
+    pub(super) fn new(daemon: usize, number: usize, script: &Life, report: Arc<Report>) -> Self {
         let mut answers = VecDeque::new();
-        for answer in &life.next {
+        for answer in &script.next {
             answers.extend(std::iter::repeat_n(answer, answer.times.unwrap_or(1)).cloned());
         }
         Self {
             daemon,
             number,
-            kind: life.is,
-            token: life.token.clone(),
-            gather: life.gather,
-            info: info(daemon, number, life),
-            max_connections: life.max_connections,
-            max_next: life.max_next,
-            seen: Mutex::new(Seen { connections: 0, next_requests: 0, next_id: life.first, answers }),
+            script: script.clone(),
+            info: info(daemon, number, script),
+            seen: Mutex::new(Seen {
+                connections: 0,
+                next_requests: 0,
+                next_id: script.first.unwrap_or(1),
+                answers,
+            }),
             release: Notify::new(),
-            frozen: AtomicBool::new(life.is == Kind::Frozen),
+            frozen: AtomicBool::new(script.is == Kind::Frozen),
             report,
         }
     }
@@ -76,7 +73,7 @@ impl LifeState {
             seen.connections += 1;
             seen.connections
         };
-        if self.max_connections.is_some_and(|max| connections > max) {
+        if self.script.max_connections.is_some_and(|max| connections > max) {
             self.fault(&format!("connection {connections} came"));
         }
     }
@@ -88,7 +85,7 @@ impl LifeState {
             seen.next_requests += 1;
             (seen.answers.pop_front(), seen.next_requests)
         };
-        if self.max_next.is_some_and(|max| requests > max) {
+        if self.script.max_next.is_some_and(|max| requests > max) {
             self.fault(&format!("request {requests} for IDs came: {next:?}"));
         }
         if let Some(mismatch) = answer.as_ref().and_then(|answer| mismatch(&answer.expect, next)) {

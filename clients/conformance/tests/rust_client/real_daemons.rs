@@ -17,8 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// The time by which a busy machine may wake a task late.
 const LATE: Duration = Duration::from_secs(5);
 
-/// The tasks of each kind.
-const TASKS: usize = 4;
+const TASKS: usize = 8;
 
 /// Returns the daemon: SNOWBANK_DAEMON, or the one that was built beside this test's program.
 fn daemon() -> Option<PathBuf> {
@@ -41,8 +40,7 @@ fn no_id_comes_twice_while_daemons_die() {
         let calm = Arc::new(AtomicBool::new(false));
         let mut tasks = Vec::new();
         for _ in 0..TASKS {
-            tasks.push(tokio::spawn(batches(endpoints.clone(), Arc::clone(&calm))));
-            tasks.push(tokio::spawn(singles(endpoints.clone(), Arc::clone(&calm))));
+            tasks.push(tokio::spawn(draw(endpoints.clone(), Arc::clone(&calm))));
         }
         let program = tokio::task::spawn_blocking(move || {
             while program.line()["event"] != "calm" {}
@@ -62,45 +60,32 @@ fn no_id_comes_twice_while_daemons_die() {
     println!("{} IDs", seen.len());
 }
 
-fn client(endpoints: &[String]) -> Client {
-    let options = ClientOptions::new(endpoints).expect("sound addresses").timeout(DEADLINE);
-    Client::new(options).expect("a client")
-}
-
 /// Checks that a call has ended in time, and returns its answer.
 fn in_time<T>(began: Instant, answer: Result<T, snowbank_client::Error>) -> T {
     assert!(began.elapsed() < DEADLINE + LATE, "a call took {:?}", began.elapsed());
     answer.expect("one daemon is always well")
 }
 
-/// Draws batches until two calls after the calm.
-async fn batches(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
-    let client = client(&endpoints);
+/// Draws batches, and IDs one by one, until two rounds after the calm.
+async fn draw(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
+    let options = ClientOptions::new(endpoints).expect("sound addresses").timeout(DEADLINE);
+    let client = Client::new(options).expect("a client");
+    let mut ids = client.ids(IdsOptions::default()).expect("sound options");
     let mut drawn = Vec::new();
-    let mut calls_left = 2;
-    while calls_left > 0 {
+    let mut rounds_left = 2;
+    while rounds_left > 0 {
         if calm.load(Ordering::Relaxed) {
-            calls_left -= 1;
+            rounds_left -= 1;
         }
         let began = Instant::now();
         let batch = in_time(began, client.batch(100).await);
         assert!(batch.iter().is_sorted_by(|one, next| one < next));
         drawn.extend(&batch);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    drawn
-}
-
-/// Draws IDs one by one until the calm.
-async fn singles(endpoints: Vec<String>, calm: Arc<AtomicBool>) -> Vec<u64> {
-    let mut drawn = Vec::new();
-    let mut ids = client(&endpoints).ids(IdsOptions::default()).expect("sound options");
-    while !calm.load(Ordering::Relaxed) {
-        let began = Instant::now();
-        drawn.push(in_time(began, ids.next().await));
-        if drawn.len() % 50 == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        for _ in 0..50 {
+            let began = Instant::now();
+            drawn.push(in_time(began, ids.next().await));
         }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drawn
 }

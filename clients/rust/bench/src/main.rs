@@ -91,11 +91,6 @@ fn without_tokio(address: &str, redis: &str) -> Outcome {
         }
         let began = Instant::now();
         for _ in 0..CALLS {
-            black_box(client.batch(1)?);
-        }
-        report("blocking::Ids", "one", began, CALLS);
-        let began = Instant::now();
-        for _ in 0..CALLS {
             black_box(redis.incr::<_, _, i64>("ids", 1)?);
         }
         report("redis", "incr", began, CALLS);

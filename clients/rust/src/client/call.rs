@@ -46,7 +46,7 @@ impl Deadline {
     pub(super) fn passed(&self, shared: &Shared, last: Option<Error>) -> Error {
         let (endpoint, last) = match shared.endpoint_or_failure() {
             Ok(endpoint) => (Some(endpoint), last),
-            Err(failure) => (None, failure.or(last)),
+            Err(failure) => (None, Some(failure)),
         };
         Error::Deadline { allowed: self.allowed, endpoint, last: last.map(Arc::new) }
     }

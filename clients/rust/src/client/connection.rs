@@ -19,11 +19,11 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, timeout};
+use tokio::time::{Instant, Sleep};
 
 pub(super) use end::End;
 
-use end::{closed, describe, wrong_tag};
+use end::{CLOSED, describe, wrong_tag};
 use in_flight::InFlight;
 use sources::Sources;
 use stranger::bad_length;
@@ -70,7 +70,7 @@ pub(super) struct Connection {
     stall_timer: Pin<Box<Sleep>>,
     /// True once the daemon has answered a call, apart from the greeting.
     pub(super) has_answered: bool,
-    /// True once it takes no further calls.
+    /// True once it takes no further calls. It ends with the reply to the last one in flight.
     is_finishing: bool,
     /// The time at which connecting began.
     began: Instant,
@@ -97,9 +97,8 @@ impl Connection {
     /// stalls.
     pub(super) async fn finish(mut self) {
         self.is_finishing = true;
-        // The sender stays alive: without one, the queue would end the connection.
-        let (_no_calls, calls) = mpsc::channel(1);
-        let mut queue = Queue::new(calls);
+        let (_, no_calls) = mpsc::channel(1);
+        let mut queue = Queue::new(no_calls);
         // An exhausted refusal of one call leaves the others in flight.
         while let End::Exhausted(_) = self.serve(&mut queue).await {}
     }
@@ -110,8 +109,8 @@ impl Connection {
         while done.is_ok() && !(self.is_finishing && self.in_flight.is_empty()) {
             done = self.step(queue).await;
         }
-        // No error means that `finish` has all its replies. It ignores this end.
-        done.err().unwrap_or(End::Abandoned)
+        // No error means that all replies have come, and no further call may be sent.
+        done.err().unwrap_or_else(|| End::Failed(self.lost(CLOSED)))
     }
 
     /// Waits for bytes, room to write, a call or a stall, and handles it.
@@ -120,18 +119,20 @@ impl Connection {
         tokio::select! {
             biased;
             read = self.streams.reader.read_buf(&mut self.input) => match read {
-                Ok(0) => Err(End::Failed(self.lost(&closed()))),
+                Ok(0) => Err(End::Failed(self.lost(CLOSED))),
                 Ok(_) => self.take_replies(),
                 Err(error) => Err(End::Failed(self.lost(&describe(&error)))),
             },
             written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
-                match written {
-                    Ok(()) => Ok(()),
+                if written.is_err() {
                     // The daemon's last words count more than the failed write: read on to the end.
-                    Err(_) => Err(self.read_to_the_end().await),
+                    self.is_finishing = true;
+                    self.output.clear();
+                    self.streams.writer.needs_flush = false;
                 }
+                Ok(())
             }
-            call = queue.next(), if self.in_flight.len() < MAX_IN_FLIGHT => {
+            call = queue.next(), if !self.is_finishing && self.in_flight.len() < MAX_IN_FLIGHT => {
                 self.send(call.ok_or(End::Abandoned)?);
                 while self.in_flight.len() < MAX_IN_FLIGHT && let Some(call) = queue.try_next() {
                     self.send(call);
@@ -139,22 +140,6 @@ impl Connection {
                 Ok(())
             }
             () = self.stall_timer.as_mut(), if !self.in_flight.is_empty() => self.check_stall(),
-        }
-    }
-
-    /// Takes the remaining replies of a daemon that no longer reads.
-    async fn read_to_the_end(&mut self) -> End {
-        loop {
-            self.input.reserve(READ_SIZE);
-            let limit = self.shared.options.answer_timeout;
-            match timeout(limit, self.streams.reader.read_buf(&mut self.input)).await {
-                Ok(Ok(size)) if size > 0 => {
-                    if let Err(end) = self.take_replies() {
-                        return end;
-                    }
-                }
-                _ => return End::Failed(self.lost(&closed())),
-            }
         }
     }
 
@@ -283,7 +268,7 @@ impl Connection {
         // A caller that gave up needs no answer.
         match front.exchange {
             Exchange::Ids { ids, reply, .. } => {
-                drop(reply.send(Ok(Batch::new(ids.finish(), self.endpoint.clone()))));
+                drop(reply.send(Ok(Batch { ids: ids.finish(), endpoint: self.endpoint.clone() })));
             }
             Exchange::Ping(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
             Exchange::Info(json, reply) => match json.finish() {

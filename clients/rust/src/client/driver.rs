@@ -1,17 +1,16 @@
 //! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try
 //! the next.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::connection::{Connection, End};
-use super::error::Error;
+use super::error::{Error, IS_IT_OURS};
 use super::queue::{Abandoned, Queue};
 use super::same_workers::Check;
-use super::shared::{Shared, Stage};
+use super::shared::Shared;
 
 /// The recent failures of an endpoint.
 #[derive(Debug, Clone, Copy)]
@@ -88,9 +87,14 @@ impl Driver {
         let not_before = self.health[index].not_before;
         let attempt = async move {
             sleep_until(not_before).await;
-            shared.enter(Stage::Connecting(index));
+            let unfinished = if shared.options.endpoints[index].is_tls() {
+                "it has not finished the TLS handshake, or not accepted the connection"
+            } else {
+                "it has not accepted the connection"
+            };
+            shared.awaits(index, unfinished.to_owned());
             let mut connection = connect(&shared, index).await?;
-            shared.enter(Stage::Greeting(index));
+            shared.awaits(index, format!("it accepted the connection and has sent no greeting{IS_IT_OURS}"));
             connection.greet().await?;
             Ok::<_, Error>(connection)
         };
@@ -112,14 +116,14 @@ impl Driver {
     /// Returns that endpoint's connection, if there is one.
     async fn serve(&mut self, greeted: Greeted) -> Result<Option<Greeted>, Abandoned> {
         let Greeted { index, mut connection } = greeted;
-        self.shared.enter(Stage::Serving(index, Arc::clone(&connection.endpoint)));
+        self.shared.serves(index, &connection.endpoint);
         self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
-        let returns_to_first = self.shared.options.returns_to_first();
+        let can_return = index > 0 && self.shared.options.returns_to_first();
         let end = tokio::select! {
             end = connection.serve(&mut self.queue) => end,
-            preferred = connect_to_any(&self.shared, &mut self.health[..index]), if returns_to_first => {
+            preferred = connect_to_any(&self.shared, &mut self.health[..index]), if can_return => {
                 self.health[index].forget_failures_if_answered(&connection);
                 tokio::spawn(connection.finish());
                 return Ok(Some(preferred));
@@ -181,7 +185,7 @@ impl Driver {
         if error.is_final() {
             self.give_up(&error);
         } else if all_speak_another_protocol || (self.shared.options.fail_fast && all_failed) {
-            self.give_up(&Error::join(failures).unwrap_or(error));
+            self.give_up(&Error::join(failures));
         }
     }
 
@@ -191,13 +195,11 @@ impl Driver {
     }
 }
 
-/// Waits until one of the endpoints in `health` has connected and greeted. Each is tried as soon as
-/// its pauses are over.
+/// Waits until one of the endpoints in `health`, at least one, has connected and greeted. Each is
+/// tried as soon as its pauses are over.
 async fn connect_to_any(shared: &Arc<Shared>, health: &mut [Health]) -> Greeted {
     loop {
-        let Some(index) = (0..health.len()).min_by_key(|index| health[*index].due_at()) else {
-            return pending().await;
-        };
+        let index = (0..health.len()).min_by_key(|index| health[*index].due_at()).unwrap_or_default();
         sleep_until(health[index].due_at()).await;
         match connect_and_greet(shared, index).await {
             Ok(connection) => return Greeted { index, connection },

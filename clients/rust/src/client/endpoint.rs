@@ -1,7 +1,5 @@
 //! Connecting to a daemon over TCP, TLS or a Unix socket.
 
-#[cfg(not(feature = "tls"))]
-use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -14,8 +12,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::options::TlsChoice;
 use crate::address::Address;
-#[cfg(feature = "tls")]
-use crate::tls::Connector;
 
 /// Both directions of a connection.
 pub(super) struct Streams {
@@ -35,17 +31,15 @@ pub(super) struct ChosenAddress {
 /// The sending direction. With TLS, it buffers bytes until it is flushed.
 pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
-    encrypts: bool,
-    /// True if it may hold bytes that are not flushed.
-    needs_flush: bool,
+    pub(super) needs_flush: bool,
 }
 
 impl Streams {
-    pub(super) fn plain(
+    pub(super) fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
-        let writer = Writer { inner: Box::new(writer), encrypts: false, needs_flush: false };
+        let writer = Writer { inner: Box::new(writer), needs_flush: false };
         Streams { reader: Box::new(reader), writer }
     }
 }
@@ -63,7 +57,7 @@ impl Writer {
             self.needs_flush = false;
         } else {
             self.inner.write_buf(output).await?;
-            self.needs_flush = self.encrypts;
+            self.needs_flush = true;
         }
         Ok(())
     }
@@ -75,6 +69,14 @@ impl Writer {
     }
 }
 
+/// The parameters of connecting.
+struct Dial<'a> {
+    tls: &'a TlsChoice,
+    deadline: Instant,
+    /// The number of the name's address that is tried first.
+    address_number: usize,
+}
+
 /// Resolves the name, and tries its addresses until one accepts, beginning with that of
 /// `address_number`. `limit` covers all of this, and the TLS handshake.
 pub(super) async fn connect(
@@ -83,108 +85,79 @@ pub(super) async fn connect(
     limit: Duration,
     address_number: usize,
 ) -> io::Result<(Streams, ChosenAddress)> {
-    let deadline = Instant::now() + limit;
-    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline, address_number)).await;
+    let dial = Dial { tls, deadline: Instant::now() + limit, address_number };
+    let connected = timeout_at(dial.deadline, connect_patiently(endpoint, &dial)).await;
     connected.unwrap_or_else(|_| Err(timed_out(&format!("not connected within {limit:?}"))))
 }
 
-async fn connect_patiently(
-    endpoint: &Address,
-    tls: &TlsChoice,
-    deadline: Instant,
-    address_number: usize,
-) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_patiently(endpoint: &Address, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     #[cfg(test)]
-    if let Some(dialed) = super::simulation::dial(endpoint, address_number) {
+    if let Some(dialed) = super::simulation::dial(endpoint, dial.address_number) {
         return dialed.await;
     }
-    let (host, port) = match endpoint {
-        Address::Tcp { host, port } | Address::Tls { host, port } => (host, *port),
-        Address::Unix(path) => return connect_unix(path, address_number).await,
-    };
-    // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
-    // waits for a handshake while a slow disk is read.
-    let connector = if endpoint.is_tls() { Some(tls_connector(tls).await?) } else { None };
-    let addresses = look_up(host, port).await?;
-    let (stream, chosen) = connect_any(&addresses, deadline, address_number).await?;
-    if let Some(connector) = connector {
-        return Ok((encrypt(stream, host, &connector, deadline).await?, chosen));
+    match endpoint {
+        Address::Unix(path) => connect_unix(path, dial).await,
+        Address::Tls { host, port } => connect_tls(host, *port, dial).await,
+        Address::Tcp { host, port } => {
+            let (stream, chosen) = connect_any(&look_up(host, *port).await?, dial).await?;
+            let (reader, writer) = stream.into_split();
+            Ok((Streams::new(reader, writer), chosen))
+        }
     }
-    let (reader, writer) = stream.into_split();
-    Ok((Streams::plain(reader, writer), chosen))
 }
 
 #[cfg(unix)]
-async fn connect_unix(path: &Path, address_number: usize) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_unix(path: &Path, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-    Ok((Streams::plain(reader, writer), ChosenAddress { ip: None, number: address_number }))
+    Ok((Streams::new(reader, writer), ChosenAddress { ip: None, number: dial.address_number }))
 }
 
 #[cfg(not(unix))]
-async fn connect_unix(_: &Path, _: usize) -> io::Result<(Streams, ChosenAddress)> {
+async fn connect_unix(_: &Path, _: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
 }
 
-/// Reads the files for TLS.
 #[cfg(feature = "tls")]
-async fn tls_connector(tls: &TlsChoice) -> io::Result<Connector> {
-    let files = tls.clone();
-    // The disk may be slow, and other tasks share this thread.
+async fn connect_tls(host: &str, port: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
+    // The files come first. Then a mistake in them shows even if nobody listens, and no daemon
+    // waits for a handshake while a slow disk is read. Other tasks share this thread.
+    let files = dial.tls.clone();
     let read = tokio::task::spawn_blocking(move || files.read()).await;
-    read.map_err(io::Error::other)?.map_err(io::Error::other)
-}
-
-/// Makes the TLS handshake.
-#[cfg(feature = "tls")]
-async fn encrypt(
-    stream: TcpStream,
-    host: &str,
-    connector: &Connector,
-    deadline: Instant,
-) -> io::Result<Streams> {
+    let connector = read.map_err(io::Error::other)?.map_err(io::Error::other)?;
+    let (stream, chosen) = connect_any(&look_up(host, port).await?, dial).await?;
     let handshake = connector.connect(host, stream);
     let silent = "it accepted the connection and did not finish the TLS handshake in time";
-    let stream = timeout_at(deadline, handshake).await.map_err(|_| timed_out(silent))??;
+    let stream = timeout_at(dial.deadline, handshake).await.map_err(|_| timed_out(silent))??;
     let (reader, writer) = tokio::io::split(stream);
-    let writer = Writer { inner: Box::new(writer), encrypts: true, needs_flush: false };
-    Ok(Streams { reader: Box::new(reader), writer })
+    Ok((Streams::new(reader, writer), chosen))
 }
 
+/// Refuses to connect. The options of a client without the feature have no such endpoint.
 #[cfg(not(feature = "tls"))]
-async fn tls_connector(_: &TlsChoice) -> io::Result<Infallible> {
-    Err(io::Error::new(
-        io::ErrorKind::Unsupported,
-        "built without TLS: enable the cargo feature `tls` of snowbank-client",
-    ))
-}
-
-#[cfg(not(feature = "tls"))]
-async fn encrypt(_: TcpStream, _: &str, connector: &Infallible, _: Instant) -> io::Result<Streams> {
-    match *connector {}
+async fn connect_tls(_: &str, _: u16, dial: &Dial<'_>) -> io::Result<(Streams, ChosenAddress)> {
+    // Nothing else reads it.
+    let TlsChoice {} = dial.tls;
+    Err(io::Error::new(io::ErrorKind::Unsupported, "built without TLS"))
 }
 
 /// Looks a name up. Each connection does so again: a daemon may come back at another address.
 async fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     #[cfg(test)]
-    if let Some(addresses) = super::simulation::look_up(host, port) {
-        return Ok(addresses);
+    if host == tests::NAME {
+        return Ok(vec![SocketAddr::new(tests::ADDRESS.get(), port)]);
     }
     Ok(tokio::net::lookup_host((host, port)).await?.collect())
 }
 
-/// Connects to the first address that accepts, beginning with `address_number` modulo their
-/// count. Each gets an equal share of the remaining time, so that an address that drops packets
-/// leaves time for the others.
-async fn connect_any(
-    addresses: &[SocketAddr],
-    deadline: Instant,
-    address_number: usize,
-) -> io::Result<(TcpStream, ChosenAddress)> {
+/// Connects to the first address that accepts, beginning with the dialed number modulo their count.
+/// Each gets an equal share of the remaining time, so that an address that drops packets leaves
+/// time for the others.
+async fn connect_any(addresses: &[SocketAddr], dial: &Dial<'_>) -> io::Result<(TcpStream, ChosenAddress)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let first = address_number.checked_rem(addresses.len()).unwrap_or_default();
+    let first = dial.address_number.checked_rem(addresses.len()).unwrap_or_default();
     let in_turn = addresses[first..].iter().chain(&addresses[..first]);
     for (index, address) in in_turn.enumerate() {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = dial.deadline.saturating_duration_since(Instant::now());
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
@@ -192,7 +165,7 @@ async fn connect_any(
                 // acknowledged.
                 stream.set_nodelay(true)?;
                 let ip = (addresses.len() > 1).then(|| address.ip());
-                return Ok((stream, ChosenAddress { ip, number: address_number.wrapping_add(index) }));
+                return Ok((stream, ChosenAddress { ip, number: dial.address_number.wrapping_add(index) }));
             }
             Ok(Err(error)) => last = error,
             Err(_) => last = timed_out(&format!("{address} did not accept within {share:?}")),
@@ -207,36 +180,69 @@ fn timed_out(text: &str) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::net::Ipv4Addr;
+
     use tokio::io::{AsyncReadExt, BufWriter, duplex};
+    use tokio::net::TcpListener;
 
     use super::*;
 
+    /// The name that only these tests know.
+    pub(super) const NAME: &str = "ids.example";
+
+    thread_local! {
+        /// The address of the name, for the test that runs on this thread.
+        pub(super) static ADDRESS: Cell<IpAddr> = const { Cell::new(IpAddr::V4(Ipv4Addr::LOCALHOST)) };
+    }
+
+    /// The address changes between two connections.
+    #[tokio::test]
+    async fn a_name_is_looked_up_again() {
+        let old = TcpListener::bind("127.0.0.2:0").await.expect("a free port");
+        let port = old.local_addr().expect("an address").port();
+        let moved = TcpListener::bind(("127.0.0.3", port)).await.expect("a free port");
+        let address = Address::Tcp { host: NAME.to_owned(), port };
+        let limit = Duration::from_secs(60);
+        let tls = TlsChoice::default();
+        for listener in [old, moved] {
+            ADDRESS.set(listener.local_addr().expect("an address").ip());
+            let connecting = connect(&address, &tls, limit, 0);
+            tokio::try_join!(connecting, listener.accept()).expect("a connection");
+        }
+    }
+
     #[tokio::test]
     async fn each_address_of_a_name_has_its_turn() {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let tls = TlsChoice::default();
+        let dial = |address_number| Dial {
+            tls: &tls,
+            deadline: Instant::now() + Duration::from_secs(60),
+            address_number,
+        };
         let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port"));
         let mut addresses: Vec<_> =
             listeners.iter().map(|listener| listener.local_addr().expect("an address")).collect();
         for number in 0..4 {
-            let (stream, chosen) = connect_any(&addresses, deadline, number).await.expect("both accept");
+            let (stream, chosen) = connect_any(&addresses, &dial(number)).await.expect("both accept");
             assert_eq!(stream.peer_addr().expect("an address"), addresses[number % 2]);
             assert_eq!((chosen.ip, chosen.number), (Some(addresses[number % 2].ip()), number));
         }
-        let (_, chosen) = connect_any(&addresses[..1], deadline, 5).await.expect("it accepts");
+        let (_, chosen) = connect_any(&addresses[..1], &dial(5)).await.expect("it accepts");
         assert_eq!(chosen.ip, None, "the name alone says which daemon it is");
         // Nobody listens at the one that is tried first.
         addresses.insert(0, "127.0.0.1:1".parse().expect("an address"));
-        let (stream, chosen) = connect_any(&addresses, deadline, 3).await.expect("the others accept");
+        let (stream, chosen) = connect_any(&addresses, &dial(3)).await.expect("the others accept");
         assert_eq!(stream.peer_addr().expect("an address"), addresses[1]);
         assert_eq!(chosen.number, 4, "the number of the address that accepted");
-        connect_any(&[], deadline, 3).await.expect_err("no address");
+        connect_any(&[], &dial(3)).await.expect_err("no address");
     }
 
     #[tokio::test]
     async fn what_a_writer_holds_back_is_flushed() {
         let (near, mut far) = duplex(1_024);
         let inner = Box::new(BufWriter::new(near));
-        let mut writer = Writer { inner, encrypts: true, needs_flush: false };
+        let mut writer = Writer { inner, needs_flush: false };
         let mut output = BytesMut::from(&b"request"[..]);
         while writer.has_work(&output) {
             writer.push(&mut output).await.expect("room");

@@ -211,11 +211,11 @@ impl Error {
         }
     }
 
-    /// Joins the errors of several endpoints. Returns `None` for an empty list.
-    pub(super) fn join(mut errors: Vec<Error>) -> Option<Error> {
-        match errors.len() {
-            0 | 1 => errors.pop(),
-            _ => Some(Self::EveryEndpoint(errors.into())),
+    /// Joins the errors of all endpoints, at least one.
+    pub(super) fn join(errors: Vec<Error>) -> Error {
+        match &errors[..] {
+            [only] => only.clone(),
+            _ => Self::EveryEndpoint(errors.into()),
         }
     }
 }
@@ -223,15 +223,10 @@ impl Error {
 /// Returns whether a refusal is about the state of that daemon, so that another daemon may serve
 /// the request.
 pub(super) fn moves_on(code: ErrorCode) -> bool {
-    match code {
-        ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy => true,
-        ErrorCode::Malformed
-        | ErrorCode::Unsupported
-        | ErrorCode::BadCount
-        | ErrorCode::UnknownSource
-        | ErrorCode::Unauthorized
-        | ErrorCode::Exhausted => false,
-    }
+    matches!(
+        code,
+        ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy
+    )
 }
 
 fn from_endpoint(endpoint: &Option<Arc<str>>) -> String {

@@ -1,9 +1,9 @@
 //! IDs one at a time, from a buffer that is refilled in the background.
 //!
 //! ```text
-//!   next() ─▶ slice (SLICE IDs or fewer) ─▶ current batch ─▶ next batch ─▶ fetch (a task)
-//!             three checks and an           when a slice     when a batch  one at a time; later
-//!             addition for each ID          is used up       is used up    it marks an old batch
+//!   next() ─▶ current batch, by slices ─▶ next batch ─▶ fetch (a task)
+//!             some checks and an          when a batch  one at a time; later
+//!             addition for each ID        is used up    it marks an old batch
 //! ```
 
 mod buffer;
@@ -16,16 +16,17 @@ use std::future::poll_fn;
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::timeout_at;
 
 use super::call::Deadline;
 use super::error::{Error, signed};
 use super::{Client, check_fork, forked};
-use buffer::Buffer;
-use buffered_batch::SLICE;
+use buffer::FIRST_FETCH;
+use buffered_batch::BufferedBatch;
+use fetch::Fetch;
 pub use options::IdsOptions;
 pub use shared::SharedIds;
 
@@ -54,19 +55,22 @@ pub use shared::SharedIds;
 /// Dropping the future of [`next`](Self::next) loses nothing.
 #[derive(Debug)]
 pub struct Ids {
-    /// IDs cut from the current batch. Those before `at` are handed out.
-    slice: Vec<u64>,
-    at: usize,
-    /// Set once the batch that the slice was cut from is too old.
-    expired: Arc<AtomicBool>,
-    buffer: Buffer,
+    client: Client,
+    options: IdsOptions,
+    current: Option<BufferedBatch>,
+    next: Option<BufferedBatch>,
+    fetch: Option<Fetch>,
+    /// The number of IDs that the next fetch asks for.
+    fetch_count: u32,
+    /// The highest ID of the newest batch, and its endpoint.
+    highest: Option<(Arc<str>, u64)>,
 }
 
 impl Ids {
     pub(in crate::client) fn new(client: Client, options: IdsOptions) -> Result<Self, Error> {
         options.check()?;
-        let buffer = Buffer::new(client, options);
-        Ok(Self { slice: Vec::with_capacity(SLICE), at: 0, expired: Arc::default(), buffer })
+        let fetch_count = FIRST_FETCH.min(options.max_batch);
+        Ok(Self { client, options, current: None, next: None, fetch: None, fetch_count, highest: None })
     }
 
     /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
@@ -105,17 +109,12 @@ impl Ids {
 
     #[inline]
     fn take(&mut self) -> Option<u64> {
-        if forked(&self.buffer.client.process) || self.expired.load(Ordering::Relaxed) {
-            return None;
-        }
-        let id = *self.slice.get(self.at)?;
-        self.at += 1;
-        Some(id)
+        if forked(&self.client.process) { None } else { self.current.as_mut()?.take() }
     }
 
     #[cold]
     async fn next_from_buffer(&mut self) -> Result<u64, Error> {
-        let deadline = Deadline::after(self.buffer.timeout());
+        let deadline = Deadline::after(self.timeout());
         loop {
             if self.restock()?
                 && let Some(id) = self.take()
@@ -125,31 +124,23 @@ impl Ids {
             // Without this check the loop might never end: each batch could be too old before this
             // task runs.
             if deadline.left().is_zero() {
-                return Err(self.buffer.passed(&deadline));
+                return Err(self.passed(&deadline));
             }
-            let fetched = poll_fn(|context| self.buffer.poll_fetched(context));
+            let fetched = poll_fn(|context| self.poll_fetched(context));
             match timeout_at(deadline.at, fetched).await {
                 Ok(fetched) => fetched?,
-                Err(_) => return Err(self.buffer.passed(&deadline)),
+                Err(_) => return Err(self.passed(&deadline)),
             }
         }
     }
 
-    /// Cuts the next slice. Returns false if there is no batch yet.
-    #[inline(never)]
-    fn restock(&mut self) -> Result<bool, Error> {
-        check_fork(&self.buffer.client.process)?;
-        // IDs remain if they got too old.
-        let unused = self.slice.len() - self.at;
-        self.slice.clear();
-        self.at = 0;
-        if !self.buffer.cut(&mut self.slice, unused)? {
-            return Ok(false);
-        }
-        if let Some(expired) = self.buffer.expiry() {
-            self.expired = Arc::clone(expired);
-        }
-        Ok(true)
+    fn timeout(&self) -> Duration {
+        self.options.timeout.unwrap_or(self.client.shared().options.timeout)
+    }
+
+    /// Returns the error of a caller that has reached its deadline.
+    fn passed(&self, deadline: &Deadline) -> Error {
+        deadline.passed(self.client.shared(), None)
     }
 }
 

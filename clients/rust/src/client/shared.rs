@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::error::{Error, IS_IT_OURS};
+use super::error::Error;
 use super::options::ClientOptions;
 
 #[derive(Debug)]
@@ -19,24 +19,15 @@ pub(super) struct Shared {
 /// The driver's progress, for callers whose deadline passes meanwhile.
 #[derive(Debug)]
 struct Progress {
-    stage: Stage,
+    /// The endpoint that serves, with the address that serves.
+    serving: Option<Arc<str>>,
+    /// The index of the endpoint that is being connected to, and what it has not done yet.
+    awaited: Option<(usize, Arc<str>)>,
     /// The error of each endpoint that has failed since it last greeted.
     failures: Vec<Option<Error>>,
     /// The number of the address that is tried first, if an endpoint's name has several. It grows
     /// with each failure.
     address_numbers: Vec<usize>,
-}
-
-/// The driver's current work. The numbers are indices of endpoints.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// There is no connection, and none is being made.
-    Idle,
-    Connecting(usize),
-    /// Connected, and the greeting is sent.
-    Greeting(usize),
-    /// An endpoint serves: its index, and its name with the address that serves.
-    Serving(usize, Arc<str>),
 }
 
 impl Shared {
@@ -45,7 +36,8 @@ impl Shared {
         // Random numbers spread the clients over the addresses of a name.
         let address_numbers =
             names.iter().map(|_| if options.prefer_first { 0 } else { fastrand::usize(..) }).collect();
-        let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()], address_numbers };
+        let failures = vec![None; names.len()];
+        let progress = Progress { serving: None, awaited: None, failures, address_numbers };
         Self { options, names, progress: Mutex::new(progress), collision: Mutex::new(None) }
     }
 
@@ -63,26 +55,30 @@ impl Shared {
         self.collision.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
-    /// Notes the driver's current work. An endpoint that serves has no failure any more.
-    pub(super) fn enter(&self, stage: Stage) {
+    /// Notes what the endpoint that the driver connects to has not done yet.
+    pub(super) fn awaits(&self, index: usize, unfinished: String) {
+        self.progress().awaited = Some((index, unfinished.into()));
+    }
+
+    /// Notes that an endpoint serves, which has no failure any more. `name` has its address.
+    pub(super) fn serves(&self, index: usize, name: &Arc<str>) {
         let mut progress = self.progress();
-        if let Stage::Serving(index, _) = stage {
-            progress.failures[index] = None;
-            if self.options.prefer_first {
-                progress.address_numbers[index] = 0;
-            }
+        progress.failures[index] = None;
+        if self.options.prefer_first {
+            progress.address_numbers[index] = 0;
         }
-        progress.stage = stage;
+        progress.serving = Some(Arc::clone(name));
+        progress.awaited = None;
     }
 
     /// Notes that the endpoint of that index failed. If the first address is preferred, an endpoint
     /// that has served begins with it again.
     pub(super) fn fail(&self, index: usize, failure: Error) {
         let mut progress = self.progress();
-        let keeps_address = self.options.prefer_first && matches!(progress.stage, Stage::Serving(..));
-        progress.stage = Stage::Idle;
+        let has_served = progress.serving.take().is_some();
+        progress.awaited = None;
         progress.failures[index] = Some(failure);
-        if !keeps_address {
+        if !(has_served && self.options.prefer_first) {
             progress.bump(index);
         }
     }
@@ -110,35 +106,23 @@ impl Shared {
     }
 
     /// Returns the endpoint that serves, or else the reasons why none does.
-    pub(super) fn endpoint_or_failure(&self) -> Result<Arc<str>, Option<Error>> {
+    pub(super) fn endpoint_or_failure(&self) -> Result<Arc<str>, Error> {
         let progress = self.progress();
-        if let Stage::Serving(_, endpoint) = &progress.stage {
+        if let Some(endpoint) = &progress.serving {
             return Ok(Arc::clone(endpoint));
         }
         let mut failures = Vec::new();
         for (index, failure) in progress.failures.iter().enumerate() {
-            let error = failure.clone().or_else(|| {
-                let reason = self.unfinished(&progress.stage, index)?;
-                Some(Error::Unreachable { endpoint: Arc::clone(&self.names[index]), reason })
-            });
-            failures.extend(error);
+            let unfinished = match &progress.awaited {
+                Some((awaited, unfinished)) if *awaited == index => Arc::clone(unfinished),
+                _ => "the client had no time to connect".into(),
+            };
+            failures.push(failure.clone().unwrap_or_else(|| Error::Unreachable {
+                endpoint: Arc::clone(&self.names[index]),
+                reason: unfinished,
+            }));
         }
         Err(Error::join(failures))
-    }
-
-    /// Returns what an endpoint has not done yet.
-    fn unfinished(&self, stage: &Stage, index: usize) -> Option<Arc<str>> {
-        match stage {
-            Stage::Idle => Some("the client had no time to connect".into()),
-            Stage::Connecting(at) if *at == index && self.options.endpoints[index].is_tls() => {
-                Some("it has not finished the TLS handshake, or not accepted the connection".into())
-            }
-            Stage::Connecting(at) if *at == index => Some("it has not accepted the connection".into()),
-            Stage::Greeting(at) if *at == index => {
-                Some(format!("it accepted the connection and has sent no greeting{IS_IT_OURS}").into())
-            }
-            _ => None,
-        }
     }
 
     /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`,
@@ -188,9 +172,9 @@ mod tests {
             shared.fail(0, Error::Lost { endpoint: "ids:7660".into(), reason: "it ended".into() });
             shared.address_number(0)
         };
-        shared.enter(Stage::Connecting(0));
+        shared.awaits(0, "it has not accepted the connection".to_owned());
         assert_eq!(fail(), 1, "the first did not serve");
-        shared.enter(Stage::Serving(0, "ids:7660 (10.0.0.1)".into()));
+        shared.serves(0, &"ids:7660 (10.0.0.1)".into());
         let serving = shared.endpoint_or_failure().expect("one serves");
         assert_eq!(&*serving, "ids:7660 (10.0.0.1)", "the error of a deadline says which address it is");
         assert_eq!(fail(), 0);
@@ -200,8 +184,7 @@ mod tests {
     fn a_client_that_had_no_time_to_connect_names_its_endpoints() {
         let endpoints = ["ids-1:7660", "ids-2:7660"].map(|endpoint| endpoint.parse().expect("an endpoint"));
         let shared = Shared::new(ClientOptions::to(endpoints));
-        let failure =
-            |shared: &Shared| shared.endpoint_or_failure().err().flatten().expect("a failure").to_string();
+        let failure = |shared: &Shared| shared.endpoint_or_failure().expect_err("a failure").to_string();
         let untried = "cannot reach ids-2:7660: the client had no time to connect";
         assert_eq!(failure(&shared), format!("{}; {untried}", untried.replace('2', "1")));
         let number = shared.address_number(0);

@@ -6,7 +6,6 @@
 
 mod app;
 mod daemon;
-mod names;
 mod world;
 
 use std::time::Duration;
@@ -17,7 +16,6 @@ use crate::client::age::sleep_machine;
 use crate::client::{Client, ClientOptions, Error, IdsOptions};
 use crate::protocol::ErrorCode;
 use app::{App, TIMEOUT};
-pub(in crate::client) use names::look_up;
 pub(in crate::client) use world::dial;
 use world::{Mode, PER_MS, Wire, World};
 
@@ -137,26 +135,6 @@ fn a_daemon_with_lower_ids_at_the_same_address_is_followed_after_one_error() {
 }
 
 #[test]
-fn a_balancer_whose_daemon_rode_ahead_and_went_costs_one_error_and_few_ids() {
-    simulate(async {
-        let wire = Wire::lay(2, &[2]);
-        wire.world().replace(0, 5_000);
-        wire.world().set(1, Mode::Down);
-        let mut ids = client(1).ids(IdsOptions::default()).expect("IDs");
-        ids.next().await.expect("an ID");
-        wire.world().set(1, Mode::Serves);
-        wire.world().set(0, Mode::Down);
-        let claimed = wire.world().claimed;
-        let mut errors = 0;
-        for _ in 0..10_000 {
-            errors += u32::from(ids.next().await.is_err());
-        }
-        assert_eq!(errors, 1);
-        assert!(wire.world().claimed - claimed < 4 * 10_000);
-    });
-}
-
-#[test]
 fn each_address_of_a_name_has_an_order_of_its_own() {
     simulate(async {
         let wire = Wire::lay(11, &[2]);
@@ -234,19 +212,10 @@ fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
     });
 }
 
+/// A daemon took the worker ID of one that is gone.
 #[test]
-fn one_daemon_at_two_addresses_and_a_successor_are_no_collision() {
+fn an_endpoint_that_was_gone_is_compared_once_it_is_back() {
     simulate(async {
-        // Two names of one daemon.
-        let wire = Wire::lay(5, &[1, 1]);
-        wire.world().daemons[1].worker = 0;
-        wire.world().daemons[1].instance = 0;
-        let both = client(2);
-        both.batch(1).await.expect("IDs");
-        sleep(ms(3_000)).await;
-        both.batch(1).await.expect("IDs");
-
-        // A daemon that took the worker ID of one that is gone.
         let wire = Wire::lay(6, &[1, 1]);
         wire.world().daemons[1].worker = 0;
         wire.world().set(0, Mode::Down);
@@ -254,7 +223,7 @@ fn one_daemon_at_two_addresses_and_a_successor_are_no_collision() {
         moved.batch(1).await.expect("IDs");
         sleep(ms(200_000)).await;
         moved.batch(1).await.expect("IDs");
-        // The endpoint that was gone is back. Looks continue until each endpoint has answered.
+        // Looks continue until each endpoint has answered.
         wire.world().set(0, Mode::Serves);
         sleep(ms(200_000)).await;
         moved.batch(1).await.expect_err("two daemons with worker ID 0");

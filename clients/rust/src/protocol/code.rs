@@ -25,7 +25,7 @@ pub enum ErrorCode {
     NoCeiling = 8,
     /// The daemon is draining.
     ShuttingDown = 9,
-    /// A limit of connections is reached: the daemon's, or that for one client address.
+    /// The daemon's limit of connections is reached.
     TooBusy = 10,
 }
 

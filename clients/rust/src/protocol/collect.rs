@@ -1,18 +1,9 @@
 //! Joins the frames of one reply, and checks the promises that a client can check.
 
 use super::info::{BadInfo, MAX_INFO_SIZE};
-use super::reply::{Reply, WireIds, WireRuns};
+use super::reply::Reply;
 use super::{Info, Next};
 use crate::layout::Run;
-
-/// The IDs of a complete reply, strictly increasing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Collected {
-    /// Runs of at least one ID each, none beyond `u64`.
-    Runs(Vec<Run>),
-    /// Single IDs.
-    List(Vec<u64>),
-}
 
 /// The state of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,16 +62,17 @@ pub enum BadReply {
 #[derive(Debug)]
 pub struct IdCollector {
     asked: Next,
-    collected: Option<Collected>,
-    found: u32,
-    last: Option<u64>,
+    /// The IDs so far, strictly increasing.
+    ids: Vec<u64>,
+    /// True if the reply's first frame is a LIST. `None` before that frame.
+    is_list: Option<bool>,
 }
 
 impl IdCollector {
     /// Creates a collector for the reply to `asked`.
     #[must_use]
     pub fn new(asked: Next) -> Self {
-        Self { asked, collected: None, found: 0, last: None }
+        Self { asked, ids: Vec::new(), is_list: None }
     }
 
     /// Returns the request.
@@ -93,13 +85,17 @@ impl IdCollector {
     /// # Errors
     /// Returns [`BadReply`] if the frame does not fit the request or the frames before it.
     pub fn add(&mut self, frame: &Reply<'_>) -> Result<Progress, BadReply> {
+        let is_list = matches!(frame, Reply::List { .. });
+        if *self.is_list.get_or_insert(is_list) != is_list {
+            return Err(BadReply::Kind);
+        }
         let more = match frame {
             Reply::Runs { runs, more } if !self.asked.explicit => {
-                self.add_runs(runs)?;
+                runs.iter().try_for_each(|run| self.add_run(run))?;
                 *more
             }
             Reply::List { ids, more } => {
-                self.add_ids(ids)?;
+                ids.iter().try_for_each(|first| self.add_run(Run { first, count: 1, stride: 1 }))?;
                 *more
             }
             _ => return Err(BadReply::Kind),
@@ -107,70 +103,44 @@ impl IdCollector {
         if more {
             return Ok(Progress::More);
         }
-        if self.found < self.asked.count && !self.asked.partial {
-            return Err(BadReply::TooFew { found: self.found, asked: self.asked.count });
+        // No more than the request asked for, which has 32 bits.
+        let found = self.ids.len() as u32;
+        if found < self.asked.count && !self.asked.partial {
+            return Err(BadReply::TooFew { found, asked: self.asked.count });
         }
         Ok(Progress::Done)
     }
 
     /// Returns the IDs. They are complete once [`add`](Self::add) has returned [`Progress::Done`].
     #[must_use]
-    pub fn finish(self) -> Collected {
-        self.collected.unwrap_or(Collected::Runs(Vec::new()))
+    pub fn finish(self) -> Vec<u64> {
+        self.ids
     }
 
-    fn add_runs(&mut self, runs: &WireRuns<'_>) -> Result<(), BadReply> {
-        let mut collected = match self.collected.take() {
-            None => Vec::with_capacity(runs.count().min(self.asked.count as usize)),
-            Some(Collected::Runs(runs)) => runs,
-            Some(Collected::List(_)) => return Err(BadReply::Kind),
-        };
-        for run in runs.iter() {
-            let last = end_of(&run)?;
-            self.count(run.first, last, run.count)?;
-            collected.push(run);
-        }
-        self.collected = Some(Collected::Runs(collected));
-        Ok(())
-    }
-
-    fn add_ids(&mut self, ids: &WireIds<'_>) -> Result<(), BadReply> {
-        let mut collected = match self.collected.take() {
-            None => Vec::with_capacity(ids.count().min(self.asked.count as usize)),
-            Some(Collected::List(ids)) => ids,
-            Some(Collected::Runs(_)) => return Err(BadReply::Kind),
-        };
-        for id in ids.iter() {
-            self.count(id, id, 1)?;
-            collected.push(id);
-        }
-        self.collected = Some(Collected::List(collected));
-        Ok(())
-    }
-
-    fn count(&mut self, first: u64, last: u64, count: u32) -> Result<(), BadReply> {
-        if let Some(previous) = self.last
-            && first <= previous
+    fn add_run(&mut self, run: Run) -> Result<(), BadReply> {
+        check_end(&run)?;
+        if let Some(&previous) = self.ids.last()
+            && run.first <= previous
         {
-            return Err(BadReply::Order { previous, next: first });
+            return Err(BadReply::Order { previous, next: run.first });
         }
-        self.last = Some(last);
-        match self.found.checked_add(count) {
-            Some(found) if found <= self.asked.count => self.found = found,
-            _ => return Err(BadReply::TooMany { asked: self.asked.count }),
+        if run.count as usize > self.asked.count as usize - self.ids.len() {
+            return Err(BadReply::TooMany { asked: self.asked.count });
         }
+        self.ids.extend(run.ids());
         Ok(())
     }
 }
 
-/// Returns the last ID of a run, if the run has one and it fits 64 bits.
-fn end_of(run: &Run) -> Result<u64, BadReply> {
+/// Checks that a run has an ID, increases, and fits 64 bits.
+fn check_end(run: &Run) -> Result<(), BadReply> {
     let steps = run.count.checked_sub(1).ok_or(BadReply::EmptyRun)?;
     if steps > 0 && run.stride == 0 {
         return Err(BadReply::Order { previous: run.first, next: run.first });
     }
     // Both factors have 32 bits, so the product fits.
-    (u64::from(steps) * run.stride).checked_add(run.first).ok_or(BadReply::Overflow { first: run.first })
+    let distance = u64::from(steps) * run.stride;
+    run.first.checked_add(distance).map(drop).ok_or(BadReply::Overflow { first: run.first })
 }
 
 /// Joins the frames of a reply to INFO, up to [`MAX_INFO_SIZE`].

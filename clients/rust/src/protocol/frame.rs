@@ -64,6 +64,11 @@ impl Fault {
     }
 }
 
+/// The reason why a frame cannot be encoded. Nothing is appended then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unencodable(pub(super) &'static str);
+
 /// One frame of a valid length, before its content is read.
 pub(super) struct RawFrame<'a> {
     pub(super) kind: u8,

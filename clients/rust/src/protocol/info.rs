@@ -229,30 +229,4 @@ mod tests {
         let other = br#"{"protocol":2,"max_count":5,"sources":[]}"#;
         assert!(matches!(Info::from_json(other), Err(BadInfo::Protocol { found: 2 })));
     }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let info = Info {
-            protocol: 1,
-            version: Some("0.1.0".into()),
-            instance: None,
-            max_count: 1_000_000,
-            order: Some(Order::Strict),
-            burst_window_ms: Some(10),
-            max_ahead_ms: Some(10_000),
-            clock_unix_ms: Some(1_800_000_000_000),
-            sources: vec![Source {
-                index: 0,
-                name: "orders".into(),
-                kind: Some(SourceKind::Ticket),
-                increment: Some(2),
-                offset: Some(1),
-                fleet: Some("production".to_owned()),
-                layout: None,
-                worker_ids: Some(vec![1, 2]),
-                per_second: Some(8_192_000),
-            }],
-        };
-        assert_eq!(Info::from_json(&info.to_json()).expect("our own JSON"), info);
-    }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::frame::{self, Fault, Parsed, RawFrame};
-use super::{ErrorCode, MAX_PING_SIZE, MAX_REPLY_LENGTH, MIN_LENGTH};
+use super::{ErrorCode, MAX_PING_SIZE, MAX_REPLY_LENGTH, MIN_LENGTH, Unencodable};
 use crate::layout::Run;
 
 const RUNS: u8 = 0x81;
@@ -32,6 +32,9 @@ pub const IDS_PER_FRAME: usize = MAX_BODY_SIZE / ID_SIZE;
 
 /// The most bytes of a message that [`encode_error`] sends: one line for a person.
 pub const MAX_MESSAGE_SIZE: usize = 1_024;
+
+const NO_IDS: Unencodable = Unencodable("a frame without IDs means nothing; send at least one run or ID");
+const TOO_MANY: Unencodable = Unencodable("more runs or IDs than one frame carries; split them");
 
 /// One frame of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,12 +85,6 @@ pub struct ErrorReply<'a> {
 pub struct WireRuns<'a>(&'a [[u8; RUN_SIZE]]);
 
 impl<'a> WireRuns<'a> {
-    /// Returns the number of runs, at least one.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns the runs in order. Counts and strides are unchecked and can be zero.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Run> + use<'a> {
         self.0.iter().map(|&[f0, f1, f2, f3, f4, f5, f6, f7, c0, c1, c2, c3, s0, s1, s2, s3]| Run {
@@ -103,12 +100,6 @@ impl<'a> WireRuns<'a> {
 pub struct WireIds<'a>(&'a [[u8; ID_SIZE]]);
 
 impl<'a> WireIds<'a> {
-    /// Returns the number of IDs, at least one.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.0.len()
-    }
-
     /// Returns the IDs in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
         self.0.iter().map(|&bytes| u64::from_le_bytes(bytes))
@@ -173,29 +164,6 @@ fn understand_error<'a>(frame: &RawFrame<'a>) -> Result<Reply<'a>, Fault> {
     }))
 }
 
-/// The reason why a frame cannot be encoded. Nothing is appended then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unencodable {
-    /// There are no IDs.
-    #[error("a frame without IDs means nothing; send at least one run or ID")]
-    Empty,
-    /// There are more than one frame can hold.
-    #[error("more runs or IDs than one frame carries; split them at {limit}")]
-    TooMany {
-        /// [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`].
-        limit: usize,
-    },
-    /// A run has no IDs.
-    #[error("a run of no IDs; a run's count is at least 1")]
-    EmptyRun,
-    /// A stride exceeds 32 bits.
-    #[error("stride {stride} exceeds the wire's 32 bits; send such IDs as a LIST")]
-    WideStride {
-        /// The run's stride.
-        stride: u64,
-    },
-}
-
 /// Appends one RUNS frame of 1 to [`RUNS_PER_FRAME`] runs. `more` says that another frame of this
 /// reply follows.
 ///
@@ -219,10 +187,10 @@ pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) 
 /// here: it needs no loop.
 fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
-        return Err(Unencodable::Empty);
+        return Err(NO_IDS);
     }
     if runs.len() > RUNS_PER_FRAME {
-        return Err(Unencodable::TooMany { limit: RUNS_PER_FRAME });
+        return Err(TOO_MANY);
     }
     let start = out.len();
     out.reserve(super::HEADER_SIZE + runs.len() * RUN_SIZE);
@@ -243,9 +211,9 @@ fn encode_many_runs(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Re
 #[inline]
 fn encodable_stride(run: &Run) -> Result<u32, Unencodable> {
     if run.count == 0 {
-        return Err(Unencodable::EmptyRun);
+        return Err(Unencodable("a run of no IDs; a run's count is at least 1"));
     }
-    u32::try_from(run.stride).map_err(|_| Unencodable::WideStride { stride: run.stride })
+    u32::try_from(run.stride).map_err(|_| Unencodable("a stride above 32 bits; send such IDs as a LIST"))
 }
 
 #[inline]
@@ -276,14 +244,14 @@ pub fn encode_list_frame(
     for id in ids {
         if count == IDS_PER_FRAME {
             out.truncate(start);
-            return Err(Unencodable::TooMany { limit: IDS_PER_FRAME });
+            return Err(TOO_MANY);
         }
         out.extend_from_slice(&id.to_le_bytes());
         count += 1;
     }
     if count == 0 {
         out.truncate(start);
-        return Err(Unencodable::Empty);
+        return Err(NO_IDS);
     }
     let header = frame::header(LIST, flags(more), tag, count * ID_SIZE);
     out[start..start + header.len()].copy_from_slice(&header);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::frame::{self, Fault, Parsed, RawFrame};
-use super::{MAX_PING_SIZE, MAX_REQUEST_LENGTH, MAX_TOKEN_SIZE};
+use super::{MAX_PING_SIZE, MAX_REQUEST_LENGTH, MAX_TOKEN_SIZE, Unencodable};
 
 const NEXT: u8 = 0x01;
 const INFO: u8 = 0x02;
@@ -134,10 +134,10 @@ pub fn encode_info(out: &mut Vec<u8>, tag: u16) {
 /// Appends a PING frame.
 ///
 /// # Errors
-/// Returns [`TooLong`] and appends nothing if `body` has more than [`MAX_PING_SIZE`] bytes.
-pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), TooLong> {
+/// Returns [`Unencodable`] and appends nothing if `body` has more than [`MAX_PING_SIZE`] bytes.
+pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), Unencodable> {
     if body.len() > MAX_PING_SIZE {
-        return Err(TooLong { what: "a PING", size: body.len(), allowed: "at most 64" });
+        return Err(Unencodable("a PING has at most 64 bytes"));
     }
     out.extend_from_slice(&frame::header(PING, 0, tag, body.len()));
     out.extend_from_slice(body);
@@ -147,22 +147,13 @@ pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), TooLo
 /// Appends an AUTH frame.
 ///
 /// # Errors
-/// Returns [`TooLong`] and appends nothing if `token` is empty or has more than [`MAX_TOKEN_SIZE`]
-/// bytes.
-pub fn encode_auth(out: &mut Vec<u8>, tag: u16, token: &[u8]) -> Result<(), TooLong> {
+/// Returns [`Unencodable`] and appends nothing if `token` is empty or has more than
+/// [`MAX_TOKEN_SIZE`] bytes.
+pub fn encode_auth(out: &mut Vec<u8>, tag: u16, token: &[u8]) -> Result<(), Unencodable> {
     if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
-        return Err(TooLong { what: "a token", size: token.len(), allowed: "1 to 512" });
+        return Err(Unencodable("a token has 1 to 512 bytes"));
     }
     out.extend_from_slice(&frame::header(AUTH, 0, tag, token.len()));
     out.extend_from_slice(token);
     Ok(())
-}
-
-/// A PING or a token of a size that the protocol does not carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{what} has {size} bytes; {allowed} are allowed")]
-pub struct TooLong {
-    what: &'static str,
-    size: usize,
-    allowed: &'static str,
 }

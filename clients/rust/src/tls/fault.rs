@@ -84,9 +84,7 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             format!("{whose} is not valid yet: is this machine's clock behind?")
         }
-        CertificateError::UnknownIssuer => {
-            format!("{whose} {stranger}")
-        }
+        CertificateError::UnknownIssuer => format!("{whose} {stranger}"),
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
             format!(
                 "{whose} names no host: make one with a subjectAltName (DNS: or IP:) of the address that is used"
@@ -107,37 +105,32 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
 
 /// Describes an alert, in which the other side says what is wrong with this side.
 fn refused(alert: AlertDescription, side: Side) -> String {
-    let (who, ours, options) = match side {
-        Side::Client => ("it", "this client's certificate", " (--client-cert, --client-key)"),
-        Side::Server => ("the peer", "this daemon's certificate", ""),
+    let (who, ours, options, cure) = match side {
+        Side::Client => (
+            "it",
+            "this client's certificate",
+            " (--client-cert, --client-key)",
+            "show one of an authority in its tls.client_ca (--client-cert, --client-key)",
+        ),
+        Side::Server => ("the peer", "this daemon's certificate", "", "give it the CA (--ca)"),
     };
-    match (alert, side) {
-        (AlertDescription::CertificateRequired, _) => {
+    match alert {
+        AlertDescription::CertificateRequired => {
             format!("{who} asks for a client certificate: give one{options}")
         }
-        (AlertDescription::HandshakeFailure, Side::Client) => format!(
+        AlertDescription::HandshakeFailure if side == Side::Client => format!(
             "{who} refused the handshake: no version or cipher in common, or a client certificate is asked for{options}"
         ),
-        (AlertDescription::CertificateExpired, _) => format!("{who} says that {ours} has expired: renew it"),
-        (AlertDescription::UnknownCA, Side::Client) => {
-            format!(
-                "{who} does not know the authority of {ours}: show one of an authority in its tls.client_ca{options}"
-            )
-        }
-        (AlertDescription::UnknownCA, Side::Server) => {
-            format!("{who} does not know the authority of {ours}: give it the CA (--ca)")
-        }
-        (
-            AlertDescription::BadCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked,
-            _,
-        ) => format!(
+        AlertDescription::ProtocolVersion => format!("{who} has no version of TLS that is allowed here"),
+        AlertDescription::CertificateExpired => format!("{who} says that {ours} has expired: renew it"),
+        AlertDescription::UnknownCA => format!("{who} does not know the authority of {ours}: {cure}"),
+        AlertDescription::BadCertificate
+        | AlertDescription::CertificateUnknown
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateRevoked => format!(
             "{who} does not believe {ours} ({alert:?}): its name, its authority or its use is not what is expected; its own \
              message says which"
         ),
-        (AlertDescription::ProtocolVersion, _) => format!("{who} has no version of TLS that is allowed here"),
         _ => format!("{who} refused the connection ({alert:?})"),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 use rustls::RootCertStore;
-use rustls::pki_types::pem::{self, PemObject, SectionKind};
+use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::der::Decode;
 use x509_cert::ext::pkix::BasicConstraints;
@@ -80,121 +80,90 @@ pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     constraints.is_some_and(|(_, constraints)| constraints.ca)
 }
 
-/// The contents of a PEM file.
-struct Sections {
-    file: PemFile,
-    path: PathBuf,
-    bytes: Vec<u8>,
+/// Reads the sections of a PEM file that belong into it, at least one.
+fn read(file: PemFile, path: &Path) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
+    let sections = read_bytes(path).and_then(|bytes| sections(file, &bytes));
+    sections.map_err(|found| FileFault::new(file, path, found))
 }
 
-impl Sections {
-    fn read(file: PemFile, path: &Path) -> Result<Self, FileFault> {
-        let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| FileFault::new(file, path, format!("cannot be read: {error}")))?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(FileFault::new(
-                file,
-                path,
-                format!("found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file"),
-            ));
-        }
-        Ok(Sections { file, path: path.to_owned(), bytes })
+fn read_bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file"));
     }
-
-    fn fault(&self, found: impl std::fmt::Display) -> FileFault {
-        FileFault::new(self.file, &self.path, found)
-    }
-
-    /// Returns all sections of known kinds.
-    fn all(&self) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
-        <(SectionKind, Vec<u8>) as PemObject>::pem_slice_iter(&self.bytes)
-            .collect::<Result<_, _>>()
-            .map_err(|error| self.fault(describe(&error)))
-    }
-
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, FileFault> {
-        let sections = self.all()?;
-        let has_key = sections.iter().any(|(kind, _)| is_key(*kind));
-        let certificates: Vec<_> = sections
-            .into_iter()
-            .filter(|(kind, _)| *kind == SectionKind::Certificate)
-            .map(|(_, der)| CertificateDer::from(der))
-            .collect();
-        if !certificates.is_empty() {
-            return Ok(certificates);
-        }
-        Err(self.fault(match self.bytes.first() {
-            None => "found an empty file, allowed: certificates in PEM",
-            Some(_) if has_key => {
-                "found a private key and no certificate; were the two files taken for each other?"
-            }
-            Some(0x30) => "found DER, allowed: PEM; `openssl x509 -inform der -in FILE` prints it as PEM",
-            Some(_) => "found no certificate, allowed: PEM (-----BEGIN CERTIFICATE-----)",
-        }))
-    }
-
-    fn key(&self) -> Result<PrivateKeyDer<'static>, FileFault> {
-        let sections = self.all()?;
-        let has_certificate = sections.iter().any(|(kind, _)| *kind == SectionKind::Certificate);
-        let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
-        if marks.iter().any(|mark| self.bytes.windows(mark.len()).any(|window| window == *mark)) {
-            return Err(self.fault(
-                "found an encrypted key, allowed: one without a passphrase, in a file that only its user can read; \
-                 `openssl pkey -in FILE` prints it decrypted",
-            ));
-        }
-        let key = sections
-            .into_iter()
-            .find(|(kind, _)| is_key(*kind))
-            .and_then(|(kind, der)| PrivateKeyDer::from_pem(kind, der));
-        key.ok_or_else(|| {
-            self.fault(match self.bytes.first() {
-                None => "found an empty file, allowed: a private key in PEM",
-                Some(_) if has_certificate => {
-                    "found a certificate and no private key; were the two files taken for each other?"
-                }
-                Some(0x30) => "found DER, allowed: PEM; `openssl pkey -inform der -in FILE` prints it as PEM",
-                Some(_) => "found no private key, allowed: PEM (-----BEGIN PRIVATE KEY-----)",
-            })
-        })
-    }
+    Ok(bytes)
 }
 
-fn is_key(kind: SectionKind) -> bool {
-    matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
-}
-
-/// Describes a fault without the bytes that the library's own message repeats. They may be a key's.
-fn describe(error: &pem::Error) -> String {
-    let reason = match error {
-        pem::Error::MissingSectionEnd { .. } => "a section without its END line",
-        pem::Error::IllegalSectionStart { .. } => "a broken BEGIN line",
-        pem::Error::Base64Decode(_) => "a section that is not base64",
-        pem::Error::SectionTooLarge => "a section far too large",
-        _ => "something that cannot be read",
+fn sections(file: PemFile, bytes: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, String> {
+    let (wanted, other, command) = match file {
+        PemFile::Key => (KEY, CERTIFICATE, "pkey"),
+        PemFile::Certificate | PemFile::Authorities => (CERTIFICATE, KEY, "x509"),
     };
-    format!("found {reason}, allowed: PEM; was the file copied whole?")
+    let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+    if wanted == KEY && marks.iter().any(|mark| bytes.windows(mark.len()).any(|window| window == *mark)) {
+        return Err(String::from(
+            "found an encrypted key, allowed: one without a passphrase, in a file that only its user can read; \
+             `openssl pkey -in FILE` prints it decrypted",
+        ));
+    }
+    let all: Result<Vec<(SectionKind, Vec<u8>)>, _> = PemObject::pem_slice_iter(bytes).collect();
+    // The library's own message repeats bytes of the file, which may be a key's.
+    let mut sections = all.map_err(|_| "found a broken section, allowed: PEM; was the file copied whole?")?;
+    let has_other = sections.iter().any(|(kind, _)| content(*kind) == Some(other));
+    sections.retain(|(kind, _)| content(*kind) == Some(wanted));
+    if !sections.is_empty() {
+        return Ok(sections);
+    }
+    Err(match bytes.first() {
+        None => format!("found an empty file, allowed: a {wanted} in PEM"),
+        Some(_) if has_other => {
+            format!("found a {other} and no {wanted}; were the two files taken for each other?")
+        }
+        Some(0x30) => {
+            format!("found DER, allowed: PEM; `openssl {command} -inform der -in FILE` prints it as PEM")
+        }
+        Some(_) => format!("found no {wanted}, allowed: PEM (-----BEGIN {}-----)", wanted.to_uppercase()),
+    })
+}
+
+const CERTIFICATE: &str = "certificate";
+const KEY: &str = "private key";
+
+/// Returns what a section holds, if it belongs into one of the files.
+fn content(kind: SectionKind) -> Option<&'static str> {
+    match kind {
+        SectionKind::Certificate => Some(CERTIFICATE),
+        SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => Some(KEY),
+        _ => None,
+    }
 }
 
 /// Reads the certificates of a file, in their order.
 pub fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
-    Sections::read(PemFile::Certificate, path)?.certificates()
+    read_certificates(PemFile::Certificate, path)
+}
+
+fn read_certificates(file: PemFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+    Ok(read(file, path)?.into_iter().map(|(_, der)| CertificateDer::from(der)).collect())
 }
 
 /// Reads the private key of a file.
 pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
-    Sections::read(PemFile::Key, path)?.key()
+    let key =
+        read(PemFile::Key, path)?.into_iter().find_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der));
+    key.ok_or_else(|| FileFault::new(PemFile::Key, path, "found a key of an unknown kind"))
 }
 
 /// Reads the authorities of a file, at least one.
 pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
-    let sections = Sections::read(PemFile::Authorities, path)?;
     let mut roots = RootCertStore::empty();
-    for (index, certificate) in sections.certificates()?.into_iter().enumerate() {
+    for (index, certificate) in read_certificates(PemFile::Authorities, path)?.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {
-            sections.fault(format!("its certificate {} is none of an authority: {error}", index + 1))
+            let found = format!("its certificate {} is none of an authority: {error}", index + 1);
+            FileFault::new(PemFile::Authorities, path, found)
         })?;
     }
     Ok(roots)

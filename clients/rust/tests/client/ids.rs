@@ -1,45 +1,35 @@
 //! `Ids`: the buffer that hands out IDs one at a time.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use snowbank_client::{Error, IdsOptions};
 
-use crate::fake_daemon::{Asked, FakeDaemon};
+use crate::fake_daemon::FakeDaemon;
 use crate::{client, eventually, ms};
-
-/// Counts the IDs that were requested, and answers correctly.
-fn counting(asked: &Arc<AtomicUsize>) -> FakeDaemon {
-    let asked = Arc::clone(asked);
-    let next_id = Arc::new(std::sync::Mutex::new(1_000));
-    FakeDaemon::start(move |_, peer| {
-        peer.greet();
-        while let Some((request, tag)) = peer.read() {
-            if let Asked::Next(next) = &request {
-                assert!(next.partial);
-                asked.fetch_add(next.count as usize, Ordering::SeqCst);
-            }
-            peer.answer(&request, tag, &mut next_id.lock().expect("no panic"));
-        }
-    })
-}
 
 #[tokio::test]
 async fn the_buffer_is_refilled_before_it_is_empty() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let daemon = counting(&asked);
+    let (asked, requests) = mpsc::channel();
+    let daemon = FakeDaemon::start(move |_, peer| {
+        peer.greet();
+        let (first, tag) = peer.read_next();
+        asked.send(first).expect("the test listens");
+        peer.send_run(tag, 1_000, first.count);
+        asked.send(peer.read_next().0).expect("the test listens");
+        peer.wait_for_close();
+    });
     let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
     let mut ids = client(&[&daemon]).ids(options).expect("IDs");
     ids.next().await.expect("an ID");
-    let first = asked.load(Ordering::SeqCst);
-    assert_eq!(first, 16);
-    for _ in 1..=first / 2 {
+    let first = requests.recv().expect("a request");
+    assert_eq!((first.count, first.partial), (16, true));
+    for _ in 1..=first.count / 2 {
         ids.try_next().expect("an ID").expect("the buffer has it");
     }
-    eventually("the next batch is asked for", || asked.load(Ordering::SeqCst) > first).await;
+    eventually("the next batch is asked for", || requests.try_recv().is_ok()).await;
     // The first buffer still has its other half.
-    for _ in first / 2 + 1..first {
+    for _ in first.count / 2 + 1..first.count {
         ids.try_next().expect("an ID").expect("the buffer has it");
     }
 }

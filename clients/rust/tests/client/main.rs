@@ -9,7 +9,6 @@ mod fork;
 mod ids;
 mod outages;
 mod refusals;
-mod replies;
 mod shared_ids;
 
 use std::time::Duration;

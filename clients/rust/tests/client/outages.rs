@@ -10,13 +10,6 @@ use crate::fake_daemon::FakeDaemon;
 use crate::{client, ms, options};
 
 #[tokio::test]
-async fn an_unknown_host_name_is_an_error() {
-    let options = ClientOptions::new(["no-such-host.invalid:7660"]).expect("an address").fail_fast(true);
-    let error = Client::new(options).expect("a client").batch(1).await.expect_err("no such host");
-    assert!(matches!(error, Error::Unreachable { .. } | Error::Deadline { .. }), "{error:?}");
-}
-
-#[tokio::test]
 async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
     let (open, opened) = mpsc::channel();
     let opened = std::sync::Mutex::new(opened);
@@ -24,13 +17,14 @@ async fn a_call_abandoned_before_it_was_sent_is_never_sent() {
         opened.lock().expect("no panic").recv().expect("a word from the test");
         peer.greet();
         let (next, tag) = peer.read_next();
+        assert_eq!((next.count, next.source), (1, 3));
         peer.send_run(tag, 1_000, next.count);
         peer.wait_for_close();
     });
     let client = client(&[&daemon]);
     let abandoned = client.batch(7).timeout(ms(50)).await;
     assert!(matches!(abandoned, Err(Error::Deadline { .. })), "{abandoned:?}");
-    let (batch, ()) = tokio::join!(client.batch(1).into_future(), async {
+    let (batch, ()) = tokio::join!(client.batch(1).source(3).into_future(), async {
         sleep(ms(50)).await;
         open.send(()).expect("the daemon waits");
     });

@@ -15,9 +15,7 @@ pub(in crate::client) enum End {
     Exhausted(Error),
 }
 
-pub(super) fn closed() -> String {
-    "closed by the daemon".to_owned()
-}
+pub(super) const CLOSED: &str = "closed by the daemon";
 
 pub(super) fn wrong_tag(found: u16, expected: u16) -> String {
     format!("a reply with tag {found} where {expected} is due")

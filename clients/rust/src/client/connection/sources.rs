@@ -63,24 +63,3 @@ fn long_wait(source: &Source) -> Option<Duration> {
     let wait = Duration::from_millis(layout.tick_ms().saturating_mul(DEFAULT_WAIT_TICKS));
     (wait > DEFAULT_WAIT).then_some(wait)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_ticks_are_the_default_wait_if_they_are_longer() {
-        let source = |index: u16, layout: &str| {
-            format!(r#"{{"index":{index},"name":"s{index}","layout":"{layout}"}}"#)
-        };
-        let listed = [
-            source(0, "time:41,worker:10,sequence:12;epoch=2020-01-01"),
-            source(1, "time:32,worker:10,sequence:20;tick=10s;epoch=2020-01-01"),
-            source(2, "a form of a later version"),
-        ];
-        let info = format!(r#"{{"protocol":1,"max_count":5,"sources":[{}]}}"#, listed.join(","));
-        let sources = Sources::new(&Info::from_json(info.as_bytes()).expect("sound INFO"));
-        let waits = [0, 1, 2, 3].map(|index| sources.default_wait(index).as_secs());
-        assert_eq!(waits, [1, 20, 1, 1]);
-    }
-}

@@ -1,73 +1,37 @@
-//! The batches behind an [`Ids`](super::Ids): the current one, the next, and the fetch in flight.
+//! The batches behind an [`Ids`]: the current one, the next, and the fetch in flight.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Ids;
 use super::buffered_batch::BufferedBatch;
 use super::fetch::{Delivery, Fetch, FetchRequest};
-use super::options::IdsOptions;
-use crate::client::call::Deadline;
-use crate::client::{Client, Error};
+use crate::client::{Error, check_fork};
 use crate::protocol::ErrorCode;
 
 /// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are
 /// worth something.
-const FIRST_FETCH: u32 = 16;
+pub(super) const FIRST_FETCH: u32 = 16;
 
-/// The batches behind the slice.
-#[derive(Debug)]
-pub(super) struct Buffer {
-    pub(super) client: Client,
-    options: IdsOptions,
-    current: Option<BufferedBatch>,
-    next: Option<BufferedBatch>,
-    fetch: Option<Fetch>,
-    /// The number of IDs that the next fetch asks for.
-    fetch_count: u32,
-    /// The highest ID of the newest batch, and its endpoint.
-    highest: Option<(Arc<str>, u64)>,
-}
-
-impl Buffer {
-    pub(super) fn new(client: Client, options: IdsOptions) -> Self {
-        let fetch_count = FIRST_FETCH.min(options.max_batch);
-        Self { client, options, current: None, next: None, fetch: None, fetch_count, highest: None }
-    }
-
-    /// Returns the flag that is set once the current batch is too old.
-    pub(super) fn expiry(&self) -> Option<&Arc<AtomicBool>> {
-        self.current.as_ref().map(|current| &current.expired)
-    }
-
-    /// Returns the error of a caller that has reached its deadline.
-    pub(super) fn passed(&self, deadline: &Deadline) -> Error {
-        deadline.passed(self.client.shared(), None)
-    }
-
-    pub(super) fn timeout(&self) -> Duration {
-        self.options.timeout.unwrap_or(self.client.shared().options.timeout)
-    }
-
-    /// Cuts the next slice from the current batch, and starts a fetch if it is time for one.
-    /// `unused` IDs of the slice before were not handed out.
-    pub(super) fn cut(&mut self, slice: &mut Vec<u64>, unused: usize) -> Result<bool, Error> {
+impl Ids {
+    /// Begins the next slice of a batch, and starts a fetch if it is time for one. Returns false if
+    /// there is no batch yet.
+    #[inline(never)]
+    pub(super) fn restock(&mut self) -> Result<bool, Error> {
+        check_fork(&self.client.process)?;
         loop {
             let now = Instant::now();
             if let Some(current) = &mut self.current {
                 if !current.is_expired(&self.options) {
-                    // Before the cut: at this point, every ID that was cut has been handed out.
+                    let has_more = current.begin_slice(now);
                     self.fetch_if_low(now);
-                    if self.current.as_mut().is_some_and(|current| current.cut(now, slice)) {
+                    if has_more {
                         return Ok(true);
                     }
-                } else if current.opened_at.is_some() {
-                    let used = current.used().saturating_sub(unused as u64);
-                    self.fetch_count =
-                        u32::try_from(used).unwrap_or(u32::MAX).clamp(1, self.options.max_batch);
+                } else if current.used() > 0 {
+                    self.fetch_count = current.used().min(self.options.max_batch);
                 }
             }
             self.current = self.next.take();
@@ -150,10 +114,9 @@ impl Buffer {
 
     /// Makes the result of the fetch the next batch.
     fn keep(&mut self, delivery: Delivery) {
-        let endpoint = Arc::clone(delivery.batch.endpoint_name());
-        let above = self.highest.take().filter(|(from, _)| *from == endpoint).map(|(_, highest)| highest);
+        let endpoint = Arc::clone(&delivery.batch.endpoint);
         self.highest = delivery.batch.last().map(|last| (endpoint, last));
-        self.next = self.fetch.take().map(|fetch| BufferedBatch::new(delivery, fetch.task_guard, above));
+        self.next = self.fetch.take().map(|fetch| BufferedBatch::new(delivery, fetch.task_guard));
     }
 
     fn start_fetch(&mut self) {

@@ -128,24 +128,28 @@ impl FetchRequest {
         let mut lower_since = None;
         let mut lower_pause = PAUSE;
         loop {
-            let pause = match self.client.next(&deadline, next, &self.source).await {
-                Ok(batch) => {
-                    let Some(error) = self.went_back(&batch) else { return Ok(batch) };
-                    next.count = next.count.min(RETRY_COUNT);
-                    let since: &mut Instant = lower_since.get_or_insert_with(Instant::now);
-                    let pause = lower_pause;
-                    if since.elapsed() + pause > LOWER_FOR.min(self.timeout / 2) {
-                        return Err(error);
-                    }
-                    lower_pause = (pause * 2).min(MAX_PAUSE);
-                    pause
+            let fetched = self.client.next(&deadline, next, &self.source).await;
+            let error = match fetched.and_then(|batch| self.usable(batch)) {
+                Ok(batch) => return Ok(batch),
+                Err(error) => error,
+            };
+            let pause = if matches!(error, Error::WentBack { .. }) {
+                next.count = next.count.min(RETRY_COUNT);
+                let since: &mut Instant = lower_since.get_or_insert_with(Instant::now);
+                let pause = lower_pause;
+                if since.elapsed() + pause > LOWER_FOR.min(self.timeout / 2) {
+                    return Err(error);
                 }
+                lower_pause = (pause * 2).min(MAX_PAUSE);
+                pause
+            } else {
                 // The request allowed only a short wait. This deadline may allow a longer one.
-                Err(error) if error.code() == Some(ErrorCode::Exhausted) => match error.retry_after() {
-                    Some(pause) if pause < deadline.left() => pause.max(PAUSE),
+                match error.retry_after() {
+                    Some(pause) if error.code() == Some(ErrorCode::Exhausted) && pause < deadline.left() => {
+                        pause.max(PAUSE)
+                    }
                     _ => return Err(error),
-                },
-                Err(error) => return Err(error),
+                }
             };
             if deadline.left() <= pause {
                 return Err(deadline.passed(self.client.shared(), None));
@@ -154,14 +158,22 @@ impl FetchRequest {
         }
     }
 
-    /// Returns an error if all IDs of the batch are below one that came from the same endpoint.
-    fn went_back(&self, batch: &Batch) -> Option<Error> {
-        let (endpoint, highest) = self.highest.as_ref()?;
-        let found = batch.last()?;
-        (endpoint == batch.endpoint_name() && found <= *highest).then(|| Error::WentBack {
-            endpoint: Arc::clone(endpoint),
-            highest: *highest,
-            found,
-        })
+    /// Skips the IDs that are not above those before from the same endpoint. They can come after a
+    /// reconnect, from a shard that is behind.
+    fn usable(&self, mut batch: Batch) -> Result<Batch, Error> {
+        let Some((endpoint, highest)) = self.highest.as_ref().filter(|(from, _)| *from == batch.endpoint)
+        else {
+            return Ok(batch);
+        };
+        match batch.last() {
+            Some(found) if found <= *highest => {
+                Err(Error::WentBack { endpoint: Arc::clone(endpoint), highest: *highest, found })
+            }
+            _ => {
+                let first_usable = batch.ids.partition_point(|id| id <= highest);
+                batch.ids.drain(..first_usable);
+                Ok(batch)
+            }
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::time::timeout_at;
 
@@ -26,7 +25,6 @@ struct Inner {
     ids: Mutex<Ids>,
     /// Held by the one caller that waits for a fetch. The others wait for it.
     refill: tokio::sync::Mutex<()>,
-    timeout: Duration,
     /// Checked before `ids` is locked: in a forked child, a thread that no longer exists may hold
     /// the lock.
     process: forkguard::Guard,
@@ -34,9 +32,8 @@ struct Inner {
 
 impl SharedIds {
     pub(in crate::client) fn new(ids: Ids) -> Self {
-        let timeout = ids.buffer.timeout();
-        let process = ids.buffer.client.process.clone();
-        let inner = Inner { ids: Mutex::new(ids), refill: tokio::sync::Mutex::new(()), timeout, process };
+        let process = ids.client.process.clone();
+        let inner = Inner { ids: Mutex::new(ids), refill: tokio::sync::Mutex::new(()), process };
         Self { inner: Arc::new(inner) }
     }
 
@@ -87,9 +84,9 @@ impl SharedIds {
     #[cold]
     pub(in crate::client) async fn next_from_buffer(&self) -> Result<u64, Error> {
         check_fork(&self.inner.process)?;
-        let deadline = Deadline::after(self.inner.timeout);
+        let deadline = Deadline::after(self.lock().timeout());
         let next = timeout_at(deadline.at, self.refill_and_take()).await;
-        next.unwrap_or_else(|_| Err(self.lock().buffer.passed(&deadline)))
+        next.unwrap_or_else(|_| Err(self.lock().passed(&deadline)))
     }
 
     async fn refill_and_take(&self) -> Result<u64, Error> {
@@ -99,7 +96,7 @@ impl SharedIds {
             if let Some(id) = self.lock().try_next()? {
                 return Ok(id);
             }
-            poll_fn(|context| self.lock().buffer.poll_fetched(context)).await?;
+            poll_fn(|context| self.lock().poll_fetched(context)).await?;
         }
     }
 }

@@ -86,13 +86,6 @@ pub(super) enum Mode {
 impl Wire {
     /// Lays a wire with that many daemons at each address, for this thread.
     pub(super) fn lay(seed: u64, daemons: &[usize]) -> Self {
-        let wire = Self::new(seed, daemons);
-        WIRE.set(Some(wire.clone()));
-        wire
-    }
-
-    /// Creates a wire with that many daemons at each address. This thread's clients do not dial it.
-    pub(super) fn new(seed: u64, daemons: &[usize]) -> Self {
         fastrand::seed(seed);
         let mut world = World {
             rng: fastrand::Rng::with_seed(seed),
@@ -107,7 +100,9 @@ impl Wire {
         for (address, count) in daemons.iter().enumerate() {
             (0..*count).for_each(|_| world.add(address));
         }
-        Self { world: Arc::new(Mutex::new(world)) }
+        let wire = Self { world: Arc::new(Mutex::new(world)) };
+        WIRE.set(Some(wire.clone()));
+        wire
     }
 
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
@@ -127,7 +122,7 @@ impl Wire {
         drop(world);
         tokio::spawn(daemon::serve(self, index, life, far));
         let (reader, writer) = split(near);
-        Ok((Streams::plain(reader, writer), chosen))
+        Ok((Streams::new(reader, writer), chosen))
     }
 }
 
