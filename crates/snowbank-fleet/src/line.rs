@@ -45,8 +45,8 @@ pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 /// The factor by which an answer may be later than those before.
 const LATER_BY: u32 = 4;
 
-/// The longest answer: the keys of 30,000 numbers.
-pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// The longest answer: the keys of a hundred thousand numbers.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The place and the credentials of a coordinator.
 #[derive(Clone)]

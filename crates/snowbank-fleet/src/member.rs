@@ -12,7 +12,6 @@ mod resume;
 mod settle;
 mod take;
 mod tried;
-mod unused;
 mod want;
 
 use super::key::{NumberKey, Paths, millis};

@@ -5,10 +5,9 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
 use super::take::TRIES_MAX;
-use super::unused::{self, CANDIDATES_MAX};
 use super::want::{Busy, Found, JoinError, Own, Taken, Want};
 use crate::rules::Taking;
-use crate::{Coordinator, NoAnswer};
+use crate::{Coordinator, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -85,30 +84,20 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
-        let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
-        let unused = self.unused(pick, &candidates, missing)?;
-        if unused.len() == missing {
-            for id in unused {
-                free.push((id, Found::new(want.layout.number_in_space(id), None)));
-            }
-        } else {
-            let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
-            free.extend(others);
-            if free.len() < pick.count {
-                return Err(none_left(want, pick.count, busy));
-            }
+        // A small fleet needs one read. Its keys are one transaction of etcd.
+        let first: Vec<u64> = ids.clone().filter(is_wanted).take(SWAPS_MAX).collect();
+        let mut unused = self.found(want, pick.place, &first)?;
+        unused.retain(|(_, found)| found.text.is_none());
+        if unused.len() >= missing {
+            free.extend(unused.into_iter().take(missing));
+            return Ok(free);
+        }
+        let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
+        free.extend(others);
+        if free.len() < pick.count {
+            return Err(none_left(want, pick.count, busy));
         }
         Ok(free)
-    }
-
-    /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
-    fn unused(&mut self, pick: Pick<'_>, candidates: &[u64], missing: usize) -> Result<Vec<u64>, JoinError> {
-        let found = unused::search(candidates.len(), missing, |places| {
-            let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
-            let found = self.found(pick.want, pick.place, &ids)?;
-            Ok::<_, JoinError>(found.iter().map(|(_, found)| found.text.is_none()).collect())
-        })?;
-        Ok(found.into_iter().map(|at| candidates[at]).collect())
     }
 
     /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones,
