@@ -9,10 +9,10 @@
 //! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning
 //!   of each answer. Both are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it, and `kind`
-//!   lists them.
-//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`:
-//!   the check that new connections lead to the same cluster.
+//! - `Coordinator`: what a coordinator can do. `line` implements it: the connection to one of its
+//!   members. `etcd` and `zookeeper` speak the members' protocols, and `kind` lists them.
+//! - `endpoint`: the places of the members. `cluster`: the check that new connections lead to the
+//!   same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
 //!   them.
 //! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored,
@@ -94,6 +94,17 @@ pub enum Swapped {
     Refused(Vec<Option<String>>),
 }
 
+/// The value of a key at one endpoint.
+#[derive(Clone, Debug)]
+pub struct AtEndpoint {
+    /// The endpoint.
+    pub endpoint: String,
+    /// The identity of its cluster, as etcd reports it. Empty at a ZooKeeper.
+    pub cluster_id: String,
+    /// The value; `None`: the key does not exist there.
+    pub text: Option<String>,
+}
+
 /// The reason why a coordinator gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
@@ -164,10 +175,9 @@ pub trait Coordinator: Send {
         Ok(self.read(&[key.to_owned()])?.into_iter().next().flatten())
     }
 
-    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
-    /// that do not answer soon are left out. Returns no answers if there is one endpoint, or if the
-    /// client compares clusters itself.
-    fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<String>)> {
+    /// Reads a key at each endpoint. Endpoints that do not answer soon are left out. A single
+    /// endpoint is not asked.
+    fn read_at_each(&mut self, _key: &str) -> Vec<AtEndpoint> {
         Vec::new()
     }
 

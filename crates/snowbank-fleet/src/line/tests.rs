@@ -21,11 +21,19 @@ impl Session for Named {
         }
     }
 
-    async fn text_of(&mut self, _: &str) -> Result<Option<String>, Fault> {
-        Ok((self.0 != "empty").then(|| marker(&self.0)))
+    fn set_patience(&mut self, _: Duration) {}
+
+    async fn read(&mut self, _: &[String]) -> Result<Vec<Option<String>>, Fault> {
+        Ok(vec![(self.0 != "empty").then(|| marker(&self.0))])
     }
 
-    fn set_patience(&mut self, _: Duration) {}
+    async fn list(&mut self, _: &str) -> Result<Vec<(String, String)>, Fault> {
+        unreachable!("only reads are tested")
+    }
+
+    async fn swap(&mut self, _: &[Swap]) -> Result<Swapped, Fault> {
+        unreachable!("only reads are tested")
+    }
 }
 
 fn marker(identity: &str) -> String {

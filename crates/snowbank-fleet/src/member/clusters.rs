@@ -2,7 +2,7 @@
 //! could have the same number.
 
 use super::Member;
-use crate::{Cluster, Coordinator, KeyError};
+use crate::{AtEndpoint, Cluster, Coordinator, KeyError};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Uses only connections to this cluster from now on. So the endpoints need no further
@@ -13,9 +13,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that all endpoints that answer have the same identity in the value of a key, or that
-    /// none has a value. Does nothing if they were compared before. Two clusters that were prepared
-    /// have markers with different identities. A value that cannot be read is an identity of its
-    /// own.
+    /// none has a value, and that they report one cluster. Does nothing if they were compared
+    /// before. Two clusters that were prepared have markers with different identities. A value that
+    /// cannot be read is an identity of its own.
     ///
     /// # Errors
     /// Two endpoints differ, in words.
@@ -28,13 +28,16 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             return Ok(());
         }
         let mut found = self.coordinator.as_mut().read_at_each(key);
-        for (_, text) in &mut found {
+        for AtEndpoint { text, .. } in &mut found {
             *text = text.take().map(|text| identity(&text).unwrap_or(text));
         }
-        let Some(pair) = found.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
+        let differ = |one: &AtEndpoint, other: &AtEndpoint| {
+            one.cluster_id != other.cluster_id || one.text != other.text
+        };
+        let Some(pair) = found.windows(2).find(|pair| differ(&pair[0], &pair[1])) else { return Ok(()) };
         let mut shown = Vec::new();
-        for (endpoint, identity) in pair {
-            let value = if identity.is_some() { "a value" } else { "none" };
+        for AtEndpoint { endpoint, text, .. } in pair {
+            let value = if text.is_some() { "a value" } else { "none" };
             shown.push(format!("{value} at {endpoint}"));
         }
         Err(format!(
