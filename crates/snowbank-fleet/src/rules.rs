@@ -253,12 +253,6 @@ pub fn check_bound(
     ))
 }
 
-/// Returns whether the coordinator holds a bound for the next holder of the number. If so, a
-/// state's record of that bound may go.
-pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
-    key.is_some_and(|key| key.id_bound >= id_bound)
-}
-
 /// The reason why a number is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {

@@ -52,13 +52,6 @@ fn a_number_that_was_never_used_is_free() {
 }
 
 #[test]
-fn the_coordinator_holds_what_its_key_has_and_no_more() {
-    assert!(holds(Some(&key("w", 9)), 9) && holds(Some(&key("w", 10)), 9));
-    assert!(!holds(Some(&key("w", 8)), 9), "granted before the number was the fleet's, or in an outage");
-    assert!(!holds(None, 0), "it lost its data");
-}
-
-#[test]
 fn a_state_resumes_only_what_it_wrote_last_itself() {
     let own = [String::from("w1"), String::from("w2")];
     for write in ["w1", "w2"] {
