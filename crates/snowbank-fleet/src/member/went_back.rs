@@ -2,12 +2,12 @@
 //! `max_ahead`.
 
 use super::tests::{
-    HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, marker_at, marker_key, member,
-    numbering, other, store, take, twitter, want,
+    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, lengthen_reach, marker_at,
+    marker_key, member, numbering, operate, other, pick, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::counter::CounterKey;
-use crate::{Begins, Freeing, Marker, NumberRange, Operator, Preparing};
+use crate::{Begins, Freeing, Marker, NumberRange, Preparing};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -33,10 +33,10 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
-        store.set_read_only(true);
+        store.set(Fault::ReadOnly);
         let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
         assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
-        store.set_read_only(false);
+        store.set(Fault::None);
         let next = at(now, 1);
         assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Raised::Done);
         assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
@@ -142,8 +142,7 @@ fn a_release_of_a_later_holder_hides_no_restore() {
     let now = rules::instant_of(&numbering(), covered);
     assert_eq!(takes_the_number(&store, now), covered, "below what the first had");
     let freeing = Freeing { write: "freed", now, is_forced: true, is_lowering: false };
-    let mut coordinator = store.clone();
-    Operator { coordinator: &mut coordinator, name: "f" }.release(&layout, 5, freeing).unwrap();
+    operate(&store, |operator| operator.release(&layout, 5, freeing)).unwrap();
     let looked = first.look(clocks(now));
     assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
     assert!(floor(&store) > now, "the first has noticed it");
@@ -169,26 +168,14 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let Err(JoinError::Unreadable(line)) = refused else { panic!("{refused:?}") };
     assert!(line.contains("fleet init --above INSTANT --lower"), "{line}");
     let init = |begins| {
-        let mut coordinator = store.clone();
-        let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-        let preparing = Preparing {
-            begins: Some(begins),
-            is_growing: false,
-            horizon: HORIZON,
-            max_ahead: MAX_AHEAD,
-            now,
-        };
-        operator.init(&[&layout], preparing, draw).unwrap()
+        let preparing = Preparing { now, ..preparing(Some(begins)) };
+        operate(&store, |operator| operator.init(&[&layout], preparing, draw)).unwrap()
     };
-    let marker_key = marker_key();
-    let mut marker = Marker::parse(&store.text(&marker_key)).unwrap();
-    marker.lengthen_reach(rules::REACH_MAX);
-    store.put(&marker_key, &marker.text());
+    lengthen_reach(&store, rules::REACH_MAX);
     assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
     let lowered = init(Begins::Lowered(now));
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
-    let marker = Marker::parse(&store.text(&marker_key)).unwrap();
-    assert_eq!(marker.reach(), rules::reach(HORIZON, MAX_AHEAD));
+    assert_eq!(marker_at(&store).reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
 }
@@ -270,7 +257,7 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
 fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
     let (store, mut daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
-    store.be_foreign();
+    store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
     assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
@@ -286,7 +273,7 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
     let wall = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
     store.put(&key_five(), &backup);
-    store.be_foreign();
+    store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
     assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
     assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
@@ -303,7 +290,7 @@ fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
     assert!(again.resume_at_once(want(wall, true), &five()).is_some());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     again.add_counter(1, "tickets", &tickets, 0);
-    store.be_foreign();
+    store.set(Fault::Foreign);
     let taken = again.take_range(1, 1_000, 0);
     assert!(matches!(taken, Ranged::Lost(_)), "{taken:?}");
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
@@ -347,13 +334,12 @@ fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
     let before = take(&mut other(&store), want(at(WALL, -310), false), &five()).covered;
     let mut first = member(&store, Notes::default());
     let mut taken = [first.take(want(WALL, false), &five()).ok()];
-    store.set_away(true);
+    store.set(Fault::Away);
     assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
-    store.set_away(false);
+    store.set(Fault::None);
     let tried = first.into_tried();
     let mut second = member(&store, tried.notes()).after(tried);
-    let picked = second.pick(want(WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
-    let picked = picked.unwrap();
+    let picked = pick(&mut second, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon had IDs below that");
 }
