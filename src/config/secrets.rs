@@ -15,7 +15,7 @@ use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
 use crate::clock;
 use crate::fleet::peers::{PeerAccess, is_private};
-use crate::fleet::{Access, Endpoint, User};
+use crate::fleet::{Access, User};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
@@ -180,7 +180,7 @@ impl Located {
     /// The setting whose file cannot be used, and why.
     fn coordinator(&self, fleet: &FleetSettings) -> Result<Option<Access>, Unusable> {
         let Some(kind) = fleet.coordinator else { return Ok(None) };
-        let tls = self.tls_of_fleet(fleet.endpoints.iter().any(Endpoint::is_tls))?;
+        let tls = self.tls_of_fleet(fleet.endpoints.iter().any(|endpoint| endpoint.is_tls))?;
         let password = self.path("fleet.password_file");
         if let Some(path) = password {
             // Read once here, so that a mistake shows at once.

@@ -158,7 +158,7 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let fleet = &settings.fleet;
     match fleet.coordinator {
         Some(kind) => {
-            for endpoint in fleet.endpoints.iter().filter(|endpoint| endpoint.kind() != kind) {
+            for endpoint in fleet.endpoints.iter().filter(|endpoint| endpoint.kind != kind) {
                 let allowed = kind.allowed();
                 let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
                 findings.mistake_of("fleet.endpoints", text);

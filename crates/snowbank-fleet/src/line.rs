@@ -115,15 +115,15 @@ pub(super) async fn connect(
 }
 
 async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
-    let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await;
+    let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).await;
     let stream = stream.map_err(|error| error.to_string())?;
     let _ = stream.set_nodelay(true);
-    if !endpoint.is_tls() {
+    if !endpoint.is_tls {
         return Ok(Box::new(stream));
     }
     // The files are read for each connection, because they may be renewed.
     let connector = tls.read().map_err(|fault| fault.to_string())?;
-    let stream = connector.connect(endpoint.host(), stream).await;
+    let stream = connector.connect(&endpoint.host, stream).await;
     let stream = stream.map_err(|error| explain(&error))?;
     Ok(Box::new(stream))
 }

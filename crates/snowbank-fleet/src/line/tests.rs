@@ -13,7 +13,7 @@ struct Named(String);
 
 impl Session for Named {
     async fn open(_: &Access, endpoint: &Endpoint, _: Duration) -> Result<Self, Fault> {
-        match endpoint.host() {
+        match &*endpoint.host {
             "hangs" => pending().await,
             "away" => Err(Fault::Endpoint(String::from("refuses"))),
             "strange" => Err(Fault::Lasting(String::from("wrong password"))),
