@@ -24,7 +24,7 @@ pub struct Proxy {
     state: Arc<State>,
 }
 
-/// What a proxy does with its connections, and what it has counted.
+/// The mode of a proxy, its connections, and its counts.
 #[derive(Default)]
 struct State {
     mode: AtomicU8,
