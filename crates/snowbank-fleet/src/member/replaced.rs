@@ -40,29 +40,6 @@ fn number_key(id_bound: u64, released: bool) -> String {
     NumberKey { id_bound, released, ..NumberKey::new("state", "holder", "orders", 0) }.text()
 }
 
-#[test]
-fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
-    let layout = twitter();
-    let store = store();
-    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
-    marker.replace(&[0]);
-    store.put_late(&marker_key(), &marker.text());
-    let mut member = member(&store, Notes::default());
-    let taken = member.take(want(WALL, false), &five());
-    assert!(matches!(taken, Err(JoinError::Refused(_))), "{taken:?}");
-    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
-    assert_eq!(note.covered, 0, "the next start asks first");
-}
-
-#[test]
-fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
-    let store = store();
-    store.put_after_list(&key_five(), &number_key(7, false));
-    let error = replace(&store).expect_err("a daemon holds a number");
-    assert!(error.contains("holder holds a number (/snowbank/f/space-0/5)"), "{error}");
-    assert_eq!(active(&store), [twitter().space().to_string()], "as it was");
-}
-
 /// An earlier command may have ended between its writes.
 #[test]
 fn a_space_that_is_replaced_already_must_have_no_held_number_either() {

@@ -45,8 +45,6 @@ pub(super) struct Keys {
     stale: Option<String>,
     /// A write that is done after the next read.
     late: Option<(String, String)>,
-    /// A write that is done after the next list.
-    late_of_list: Option<(String, String)>,
 }
 
 /// A client of the store, and the connections that it has opened.
@@ -79,11 +77,6 @@ impl Store {
     /// Writes a key after the next read.
     pub(super) fn put_late(&self, key: &str, text: &str) {
         self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
-    }
-
-    /// Writes a key after the next list.
-    pub(super) fn put_after_list(&self, key: &str, text: &str) {
-        self.0.lock().unwrap().late_of_list = Some((key.to_owned(), text.to_owned()));
     }
 
     pub(super) fn remove(&self, key: &str) {
@@ -137,11 +130,7 @@ impl Coordinator for Store {
         let mut store = self.0.lock().unwrap();
         store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
-        let listed = found.map(|(key, stored)| (key.clone(), stored.clone())).collect();
-        let late = store.late_of_list.take();
-        drop(store);
-        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
-        Ok(listed)
+        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
