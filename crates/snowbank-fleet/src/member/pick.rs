@@ -1,6 +1,6 @@
 //! The choice of free worker IDs for a source that has none configured.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
@@ -110,12 +110,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         missing: usize,
     ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
         let want = pick.want;
-        let keys = self.keys(pick.place)?;
+        let prefix = self.paths.space(pick.place);
+        let keys: HashMap<String, String> = self.coordinator.as_mut().list(&prefix)?.into_iter().collect();
         let mut free = Vec::new();
         let mut used = Vec::new();
         for id in ids {
             let number = want.layout.number_in_space(id);
-            let found = Found::new(number, keys.get(&number).cloned());
+            let found = Found::new(number, keys.get(&self.paths.number(pick.place, number)).cloned());
             let place = if found.text.is_some() { &mut used } else { &mut free };
             place.push((id, found));
             if free.len() == missing {
@@ -171,13 +172,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             found.push((id, Found::new(number, text)));
         }
         Ok(found)
-    }
-
-    /// Returns the keys of an ID space, by their numbers.
-    pub(super) fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, NoAnswer> {
-        let prefix = self.paths.space(place);
-        let listed = self.coordinator.as_mut().list(&prefix)?.into_iter();
-        Ok(listed.filter_map(|(key, text)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text))).collect())
     }
 
     /// Returns the worker IDs that this state had.

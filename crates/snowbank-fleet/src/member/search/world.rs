@@ -344,7 +344,9 @@ impl World {
             }
             // A raise whose bound has passed pauses, as a start does.
             let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
-            if daemon.next(wall) > daemon.granted && !(has_passed && self.server.lost_writes) {
+            if self.machines[at].next(daemon, wall) > daemon.granted
+                && !(has_passed && self.server.lost_writes)
+            {
                 events.push(Event::Raise(at, wall));
             }
         }
@@ -524,8 +526,8 @@ impl World {
             return;
         }
         daemon.cursor = to;
-        let space = daemon.space;
         let ids = daemon.ids;
+        let space = machine.space;
         machine.store(ids, to, Fate::Granted);
         let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
         let numbering = space.numbering(ids);
