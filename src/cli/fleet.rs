@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::inputs::Inputs;
 use super::layout::write_json;
@@ -353,15 +354,6 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     }
 }
 
-/// A number that was freed, as JSON.
-#[derive(Serialize)]
-struct Freed<'a> {
-    space: String,
-    number: u64,
-    /// The holder that it had.
-    holder: &'a str,
-}
-
 fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let ReleaseArguments { common, number, source, force, lower } = arguments;
     let mut fleet = common.open(now)?;
@@ -379,7 +371,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     let freeing = Freeing { write: &write, now, is_forced: *force, is_lowering: *lower };
     let held = operator.release(layout, *number, freeing)?;
     if common.json {
-        let freed = Freed { space, number: *number, holder: &held.holder };
+        let freed = json!({ "space": space, "number": number, "holder": held.holder });
         return write_json(&freed, out).map_err(Failure::from);
     }
     let holder = held.holder;

@@ -147,16 +147,12 @@ impl Joined {
         let mut held = Vec::new();
         for (index, source) in settings.assigned() {
             let numbering = source.numbering().ok()?;
-            let earlier: Vec<_> = found.assigned_before(&source.name, &numbering).collect();
-            if earlier.is_empty() {
-                continue;
+            for record in found.assigned_before(&source.name, &numbering) {
+                let numbers = record.numbering.numbers_in_space();
+                if self.in_fleet.member.holds(index, &numbers, record.id_bound).ok()? {
+                    held.push(record.key());
+                }
             }
-            let stretches: Vec<_> =
-                earlier.iter().map(|record| (record.numbering.numbers_in_space(), record.id_bound)).collect();
-            let is_held = self.in_fleet.member.holds(index, &stretches).ok()?;
-            held.extend(
-                earlier.iter().zip(is_held).filter(|(_, held)| *held).map(|(record, _)| record.key()),
-            );
         }
         Some(held)
     }

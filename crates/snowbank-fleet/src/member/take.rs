@@ -173,11 +173,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     (lowest, key.is_some_and(|key| key.released))
                 }
                 Ok(Taking::Again(acknowledged)) => (acknowledged, false),
-                Ok(Taking::New) => {
-                    bounds.floor = bounds.floor.max(fleets_floor);
-                    (bounds.is_same_term, bounds.is_new) = (false, true);
-                    continue;
-                }
                 Ok(Taking::Above(bound)) => {
                     bounds.floor = bounds.floor.max(bound).max(fleets_floor);
                     (bounds.is_same_term, bounds.is_new) = (false, true);

@@ -419,12 +419,13 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     let mut earlier = member(&store, Notes::default());
     let covered = earlier.take(want(WALL, false), &workers("5,6")).unwrap().covered;
     let mut now = member(&store, Notes::default());
-    assert_eq!(now.holds(0, &[(vec![5], 1)]), Ok(vec![false]), "it has no number yet");
+    assert_eq!(now.holds(0, &[5], 1), Ok(false), "it has no number yet");
     now.take(want(WALL, false), &workers("9")).unwrap();
-    let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
-    assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
+    assert_eq!(now.holds(0, &[5, 6], covered), Ok(true));
+    assert_eq!(now.holds(0, &[5, 6], covered + 1), Ok(false));
+    assert_eq!(now.holds(0, &[6, 7], 1), Ok(false));
     store.set(Fault::Away);
-    assert!(now.holds(0, &asked).is_err());
+    assert!(now.holds(0, &[6], 1).is_err());
 }
 
 /// It tries again and again, while the coordinator is away and after that.
