@@ -149,8 +149,10 @@ pub trait Coordinator: Send {
     fn hurry(&mut self) {}
 
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one of them soon opens another.
-    fn connections(&self) -> u64;
+    /// connection, so at least one of them soon opens another. A simulated coordinator may have one.
+    fn connections(&self) -> u64 {
+        0
+    }
 
     /// Waits. A simulated coordinator lets time pass as it likes.
     fn pause(&mut self, time: Duration) {
@@ -158,8 +160,10 @@ pub trait Coordinator: Send {
     }
 
     /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
-    /// sleeps.
-    fn now(&self) -> BootMicros;
+    /// sleeps. In a simulation none may pass.
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
+    }
 
     /// Reads keys, in their order.
     ///

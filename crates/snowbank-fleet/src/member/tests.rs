@@ -103,11 +103,6 @@ impl Coordinator for Store {
         self.set(Fault::None);
     }
 
-    /// No time passes.
-    fn now(&self) -> BootMicros {
-        BootMicros(0)
-    }
-
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut store = self.0.lock().unwrap();
         match store.fault {
