@@ -149,7 +149,8 @@ pub trait Coordinator: Send {
     fn hurry(&mut self) {}
 
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one of them soon opens another. A simulated coordinator may have one.
+    /// connection, so at least one of them soon opens another. A simulated coordinator may have
+    /// one.
     fn connections(&self) -> u64 {
         0
     }

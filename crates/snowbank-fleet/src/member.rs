@@ -259,8 +259,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         result
     }
 
-    /// Returns whether the coordinator holds a bound at all keys of these numbers. It is false for a
-    /// source that went on without asking.
+    /// Returns whether the coordinator holds a bound at all keys of these numbers. It is false for
+    /// a source that went on without asking.
     ///
     /// # Errors
     /// The coordinator did not answer.

@@ -196,8 +196,8 @@ impl Scene {
     }
 }
 
-/// The way to the coordinator of the event that is played. No time passes within an event, and looks
-/// are events of their own.
+/// The way to the coordinator of the event that is played. No time passes within an event, and
+/// looks are events of their own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 
