@@ -7,6 +7,7 @@ mod numbers;
 mod operator;
 mod outages;
 mod restored;
+mod schedules;
 mod shown;
 mod starts;
 mod tls;

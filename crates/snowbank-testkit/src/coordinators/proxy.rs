@@ -138,6 +138,12 @@ impl Proxy {
         self.state.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
+    /// Returns whether it drops answers. After [`Proxy::swallow_answers_from_write`], it does so
+    /// from the next write on.
+    pub fn is_swallowing(&self) -> bool {
+        self.state.is_in(SWALLOW)
+    }
+
     /// Delays each answer.
     pub fn delay(&self, delay: Duration) {
         self.state.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);

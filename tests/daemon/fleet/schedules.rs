@@ -1,0 +1,357 @@
+//! The schedules of events that once repeated IDs in a fleet. Each runs on a real coordinator, and
+//! counts the IDs of all its daemons: none comes twice. A schedule that the rules forbid by now
+//! shows who refuses it. Others became tests of their own: `operator`, `restored` and `tickets`.
+//!
+//! They take minutes, so that only `tests/long` runs them. `SNOWBANK_SCHEDULE=horizons` runs those
+//! whose names contain that. `fleet_churn` has the restores of a coordinator at random.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use super::*;
+use crate::support::copy;
+use crate::support::wire::{CLOCK_BEHIND, Wire};
+
+/// The IDs of one request, and the requests of one turn: a quarter of a second of the layout's full
+/// rate.
+const BATCH: u32 = 10_000;
+const BATCHES: usize = 100;
+/// The longest that a turn waits for its IDs: longer than any floor of these schedules is ahead.
+const TURN: Duration = Duration::from_secs(60);
+
+/// One schedule, and where it comes from.
+struct Schedule {
+    name: &'static str,
+    play: fn(&mut dyn Coordinator, &mut Tally),
+}
+
+const SCHEDULES: [Schedule; 6] = [
+    Schedule { name: "a jump of the clocks, and a kill", play: jump_and_kill },
+    Schedule { name: "a jump of the clocks, and a kill inside a call that hangs", play: jump_and_hang },
+    Schedule { name: "horizons that differ", play: horizons },
+    Schedule { name: "lost data, and a clock that was ahead", play: lost_data },
+    Schedule { name: "a restored key with a count of writes that was there before", play: paused_writer },
+    Schedule { name: "two restores in a row, and a daemon that is cut off", play: two_restores },
+];
+
+/// The IDs of each daemon of a schedule, and the refusals.
+#[derive(Default)]
+struct Tally {
+    runs: BTreeMap<String, Vec<Run>>,
+    refused: Vec<String>,
+}
+
+impl Tally {
+    /// Draws from all of these daemons at the same time. A daemon that refuses is asked again,
+    /// until it ends.
+    fn draw(&mut self, daemons: &[(&str, &Daemon)]) {
+        let drawn: Vec<Vec<Run>> = thread::scope(|scope| {
+            let running: Vec<_> =
+                daemons.iter().map(|(_, daemon)| scope.spawn(|| draw_many(daemon))).collect();
+            running.into_iter().map(|thread| thread.join().expect("it draws")).collect()
+        });
+        for ((name, _), runs) in daemons.iter().zip(drawn) {
+            self.runs.entry((*name).to_owned()).or_default().extend(runs);
+        }
+    }
+
+    /// Notes a refusal that has this part.
+    #[track_caller]
+    fn refuse(&mut self, text: &str, part: &str) {
+        let line = text.lines().find(|line| line.contains(part));
+        self.refused.push(line.unwrap_or_else(|| panic!("{part:?} is not in {text}")).to_owned());
+    }
+
+    fn end(self, name: &str, coordinator: &str) {
+        println!("{name}, on {coordinator}:");
+        for (daemon, runs) in &self.runs {
+            let ids: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+            println!("  {daemon}: {ids} IDs");
+        }
+        self.refused.iter().for_each(|line| println!("  refused: {line}"));
+        assert!(!self.runs.is_empty() || !self.refused.is_empty());
+        assert_distinct(self.runs.into_values().flatten().collect());
+        println!("  0 twice");
+    }
+}
+
+/// Sends all requests at once, so that a paused daemon finds them when it wakes up.
+fn draw_many(daemon: &Daemon) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let mut missing = BATCHES;
+    let deadline = Instant::now() + TURN;
+    while missing > 0 && Instant::now() < deadline {
+        // A daemon that waits for its number ends the connections of its wait.
+        let Ok(mut wire) = Wire::try_connect(&daemon.addresses[0]) else { break };
+        let asked = missing;
+        if wire.try_send(&Ask::of(BATCH).wait_ms(500).bytes().repeat(asked)).is_err() {
+            continue;
+        }
+        for _ in 0..asked {
+            match wire.try_reply() {
+                Ok(Some(Reply::Runs(_, more))) => {
+                    runs.extend(more);
+                    missing -= 1;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    runs
+}
+
+/// Returns the configuration of a daemon of a fleet, whose worker IDs have this origin.
+fn config(at: &dyn Coordinator, url: &str, name: &str, origin: &str, horizon: &str) -> String {
+    let table = at.table(&[url]);
+    format!("max_ahead = \"1s\"\n{origin}\n{table}name = \"{name}\"\nhorizon = \"{horizon}\"\n")
+}
+
+const ASSIGNED: &str = "worker_id_from = \"coordinator\"";
+
+/// Saves the disk of a machine whose daemon does not run.
+fn save(machine: &Machine) {
+    fs::create_dir(machine.path("saved")).expect("it is new");
+    for name in ["state", "locks"] {
+        copy(&machine.path(name), &machine.path("saved"));
+    }
+}
+
+/// Puts the saved disk back, in the same directories, as on a copy of the machine.
+fn put_back(machine: &Machine) {
+    for name in ["state", "locks"] {
+        for entry in fs::read_dir(machine.path(name)).expect("a directory").flatten() {
+            let _ = fs::remove_file(entry.path());
+        }
+        copy(&machine.path(&format!("saved/{name}/.")), &machine.path(name));
+    }
+}
+
+/// Item 1.2: both copies of a machine have noticed the jump, and forget it with their daemons.
+fn jump_and_kill(at: &mut dyn Coordinator, tally: &mut Tally) {
+    jump(at, "jump", Proxy::cut, tally);
+}
+
+/// The same, and the daemon is killed while its call has no answer.
+fn jump_and_hang(at: &mut dyn Coordinator, tally: &mut Tally) {
+    jump(at, "hang", Proxy::swallow_answers_from_write, tally);
+}
+
+fn jump(at: &mut dyn Coordinator, name: &str, fail: fn(&Proxy), tally: &mut Tally) {
+    let Some(machine) = Machine::with_clock() else { return };
+    let proxy = at.proxy();
+    let toml = config(at, &proxy.url(), name, "worker_ids = 5", "5m");
+    init(&toml);
+    let mut daemon = machine.start(&toml);
+    tally.draw(&[("the original", &daemon)]);
+    fail(&proxy);
+    machine.clock().step(30_000);
+    daemon.draw_until(Ask::of(10), NO_CEILING);
+    if proxy.is_swallowing() {
+        println!("  killed inside a call");
+    }
+    daemon.kill();
+    save(&machine);
+    // The copies reach nothing.
+    proxy.cut();
+    for copy in ["the first copy", "the second copy"] {
+        let mut daemon = machine.start(&toml);
+        match daemon.connect().next(Ask::of(10).wait_ms(0)) {
+            Reply::Error { code: NO_CEILING, .. } => tally.refused.push(format!("{copy}, without an answer")),
+            other => panic!("{copy}: {other:?}"),
+        }
+        daemon.kill();
+        put_back(&machine);
+    }
+    proxy.pass();
+    let mut daemon = machine.start(&toml);
+    tally.draw(&[("the first copy", &daemon)]);
+    daemon.kill();
+    put_back(&machine);
+    let daemon = machine.start(&toml);
+    poll("it waits", || daemon.log().contains("holds worker ID 5").then_some(()));
+    tally.refuse(&daemon.log(), "this state or a copy of it holds worker ID 5");
+    assert!(matches!(daemon.connect().next(Ask::of(10).wait_ms(0)), Reply::Error { code: NO_CEILING, .. }));
+}
+
+/// Item 1.4: the daemon that notices a restore has a shorter horizon than the one that is cut off,
+/// and the restored marker does not know that one.
+fn horizons(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let url = at.url();
+    let proxy = at.proxy();
+    let toml = |url: &str, origin, horizon| config(at, url, "horizons", origin, horizon);
+    let noticing = toml(&url, "worker_ids = 7", "8s");
+    let long = toml(&proxy.url(), ASSIGNED, "32s");
+    let short = toml(&url, ASSIGNED, "8s");
+    init(&noticing);
+    let [notices, cut_off, late] = [(); 3].map(|()| Machine::new());
+    let mut first = notices.start(&noticing);
+    at.back_up();
+    let second = cut_off.start(&long);
+    tally.draw(&[("horizon 32s, cut off", &second)]);
+    // The first one raises its ceiling meanwhile, and sees the longer horizon.
+    thread::sleep(Duration::from_secs(6));
+    proxy.cut();
+    at.restore();
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+    let third = late.start(&short);
+    // As long as a floor would be ahead that counts with the shorter horizon.
+    thread::sleep(Duration::from_secs(10));
+    tally.draw(&[("horizon 32s, cut off", &second), ("horizon 8s", &third)]);
+}
+
+/// Item 1.5: the clock of the daemon was 20 s ahead. The next holder of its number draws when its
+/// own clock gets there.
+fn lost_data(at: &mut dyn Coordinator, tally: &mut Tally) {
+    /// The turns of the first daemon: enough for two seconds of the layout's full rate.
+    const TURNS: usize = 8;
+    let (Some(ahead), Some(right)) = (Machine::with_clock(), Machine::with_clock()) else { return };
+    ahead.clock().set(20_000);
+    let toml = config(at, &at.url(), "lost", ASSIGNED, "8s");
+    init(&toml);
+    let mut daemon = ahead.start(&toml);
+    let began = Instant::now();
+    (0..TURNS).for_each(|_| tally.draw(&[("20 s ahead", &daemon)]));
+    let highest = tally.runs.values().flatten().map(Run::last).max().expect("it has drawn");
+    daemon.kill();
+    at.kill();
+    at.lose_data();
+    at.run();
+    let (code, text) = fleet(&toml, &["init"]);
+    assert_eq!(code, Some(1), "{text}");
+    tally.refuse(&text, "nothing shows which IDs were made before");
+    let (code, text) = fleet(&toml, &["init", "--above", &highest.to_string()]);
+    assert_eq!(code, Some(0), "{text}");
+    fs::remove_file(ahead.path("state/fleet")).expect("the notes of its writes");
+    let passed_ms = i64::try_from(began.elapsed().as_millis()).expect("minutes");
+    right.clock().set(20_000 - passed_ms);
+    let daemon = right.start(&toml);
+    tally.draw(&[("of the right time", &daemon)]);
+    // By its clock, the other one's number is abandoned.
+    let again = ahead.start(&toml);
+    tally.draw(&[("20 s ahead", &again)]);
+}
+
+/// Item 1.8: the restored etcd counts the operator's write as it had counted the paused daemon's.
+fn paused_writer(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let url = at.url();
+    let toml = |origin| config(at, &url, "writes", origin, "16s");
+    let given = toml("worker_ids = 5");
+    let noticing = toml("worker_ids = 7");
+    init(&given);
+    let [holder, notices, taker] = [(); 3].map(|()| Machine::new());
+    let mut first = holder.start(&given);
+    let mut second = notices.start(&noticing);
+    at.back_up();
+    let key = "/snowbank/writes/space-0/5";
+    for _ in 0..2 {
+        let before = at.get(key);
+        poll("a raise", || (at.get(key) != before).then_some(()));
+    }
+    tally.draw(&[("paused", &first)]);
+    first.signal(Signal::STOP);
+    at.restore();
+    assert_eq!(second.wait(), Some(3), "{}", second.log());
+    fleet_says(&given, &["release", "5", "--force"], 0, &[]);
+    let third = taker.start(&given);
+    third.assert_has_numbers();
+    // At the floor it has none yet.
+    let mut above = match third.connect().next(Ask::of(10).wait_ms(0)) {
+        Reply::Runs(_, runs) => runs,
+        _ => Vec::new(),
+    };
+    let mut wire = first.connect();
+    wire.send(&Ask::of(10).wait_ms(0).bytes());
+    first.signal(Signal::CONT);
+    let mut below = tally.runs["paused"].clone();
+    if let Ok(Some(Reply::Runs(_, runs))) = wire.try_reply() {
+        below.extend(runs.clone());
+        tally.runs.entry(String::from("paused")).or_default().extend(runs);
+    }
+    tally.draw(&[("paused", &first), ("the next holder", &third)]);
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+    above.extend(tally.runs["the next holder"].clone());
+    assert_above(&above, &below);
+}
+
+/// Checks that the next holder of a number starts above all IDs of the one before.
+#[track_caller]
+fn assert_above(next: &[Run], before: &[Run]) {
+    let first = next.iter().map(|run| run.first).min().expect("the next holder has drawn");
+    let last = before.iter().map(Run::last).max().unwrap_or(0);
+    assert!(last < first, "one holder had IDs up to {last}, and the next one starts at {first}");
+}
+
+/// The daemon that is cut off has started at the first restore's floor. The second restore loses
+/// its number, and comes while that floor is still ahead.
+fn two_restores(at: &mut dyn Coordinator, tally: &mut Tally) {
+    let url = at.url();
+    let proxy = at.proxy();
+    let toml = |url: &str, origin| config(at, url, "again", origin, "16s");
+    let noticing = toml(&url, "worker_ids = 7");
+    let given = toml(&url, "worker_ids = 5");
+    let given_by_proxy = toml(&proxy.url(), "worker_ids = 5");
+    init(&noticing);
+    let [notices, holder, taker] = [(); 3].map(|()| Machine::new());
+    let mut first = notices.start(&noticing);
+    at.back_up();
+    let key = "/snowbank/again/space-0/7";
+    // It writes its key on the new connection, and then raises it.
+    for _ in 0..2 {
+        let before = at.get(key);
+        poll("a write", || (at.get(key) != before).then_some(()));
+    }
+    at.restore();
+    assert_eq!(first.wait(), Some(3), "{}", first.log());
+    let cut_off = holder.start(&given_by_proxy);
+    cut_off.assert_has_numbers();
+    cut_off.assert_logs("clock_behind until");
+    let mut again = notices.start(&noticing);
+    again.assert_has_numbers();
+    proxy.cut();
+    at.restore();
+    assert_eq!(again.wait(), Some(3), "{}", again.log());
+    let next = taker.start(&given);
+    next.assert_has_numbers();
+    let mut had = Vec::new();
+    let mut above = Vec::new();
+    let [mut of_cut_off, mut of_next] = [&cut_off, &next].map(Daemon::connect);
+    poll("it meets its ceiling", || {
+        if above.is_empty()
+            && let Reply::Runs(_, runs) = of_next.next(Ask::of(10).wait_ms(0))
+        {
+            above = runs;
+        }
+        match of_cut_off.next(Ask::of(10).wait_ms(1_000)) {
+            Reply::Runs(_, runs) => {
+                had.extend(runs);
+                None
+            }
+            Reply::Error { code: NO_CEILING, .. } => Some(()),
+            Reply::Error { code, .. } => {
+                assert_eq!(code, CLOCK_BEHIND);
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+    tally.draw(&[("the next holder", &next)]);
+    above.extend(tally.runs["the next holder"].clone());
+    assert_above(&above, &had);
+    tally.runs.insert(String::from("cut off"), had);
+}
+
+#[test]
+#[ignore = "minutes: tests/long runs it"]
+fn no_schedule_that_was_found_repeats_an_id() {
+    let chosen = std::env::var("SNOWBANK_SCHEDULE").unwrap_or_default();
+    each(|at| {
+        for Schedule { name, play } in SCHEDULES.iter().filter(|schedule| schedule.name.contains(&chosen)) {
+            let mut tally = Tally::default();
+            play(at, &mut tally);
+            tally.end(name, at.name());
+        }
+    });
+}
