@@ -10,9 +10,9 @@ use crate::keeper::{Looked, PERIOD, Reach, Written};
 /// The least change of wall − boot between two looks that counts as a step. A slewed clock changes
 /// it by far less.
 const STEP_US: i64 = 100_000;
+/// The time for which lengths of raises are kept, divided into parts of [`SLOT`].
 const MINUTE: Duration = Duration::from_secs(60);
-/// The most raises that are remembered. A source has one in a second or two.
-const RAISES_MAX: usize = 256;
+const SLOT: Duration = Duration::from_secs(5);
 
 /// The last observations of the keeper's thread, and its counts.
 #[derive(Debug, Default)]
@@ -50,33 +50,38 @@ pub(crate) struct LastSeen {
 /// points single looks miss.
 #[derive(Debug, Default)]
 pub(crate) struct RaiseLengths {
-    /// When the last raises ended, and how long they took. The newest first.
-    ended: VecDeque<(BootMicros, Duration)>,
+    /// The longest raise of each [`SLOT`] of the last minute, with the time at which the slot
+    /// began. The oldest first.
+    slots: VecDeque<(BootMicros, Duration)>,
+    /// When the last two raises ended, and how long they took.
+    last: VecDeque<(BootMicros, Duration)>,
 }
 
 impl RaiseLengths {
     /// Notes a raise that has ended.
     pub(crate) fn note(&mut self, now: BootMicros, took: Duration) {
-        self.ended.truncate(RAISES_MAX - 1);
-        self.ended.push_front((now, took));
-    }
-
-    fn of_last_minute(&self, now: BootMicros) -> impl Iterator<Item = Duration> {
-        let ended = self.ended.iter().take_while(move |(ended, _)| now.since(*ended) <= MINUTE);
-        ended.map(|(_, took)| *took)
+        self.slots.retain(|(began, _)| now.since(*began) <= MINUTE);
+        match self.slots.back_mut().filter(|(began, _)| now.since(*began) < SLOT) {
+            Some((_, longest)) => *longest = took.max(*longest),
+            None => self.slots.push_back((now, took)),
+        }
+        self.last.truncate(1);
+        self.last.push_front((now, took));
     }
 
     /// Returns the longest raise of the last minute.
     pub(crate) fn slowest(&self, now: BootMicros) -> Duration {
-        self.of_last_minute(now).max().unwrap_or_default()
+        let slots = self.slots.iter().filter(|(began, _)| now.since(*began) <= MINUTE);
+        slots.map(|(_, longest)| *longest).max().unwrap_or_default()
     }
 
     /// Returns the shorter of the last two raises, if both were in the last minute. A single hiccup
     /// does not change it.
     pub(crate) fn usual(&self, now: BootMicros) -> Duration {
-        let mut last = self.of_last_minute(now);
-        let both = last.next().zip(last.next());
-        both.map_or(Duration::ZERO, |(one, other)| one.min(other))
+        let is_recent =
+            self.last.len() == 2 && self.last.iter().all(|(ended, _)| now.since(*ended) <= MINUTE);
+        let shorter = self.last.iter().map(|(_, took)| *took).min();
+        shorter.filter(|_| is_recent).unwrap_or_default()
     }
 }
 
@@ -170,8 +175,10 @@ mod tests {
         let mut lengths = RaiseLengths::default();
         for second in 0..=200 {
             lengths.note(at(second), if second == 100 { long } else { short });
+            assert!(lengths.slots.len() <= 13 && lengths.last.len() <= 2);
             let is_slow = lengths.slowest(at(second)) == long;
-            assert_eq!(is_slow, (100..=160).contains(&second), "{second}");
+            assert!(is_slow || !(100..=155).contains(&second), "{second}");
+            assert!(!is_slow || (100..=165).contains(&second), "{second}");
             assert!(second == 0 || lengths.usual(at(second)) == short, "{second}");
         }
         lengths.note(at(202), long);
