@@ -11,6 +11,10 @@ use crate::{Coordinator, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
+/// The most worker IDs that are looked through before the list of all keys, so that a layout with
+/// millions of workers delays no start.
+const LOOKED_THROUGH_MAX: usize = 1 << 16;
+
 /// The worker IDs that one try picks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick<'a> {
@@ -85,7 +89,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
         // A small fleet needs one read. Its keys are one transaction of etcd.
-        let first: Vec<u64> = ids.clone().filter(is_wanted).take(SWAPS_MAX).collect();
+        let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
+        let first: Vec<u64> = first.collect();
         let mut unused = self.found(want, pick.place, &first)?;
         unused.retain(|(_, found)| found.text.is_none());
         if unused.len() >= missing {
