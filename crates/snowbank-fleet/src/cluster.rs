@@ -13,9 +13,8 @@
 //! - The answer is as new as the cluster has it: etcd's reads are linearizable, and a ZooKeeper
 //!   catches up with its leader first (SYNC).
 //!
-//! A member of etcd also reports the identity of its cluster, which needs no permission, and each
-//! new connection must report the same one. But that is a hash of the members' addresses, so two
-//! clusters that were set up alike share it.
+//! etcd also names its cluster in each answer, which needs no permission. But that name is a hash
+//! of the members' addresses, so two clusters that were set up alike share it.
 
 use super::KeyError;
 

@@ -2,6 +2,7 @@
 //!
 //! Each call is one request. A new connection first asks for the cluster, and then for a token if
 //! there is a user. A token that has expired ends its connection, and the next one gets another.
+//! Each answer must be of the connection's cluster, because a proxy may lead it to another one.
 
 mod connection;
 
@@ -47,7 +48,7 @@ const OLD_TOKEN: &str = "revision of auth store is old";
 /// The longest line of an answer that a message shows.
 const LINE_CHARS_MAX: usize = 200;
 
-/// A connection that has logged in.
+/// A connection to a member.
 struct Session {
     connection: Connection,
     /// A hash of the members' addresses.
@@ -57,6 +58,13 @@ struct Session {
 }
 
 impl Session {
+    /// Asks something, and checks that the answer is of the connection's cluster.
+    async fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+        let answer = self.post(path, body).await?;
+        line::check_cluster(cluster_of(&answer), &self.cluster_id, &self.connection.authority)?;
+        Ok(answer)
+    }
+
     /// Posts a JSON document, and reads the answer.
     async fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
         let posted = timeout(self.patience, self.connection.post(path, body.to_string())).await;
@@ -78,15 +86,18 @@ impl line::Session for Session {
         let connection = Connection::open(endpoint, &access.tls, within).await?;
         let mut session = Session { connection, cluster_id: String::new(), patience: ANSWER_TIMEOUT };
         let status = session.post(STATUS, &json!({})).await?;
-        session.cluster_id = status["header"]["cluster_id"].as_str().unwrap_or_default().to_owned();
-        if let Some(user) = &access.user {
-            let password = user.password().map_err(Fault::Endpoint)?;
-            let login = json!({ "name": user.name, "password": password });
-            let answer = session.post("/v3/auth/authenticate", &login).await?;
-            let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;
-            session.connection.token = Some(token.to_owned());
-        }
+        session.cluster_id = cluster_of(&status).to_owned();
         Ok(session)
+    }
+
+    async fn log_in(&mut self, access: &Access) -> Result<(), Fault> {
+        let Some(user) = &access.user else { return Ok(()) };
+        let password = user.password().map_err(Fault::Endpoint)?;
+        let login = json!({ "name": user.name, "password": password });
+        let answer = self.post("/v3/auth/authenticate", &login).await?;
+        let token = answer["token"].as_str().ok_or_else(|| garbled("token"))?;
+        self.connection.token = Some(token.to_owned());
+        Ok(())
     }
 
     fn cluster_id(&self) -> &str {
@@ -101,7 +112,7 @@ impl line::Session for Session {
         let mut all = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SWAPS_MAX) {
             let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
-            let answer = self.post(TRANSACTION, &json!({ "success": ranges })).await?;
+            let answer = self.ask(TRANSACTION, &json!({ "success": ranges })).await?;
             all.extend(values(&answer, keys.len())?);
         }
         Ok(all)
@@ -110,19 +121,24 @@ impl line::Session for Session {
     async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault> {
         let key = BASE64_STANDARD.encode(prefix.as_bytes());
         let end = BASE64_STANDARD.encode(end_of(prefix));
-        let answer = self.post("/v3/kv/range", &json!({ "key": key, "range_end": end })).await?;
+        let answer = self.ask("/v3/kv/range", &json!({ "key": key, "range_end": end })).await?;
         let found = answer["kvs"].as_array().into_iter().flatten();
         Ok(found.map(|found| (decoded(&found["key"]), decoded(&found["value"]))).collect())
     }
 
     async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault> {
-        let answer = self.post(TRANSACTION, &transaction(swaps)).await?;
+        let answer = self.ask(TRANSACTION, &transaction(swaps)).await?;
         // etcd leaves the field out if it is false.
         if answer["succeeded"].as_bool() == Some(true) {
             return Ok(Swapped::Done);
         }
         Ok(Swapped::Refused(values(&answer, swaps.len())?))
     }
+}
+
+/// Returns the identity of the cluster that an answer is of.
+fn cluster_of(answer: &Value) -> &str {
+    answer["header"]["cluster_id"].as_str().unwrap_or_default()
 }
 
 /// Returns the fault that an answer without success reports.

@@ -94,17 +94,6 @@ pub enum Swapped {
     Refused(Vec<Option<String>>),
 }
 
-/// The value of a key at one endpoint.
-#[derive(Clone, Debug)]
-pub struct AtEndpoint {
-    /// The endpoint.
-    pub endpoint: String,
-    /// The identity of its cluster, as etcd reports it. Empty at a ZooKeeper.
-    pub cluster_id: String,
-    /// The value; `None`: the key does not exist there.
-    pub text: Option<String>,
-}
-
 /// The reason why a coordinator gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
@@ -180,10 +169,13 @@ pub trait Coordinator: Send {
         Ok(self.read(&[key.to_owned()])?.into_iter().next().flatten())
     }
 
-    /// Reads a key at each endpoint. Endpoints that do not answer soon are left out. A single
-    /// endpoint is not asked.
-    fn read_at_each(&mut self, _key: &str) -> Vec<AtEndpoint> {
-        Vec::new()
+    /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
+    /// that do not answer soon are left out. A single endpoint is not asked.
+    ///
+    /// # Errors
+    /// Two endpoints report different clusters, in words.
+    fn read_at_each(&mut self, _key: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
     }
 
     /// From now on, uses a new connection only if it leads to this cluster. The open connection has

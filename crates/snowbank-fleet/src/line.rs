@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
-use super::{AtEndpoint, Cluster, Coordinator, CoordinatorKind, NoAnswer, Swap, Swapped};
+use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, Swap, Swapped};
 use snowbank_client::tls::ClientFiles;
 use snowbank_core::clock::BootMicros;
 
@@ -231,8 +231,13 @@ impl Fault {
 
 /// A connection to a member of a coordinator.
 pub(super) trait Session: Sized + Send {
-    /// Connects within this time, and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
+    /// Connects within this time. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
+
+    /// Logs in, once the cluster is known to be the right one. Does nothing if opening did it.
+    async fn log_in(&mut self, _access: &Access) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Returns the identity of the member's cluster, as the member has reported it. Empty if the
     /// members of this kind of coordinator report none.
@@ -308,7 +313,13 @@ impl<S: Session> Line<S> {
     /// Makes one exchange at all endpoints at the same time, and returns the answers within
     /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. Of those
     /// that answer, the first of the list stays connected.
-    fn call_each<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, Fault>) -> Vec<(String, T)> {
+    ///
+    /// # Errors
+    /// Two endpoints report different clusters, in words.
+    fn call_each<T>(
+        &mut self,
+        exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
+    ) -> Result<Vec<(String, T)>, String> {
         let endpoints = &self.access.endpoints;
         let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
         let ask = async |endpoint| {
@@ -317,17 +328,31 @@ impl<S: Session> Line<S> {
             Ok::<_, Fault>((session, answer))
         };
         let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
-        let answers = (0..).zip(answers).filter_map(|(at, answer)| Some((at, answer?.ok()?)));
         let mut found = Vec::new();
-        for (at, (session, answer)) in answers {
-            if found.is_empty() {
-                self.current = at;
-                self.note_opened(&session);
-                self.session = Some(session);
+        for (at, answer) in answers.into_iter().enumerate() {
+            let endpoint = self.access.endpoints[at].to_string();
+            let checked = match answer {
+                Some(Ok((session, answer))) => self.check_cluster(&session).map(|()| (session, answer)),
+                Some(Err(fault)) => Err(fault),
+                None => continue,
+            };
+            match checked {
+                Ok((session, answer)) => {
+                    if found.is_empty() {
+                        self.current = at;
+                        self.note_opened(&session);
+                        self.session = Some(session);
+                    }
+                    found.push((endpoint, answer));
+                }
+                // A daemon that knows its cluster leaves the endpoints of others out.
+                Err(Fault::Foreign(reason)) if self.cluster.is_none() => {
+                    return Err(format!("{endpoint}: {reason}"));
+                }
+                Err(_) => {}
             }
-            found.push((self.access.endpoints[at].to_string(), answer));
         }
-        found
+        Ok(found)
     }
 
     /// Makes one exchange at the current endpoint. A session stays only after an answer.
@@ -370,21 +395,20 @@ impl<S: Session> Line<S> {
     /// Opens a session, and checks that it belongs to the same cluster as those before.
     async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, Fault> {
         let mut session = S::open(&self.access, endpoint, within).await?;
-        if let Some((known, other)) = &self.cluster_id
-            && known != session.cluster_id()
-        {
-            return Err(Fault::Foreign(format!(
-                "found cluster {}, and {other} is, or was, of cluster {known}, allowed: members of one cluster; correct \
-                 fleet.endpoints",
-                session.cluster_id()
-            )));
-        }
+        self.check_cluster(&session)?;
+        session.log_in(&self.access).await?;
         if let Some(cluster) = &self.cluster {
             let found = session.read(slice::from_ref(&cluster.key)).await?;
             let text = found.first().and_then(Option::as_deref);
             cluster.check(text).map_err(Fault::Foreign)?;
         }
         Ok(session)
+    }
+
+    /// Checks that a session's member reports the same cluster as those before.
+    fn check_cluster(&self, session: &S) -> Result<(), Fault> {
+        let Some((known, other)) = &self.cluster_id else { return Ok(()) };
+        check_cluster(session.cluster_id(), known, other)
     }
 
     /// Notes a session that was opened at the current endpoint.
@@ -420,14 +444,9 @@ impl<S: Session> Coordinator for Line<S> {
         self.call(async |session| session.read(keys).await)
     }
 
-    fn read_at_each(&mut self, key: &str) -> Vec<AtEndpoint> {
+    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, String> {
         let keys = [key.to_owned()];
-        let found = self.call_each(async |session| {
-            let text = session.read(&keys).await?.into_iter().next().flatten();
-            Ok((session.cluster_id().to_owned(), text))
-        });
-        let found = found.into_iter();
-        found.map(|(endpoint, (cluster_id, text))| AtEndpoint { endpoint, cluster_id, text }).collect()
+        self.call_each(async |session| Ok(session.read(&keys).await?.into_iter().next().flatten()))
     }
 
     fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
@@ -437,6 +456,17 @@ impl<S: Session> Coordinator for Line<S> {
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         self.call(async |session| session.swap(swaps).await)
     }
+}
+
+/// Checks that a cluster that was found is the known one, which the other endpoint has reported.
+pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), Fault> {
+    if found == known {
+        return Ok(());
+    }
+    Err(Fault::Foreign(format!(
+        "found cluster {found}, and {other} is, or was, of cluster {known}, allowed: members of one cluster; correct \
+         fleet.endpoints"
+    )))
 }
 
 /// Returns the error for the faults of all endpoints, with their names. The coordinator was

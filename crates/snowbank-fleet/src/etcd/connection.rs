@@ -19,7 +19,7 @@ pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<hyper::Result<()>>,
     /// The endpoint's host and port.
-    authority: String,
+    pub(super) authority: String,
     /// The token of its login, once it has one.
     pub(super) token: Option<String>,
 }

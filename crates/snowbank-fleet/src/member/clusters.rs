@@ -2,7 +2,7 @@
 //! could have the same number.
 
 use super::Member;
-use crate::{AtEndpoint, Cluster, Coordinator, KeyError};
+use crate::{Cluster, Coordinator, KeyError};
 
 impl<C: AsMut<dyn Coordinator>> Member<C> {
     /// Uses only connections to this cluster from now on. So the endpoints need no further
@@ -27,17 +27,15 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.are_compared {
             return Ok(());
         }
-        let mut found = self.coordinator.as_mut().read_at_each(key);
-        for AtEndpoint { text, .. } in &mut found {
+        let found = self.coordinator.as_mut().read_at_each(key);
+        let mut found = found.map_err(|reason| format!("the endpoints are of two clusters: {reason}"))?;
+        for (_, text) in &mut found {
             *text = text.take().map(|text| identity(&text).unwrap_or(text));
         }
-        let differ = |one: &AtEndpoint, other: &AtEndpoint| {
-            one.cluster_id != other.cluster_id || one.text != other.text
-        };
-        let Some(pair) = found.windows(2).find(|pair| differ(&pair[0], &pair[1])) else { return Ok(()) };
+        let Some(pair) = found.windows(2).find(|pair| pair[0].1 != pair[1].1) else { return Ok(()) };
         let mut shown = Vec::new();
-        for AtEndpoint { endpoint, text, .. } in pair {
-            let value = if text.is_some() { "a value" } else { "none" };
+        for (endpoint, identity) in pair {
+            let value = if identity.is_some() { "a value" } else { "none" };
             shown.push(format!("{value} at {endpoint}"));
         }
         Err(format!(
