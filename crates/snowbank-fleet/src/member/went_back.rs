@@ -161,7 +161,18 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
 }
 
 /// Its new connections are refused, because they lead to another cluster than the one that it
-/// belongs to. The restored cluster is a copy, so it has the same marker.
+/// belongs to.
+#[test]
+fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
+    let (store, mut daemon, backup, wall) = prepared_again();
+    restore(&store, &backup);
+    store.set(Fault::Foreign);
+    let looked = daemon.look(clocks(wall));
+    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
+    assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
+}
+
+/// The restored cluster is a copy, so it has the same marker.
 #[test]
 fn a_restore_under_another_cluster_id_raises_the_floor() {
     let store = store();
