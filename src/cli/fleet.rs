@@ -1,12 +1,11 @@
 //! `snowbank fleet`: prepares a fleet at its coordinator, shows who holds which worker ID, and
 //! frees one.
 
-mod counters;
-
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::inputs::Inputs;
 use super::layout::write_json;
@@ -280,9 +279,9 @@ fn list(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
     let layouts = layouts(sources);
     let lists = layouts.iter().map(|layout| operator.list(layout, now));
     let lists: Vec<Vec<Entry>> = lists.collect::<Result<_, _>>()?;
-    let counters = counters::read(&mut operator, sources)?;
+    let counters = read_counters(&mut operator, sources)?;
     if common.json {
-        return write_json(&counters::listed(lists.concat(), counters), out).map_err(Failure::from);
+        return write_json(&listed(lists.concat(), counters), out).map_err(Failure::from);
     }
     if lists.iter().all(Vec::is_empty) && counters.is_empty() {
         writeln!(out, "no worker ID was ever used")?;
@@ -308,6 +307,54 @@ fn line(entry: &Entry) -> String {
         "free" => format!("{number}: free since {until}, last held by {holder} for source {source:?}"),
         _ => format!("{number}: {holder}"),
     }
+}
+
+/// A shared counter at the coordinator.
+#[derive(Clone, Debug, Serialize)]
+struct CounterEntry {
+    /// The source's name.
+    counter: String,
+    /// The next free number.
+    next: String,
+    /// The daemon or the command that wrote it last.
+    writer: String,
+}
+
+impl CounterEntry {
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let CounterEntry { counter, next, writer } = self;
+        writeln!(out, "counter {counter:?}: the next free number is {next}, last written by {writer}")
+    }
+}
+
+/// An entry of a list in JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Listed<N> {
+    Number(N),
+    Counter(CounterEntry),
+}
+
+/// Returns a list of worker IDs and counters.
+fn listed<N>(numbers: Vec<N>, counters: Vec<CounterEntry>) -> Vec<Listed<N>> {
+    let counters = counters.into_iter().map(Listed::Counter);
+    numbers.into_iter().map(Listed::Number).chain(counters).collect()
+}
+
+/// Reads the counters of these sources.
+///
+/// # Errors
+/// Nobody has prepared one of them, or the coordinator did not answer.
+fn read_counters(
+    operator: &mut Operator<'_>,
+    sources: &[SourceSettings],
+) -> Result<Vec<CounterEntry>, OperatorError> {
+    let shared = sources.iter().filter(|source| source.kind.takes_ranges());
+    let read = shared.map(|source| {
+        let key = operator.counter(&source.name)?;
+        Ok(CounterEntry { counter: source.name.clone(), next: key.next.to_string(), writer: key.writer })
+    });
+    read.collect()
 }
 
 /// The numbers of an ID space by their states, as JSON.
@@ -336,10 +383,10 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         let free = workers.saturating_sub(held + unreadable);
         all.push(Counts { space, workers, held, free, unreadable });
     }
-    let counters = counters::read(&mut operator, sources)?;
+    let counters = read_counters(&mut operator, sources)?;
     let unreadable = all.iter().map(|counts| counts.unreadable).sum();
     if common.json {
-        write_json(&counters::listed(all, counters), out)?;
+        write_json(&listed(all, counters), out)?;
     } else {
         for Counts { space, workers, held, free, .. } in &all {
             writeln!(out, "{space}: {held} of {workers} worker IDs held, {free} free")?;
@@ -351,15 +398,6 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         1 => Err(Failure::no("1 key cannot be read: see snowbank fleet list")),
         keys => Err(Failure::no(format_args!("{keys} keys cannot be read: see snowbank fleet list"))),
     }
-}
-
-/// A number that was freed, as JSON.
-#[derive(Serialize)]
-struct Freed<'a> {
-    space: String,
-    number: u64,
-    /// The holder that it had.
-    holder: &'a str,
 }
 
 fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) -> Outcome {
@@ -379,7 +417,7 @@ fn release(arguments: &ReleaseArguments, now: UnixMicros, out: &mut impl Write) 
     let freeing = Freeing { write: &write, now, is_forced: *force, is_lowering: *lower };
     let held = operator.release(layout, *number, freeing)?;
     if common.json {
-        let freed = Freed { space, number: *number, holder: &held.holder };
+        let freed = json!({ "space": space, "number": number, "holder": held.holder });
         return write_json(&freed, out).map_err(Failure::from);
     }
     let holder = held.holder;

@@ -15,7 +15,7 @@ use super::reader::Reader;
 use super::tokens::{Tokens, first_plain, read_tokens};
 use crate::clock;
 use crate::fleet::peers::{PeerAccess, is_private};
-use crate::fleet::{Access, Endpoint, User};
+use crate::fleet::{Access, User};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
@@ -141,7 +141,8 @@ impl Located {
     /// # Errors
     /// The setting whose file cannot be used, and why.
     fn read_fleet(&self, fleet: &FleetSettings, secrets: &mut Secrets) -> Result<(), Unusable> {
-        let has_tls_endpoints = fleet.coordinator.is_some() && fleet.endpoints.iter().any(Endpoint::is_tls);
+        let has_tls_endpoints =
+            fleet.coordinator.is_some() && fleet.endpoints.iter().any(|endpoint| endpoint.is_tls);
         let tls = self.tls_of_fleet(has_tls_endpoints || fleet.peers.iter().any(Address::is_tls))?;
         if let Some(kind) = fleet.coordinator {
             let password = self.path("fleet.password_file");

@@ -131,7 +131,7 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
         &settings.fleet;
     match coordinator {
         Some(kind) => {
-            for endpoint in endpoints.iter().filter(|endpoint| endpoint.kind() != *kind) {
+            for endpoint in endpoints.iter().filter(|endpoint| endpoint.kind != *kind) {
                 let allowed = kind.allowed();
                 let text = format!("found \"{endpoint}\", allowed with this fleet.coordinator: {allowed}");
                 findings.mistake_of("fleet.endpoints", text);

@@ -149,16 +149,22 @@ fn a_paused_daemon_whose_number_was_taken_ends_without_an_id() {
 fn a_coordinator_that_lost_its_data_is_no_new_fleet() {
     each(|at| {
         let toml = prepared(at, Some(5), LONG);
-        let (machine, mut daemon, _) = serving(&toml);
+        let (machine, mut daemon, mut runs) = serving(&toml);
         at.kill();
         at.run();
-        draw(&daemon);
+        runs.extend(draw(&daemon));
         at.kill();
         at.lose_data();
         at.run();
         assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
         daemon.assert_logs("gone from the coordinator");
         machine.setup(&toml).end().assert_refusal(&["no fleet of this name", "lost its data"]);
+        // The steps of docs/fleet.md.
+        let highest = runs.iter().map(Run::last).max().expect("it has drawn");
+        std::fs::remove_file(machine.path("state/fleet")).expect("the notes of its writes");
+        fleet_says(&toml, &["init", "--above", &highest.to_string()], 0, &["starts above"]);
+        runs.extend(draw(&machine.start(&toml)));
+        assert_distinct(runs);
     });
 }
 

@@ -82,8 +82,6 @@ impl CounterKey {
 /// A write of the key that takes a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The value that the key must have.
-    pub expected: String,
     /// The identity of the write.
     pub write: String,
     /// The numbers that it takes.
@@ -193,7 +191,6 @@ impl Counter {
         draw: impl FnOnce() -> String,
     ) -> Result<Step, CounterLoss> {
         let Some(key) = self.check(found)? else { return Ok(Step::Verify) };
-        let expected = found.cloned().unwrap_or_default();
         if let Some((claim, of)) = self.trying.take()
             && of == generation
             && claim.write == key.write
@@ -206,7 +203,7 @@ impl Counter {
         }
         let to = Position(from.0.saturating_add(count)).min(self.furthest(key.next));
         let range = NumberRange { from: key.next, to: self.numbering.id_bound(to).min(self.end) };
-        let claim = Claim { expected, write: draw(), range };
+        let claim = Claim { write: draw(), range };
         self.trying = Some((claim.clone(), generation));
         Ok(Step::Write(claim))
     }

@@ -9,10 +9,12 @@ use super::CoordinatorKind;
 /// and TLS or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    kind: &'static CoordinatorKind,
-    is_tls: bool,
-    host: String,
-    port: u16,
+    /// The coordinator's kind.
+    pub kind: &'static CoordinatorKind,
+    /// True if it is reached over TLS.
+    pub is_tls: bool,
+    pub(super) host: String,
+    pub(super) port: u16,
 }
 
 /// A text is no endpoint.
@@ -55,28 +57,10 @@ impl Endpoint {
         Endpoint { kind, is_tls: false, host: String::from("127.0.0.1"), port: kind.port }
     }
 
-    /// Returns the coordinator's kind.
-    pub fn kind(&self) -> &'static CoordinatorKind {
-        self.kind
-    }
-
     /// Returns the host and the port, as in a URL.
     pub(super) fn authority(&self) -> String {
         let Endpoint { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    pub(super) fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Returns true if it is reached over TLS.
-    pub fn is_tls(&self) -> bool {
-        self.is_tls
     }
 }
 

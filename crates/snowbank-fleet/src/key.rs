@@ -38,8 +38,8 @@ pub struct NumberKey {
     #[serde(with = "id_bound")]
     pub id_bound: u64,
     /// The highest bound of the term. A release may lower `id_bound`, but not this one, so it hides
-    /// no restore. 0 in values of earlier builds.
-    #[serde(default, with = "id_bound")]
+    /// no restore.
+    #[serde(with = "id_bound")]
     pub highest: u64,
     /// The bound at which the term began. If an earlier holder was granted more, the coordinator
     /// went back.
@@ -309,12 +309,6 @@ pub enum KeyError {
     /// A later release wrote it.
     #[error("found format {0}, which a later release wrote, allowed: {FORMAT}; update this daemon first")]
     Newer(u64),
-    /// A build of before this format wrote it.
-    #[error(
-        "found format {0}, which an earlier build wrote, allowed: {FORMAT}; stop all daemons of the fleet, choose another \
-         fleet.name, and prepare that one as after lost data (docs/fleet.md)"
-    )]
-    Earlier(u64),
 }
 
 /// Returns a time in whole milliseconds.
@@ -336,8 +330,7 @@ pub(super) fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyEr
     match value.get("format").and_then(Value::as_u64) {
         Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
         Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
-        Some(earlier) if earlier > 0 => Err(KeyError::Earlier(earlier)),
-        _ => Err(KeyError::Garbage(String::from("no format"))),
+        _ => Err(KeyError::Garbage(String::from("an unknown format"))),
     }
 }
 
@@ -442,7 +435,7 @@ mod tests {
     #[test]
     fn garbage_and_later_formats_are_refused_as_such() {
         let long = format!("{}{}", key().text(), " ".repeat(TEXT_BYTES_MAX));
-        for text in ["", "{}", "7", "null", "{\"format\":0}", "{\"format\":2}", "\u{0}", &long] {
+        for text in ["", "{}", "7", "null", "{\"format\":1}", "{\"format\":2}", "\u{0}", &long] {
             assert!(matches!(NumberKey::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
             assert!(matches!(Marker::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
         }
@@ -451,6 +444,5 @@ mod tests {
         }
         assert_eq!(NumberKey::parse("{\"format\":3,\"new\":[]}"), Err(KeyError::Newer(3)));
         assert_eq!(Marker::parse("{\"format\":9}"), Err(KeyError::Newer(9)));
-        assert_eq!(Marker::parse("{\"format\":1,\"horizon_ms\":7}"), Err(KeyError::Earlier(1)));
     }
 }

@@ -9,10 +9,10 @@
 //! - `key`: the values at the coordinator. `rules`: which daemon may take a number, and the meaning
 //!   of each answer. Both are pure.
 //! - `counter`: the key of a shared ticket counter, and its rules. Pure too.
-//! - `Coordinator`: what a coordinator can do. `etcd` and `zookeeper` implement it, and `kind`
-//!   lists them.
-//! - `line`: the connection to a coordinator, and `endpoint`: the places of its members. `cluster`:
-//!   the check that new connections lead to the same cluster.
+//! - `Coordinator`: what a coordinator can do. `line` implements it: the connection to one of its
+//!   members. `etcd` and `zookeeper` speak the members' protocols, and `kind` lists them.
+//! - `endpoint`: the places of the members. `cluster`: the check that new connections lead to the
+//!   same cluster.
 //! - `member`: a daemon at its coordinator: takes numbers, raises and checks their keys, releases
 //!   them.
 //! - `notice`: how often daemons poll, how soon they notice that their coordinator was restored,
@@ -138,8 +138,11 @@ pub trait Coordinator: Send {
     fn hurry(&mut self) {}
 
     /// Returns how many connections it has opened so far. Two copies of one memory cannot share a
-    /// connection, so at least one of them soon opens another.
-    fn connections(&self) -> u64;
+    /// connection, so at least one of them soon opens another. A simulated coordinator may have
+    /// one.
+    fn connections(&self) -> u64 {
+        0
+    }
 
     /// Waits. A simulated coordinator lets time pass as it likes.
     fn pause(&mut self, time: Duration) {
@@ -147,8 +150,10 @@ pub trait Coordinator: Send {
     }
 
     /// Returns the time, which passes in pauses, while answers are awaited, and while the machine
-    /// sleeps.
-    fn now(&self) -> BootMicros;
+    /// sleeps. In a simulation none may pass.
+    fn now(&self) -> BootMicros {
+        BootMicros(0)
+    }
 
     /// Reads keys, in their order.
     ///
@@ -165,10 +170,12 @@ pub trait Coordinator: Send {
     }
 
     /// Reads a key at each endpoint, and returns the answers with the endpoints' names. Endpoints
-    /// that do not answer soon are left out. Returns no answers if there is one endpoint, or if the
-    /// client compares clusters itself.
-    fn read_at_each(&mut self, _key: &str) -> Vec<(String, Option<String>)> {
-        Vec::new()
+    /// that do not answer soon are left out. A single endpoint is not asked.
+    ///
+    /// # Errors
+    /// Two endpoints report different clusters, in words.
+    fn read_at_each(&mut self, _key: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        Ok(Vec::new())
     }
 
     /// From now on, uses a new connection only if it leads to this cluster. The open connection has

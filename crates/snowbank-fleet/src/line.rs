@@ -10,15 +10,17 @@ use std::fs;
 use std::future::poll_fn;
 use std::iter::repeat_n;
 use std::path::PathBuf;
+use std::slice;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use super::endpoint::Endpoint;
-use super::{Cluster, CoordinatorKind, NoAnswer};
+use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, Swap, Swapped};
 use snowbank_client::tls::ClientFiles;
 use snowbank_core::clock::BootMicros;
 
@@ -28,12 +30,12 @@ pub(super) use explain::{explain, explain_hidden};
 
 /// The time to connect and log in, while other endpoints are untried: one whose machine is gone
 /// must not use up the time of the others. The last round waits longer ([`Patience::opening`]).
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The time in which all endpoints are compared. They are asked at the same time, so an endpoint
 /// that hangs delays a start by this much at most. An endpoint that answers later is left out, as
 /// one that is away.
-pub(super) const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
+const COMPARE_TIMEOUT: Duration = CONNECT_TIMEOUT;
 
 /// The time for an answer. It is far above a leader's election, and far below the default horizon.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,8 +47,8 @@ pub(super) const ANSWER_MIN: Duration = Duration::from_millis(500);
 /// The factor by which an answer may be later than those before.
 const LATER_BY: u32 = 4;
 
-/// The longest answer: the keys of 30,000 numbers.
-pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// The longest answer: the keys of a hundred thousand numbers.
+pub(super) const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The place and the credentials of a coordinator.
 #[derive(Clone)]
@@ -101,17 +103,27 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// Connects. The caller limits the time.
-pub(super) async fn connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
-    let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await;
+/// Connects within this time.
+pub(super) async fn connect(
+    endpoint: &Endpoint,
+    tls: &ClientFiles,
+    within: Duration,
+) -> Result<Box<dyn Stream>, Fault> {
+    let connected = timeout(within, try_connect(endpoint, tls)).await;
+    let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
+    connected.map_err(Fault::Endpoint)
+}
+
+async fn try_connect(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Box<dyn Stream>, String> {
+    let stream = TcpStream::connect((&*endpoint.host, endpoint.port)).await;
     let stream = stream.map_err(|error| error.to_string())?;
     let _ = stream.set_nodelay(true);
-    if !endpoint.is_tls() {
+    if !endpoint.is_tls {
         return Ok(Box::new(stream));
     }
     // The files are read for each connection, because they may be renewed.
     let connector = tls.read().map_err(|fault| fault.to_string())?;
-    let stream = connector.connect(endpoint.host(), stream).await;
+    let stream = connector.connect(&endpoint.host, stream).await;
     let stream = stream.map_err(|error| explain(&error))?;
     Ok(Box::new(stream))
 }
@@ -161,7 +173,7 @@ impl Patience {
 /// Returns for each try of a call the longest time to open its connection; `None`:
 /// [`Patience::opening`]. The first try is on the connection that is open. Of several endpoints,
 /// one that hangs must not use up the time of the others: only the last round waits for slow ones.
-pub(super) fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
+fn tries(endpoints: usize, is_open: bool) -> impl Iterator<Item = Option<Duration>> {
     let short = if endpoints > 1 { endpoints } else { 0 };
     let open = is_open.then_some(None).into_iter();
     open.chain(repeat_n(Some(CONNECT_TIMEOUT), short)).chain(repeat_n(None, endpoints))
@@ -172,7 +184,7 @@ pub(super) async fn in_time<T>(
     limit: Duration,
     part: impl Future<Output = std::io::Result<T>>,
 ) -> Result<T, Fault> {
-    match tokio::time::timeout(limit, part).await {
+    match timeout(limit, part).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(Fault::Endpoint(explain(&error))),
         Err(_) => Err(late(limit)),
@@ -180,10 +192,7 @@ pub(super) async fn in_time<T>(
 }
 
 /// Runs futures at the same time, and returns in their order the results of those that end in time.
-pub(super) async fn together<F: Future>(
-    limit: Duration,
-    futures: impl Iterator<Item = F>,
-) -> Vec<Option<F::Output>> {
+async fn together<F: Future>(limit: Duration, futures: impl Iterator<Item = F>) -> Vec<Option<F::Output>> {
     let mut all: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     let ended = poll_fn(|context| {
         for (future, result) in all.iter_mut().filter(|(_, result)| result.is_none()) {
@@ -193,11 +202,11 @@ pub(super) async fn together<F: Future>(
         }
         if all.iter().all(|(_, result)| result.is_some()) { Poll::Ready(()) } else { Poll::Pending }
     });
-    let _ = tokio::time::timeout(limit, ended).await;
+    let _ = timeout(limit, ended).await;
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-fn late(limit: Duration) -> Fault {
+pub(super) fn late(limit: Duration) -> Fault {
     Fault::Endpoint(format!("no answer within {limit:?}"))
 }
 
@@ -210,29 +219,43 @@ pub(super) enum Fault {
     Lasting(String),
     /// The endpoint belongs to another cluster. Another endpoint may not.
     Foreign(String),
-    /// The login has expired.
-    Token,
 }
 
 impl Fault {
     fn reason(&self) -> &str {
         match self {
             Fault::Endpoint(reason) | Fault::Lasting(reason) | Fault::Foreign(reason) => reason,
-            Fault::Token => "refuses its own token",
         }
     }
 }
 
 /// A connection to a member of a coordinator.
-pub(super) trait Session: Sized {
-    /// Connects within this time, and logs in. Each part of an answer has [`ANSWER_TIMEOUT`].
+pub(super) trait Session: Sized + Send {
+    /// Connects within this time. Each part of an answer has [`ANSWER_TIMEOUT`].
     async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault>;
 
-    /// Reads the text of a key, as new as the cluster has it.
-    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault>;
+    /// Logs in, once the cluster is known to be the right one. Does nothing if opening did it.
+    async fn log_in(&mut self, _access: &Access) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    /// Returns the identity of the member's cluster, as the member has reported it. Empty if the
+    /// members of this kind of coordinator report none.
+    fn cluster_id(&self) -> &str {
+        ""
+    }
 
     /// Sets the time for each part of an answer.
     fn set_patience(&mut self, patience: Duration);
+
+    /// Reads the texts of keys, as new as the cluster has them.
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault>;
+
+    /// Reads all keys that begin with a prefix.
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault>;
+
+    /// Compares and writes keys: see [`Coordinator::swap`].
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault>;
 }
 
 /// The connection to a coordinator whose sessions have this type.
@@ -243,42 +266,32 @@ pub(super) struct Line<S> {
     current: usize,
     session: Option<S>,
     /// The sessions that were opened so far.
-    pub(super) opened: u64,
+    opened: u64,
     /// The cluster that each new session must belong to.
     cluster: Option<Cluster>,
-    pub(super) patience: Patience,
+    /// The cluster's identity as the first session reported it, and the endpoint of that.
+    cluster_id: Option<(String, String)>,
+    patience: Patience,
 }
 
 impl<S: Session> Line<S> {
     /// Makes a line. It connects at its first call.
     pub(super) fn new(access: Access) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let session = None;
-        let cluster = None;
-        Ok(Line { access, runtime, current: 0, session, opened: 0, cluster, patience: Patience::long() })
-    }
-
-    /// Uses only sessions of this cluster from now on. The open one has shown that it belongs to
-    /// it. Only the first call has an effect.
-    pub(super) fn stay_in(&mut self, cluster: Cluster) {
-        self.cluster.get_or_insert(cluster);
-    }
-
-    /// Reads the boot clock.
-    pub(super) fn now(&self) -> BootMicros {
-        (self.access.boot_clock)()
-    }
-
-    /// Uses sessions of any cluster again.
-    pub(super) fn leave_cluster(&mut self) {
-        self.cluster = None;
+        Ok(Line {
+            access,
+            runtime,
+            current: 0,
+            session: None,
+            opened: 0,
+            cluster: None,
+            cluster_id: None,
+            patience: Patience::long(),
+        })
     }
 
     /// Makes one exchange, at one endpoint after the other until one answers.
-    pub(super) fn call<T>(
-        &mut self,
-        exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
-    ) -> Result<T, NoAnswer> {
+    fn call<T>(&mut self, exchange: impl AsyncFn(&mut S) -> Result<T, Fault>) -> Result<T, NoAnswer> {
         let endpoints = self.access.endpoints.len();
         let mut faults = Vec::new();
         for opens_within in tries(endpoints, self.session.is_some()) {
@@ -300,28 +313,46 @@ impl<S: Session> Line<S> {
     /// Makes one exchange at all endpoints at the same time, and returns the answers within
     /// [`COMPARE_TIMEOUT`], with the endpoints' names. A single endpoint is not asked. Of those
     /// that answer, the first of the list stays connected.
-    pub(super) fn call_each<T>(
+    ///
+    /// # Errors
+    /// Two endpoints report different clusters, in words.
+    fn call_each<T>(
         &mut self,
         exchange: impl AsyncFn(&mut S) -> Result<T, Fault>,
-    ) -> Vec<(String, T)> {
-        let Line { access, runtime, cluster, .. } = self;
-        let asked = if access.endpoints.len() > 1 { &access.endpoints[..] } else { &[] };
+    ) -> Result<Vec<(String, T)>, String> {
+        let endpoints = &self.access.endpoints;
+        let asked = if endpoints.len() > 1 { &endpoints[..] } else { &[] };
         let ask = async |endpoint| {
-            let mut session = open_in(cluster.as_ref(), access, endpoint, CONNECT_TIMEOUT).await?;
+            let mut session = self.open_at(endpoint, CONNECT_TIMEOUT).await?;
             let answer = exchange(&mut session).await?;
             Ok::<_, Fault>((session, answer))
         };
-        let answers = runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
-        let answers = (0..).zip(answers).filter_map(|(at, answer)| Some((at, answer?.ok()?)));
+        let answers = self.runtime.block_on(together(COMPARE_TIMEOUT, asked.iter().map(ask)));
         let mut found = Vec::new();
-        for (at, (session, answer)) in answers {
-            if found.is_empty() {
-                (self.current, self.session) = (at, Some(session));
-                self.opened += 1;
+        for (at, answer) in answers.into_iter().enumerate() {
+            let endpoint = self.access.endpoints[at].to_string();
+            let checked = match answer {
+                Some(Ok((session, answer))) => self.check_cluster(&session).map(|()| (session, answer)),
+                Some(Err(fault)) => Err(fault),
+                None => continue,
+            };
+            match checked {
+                Ok((session, answer)) => {
+                    if found.is_empty() {
+                        self.current = at;
+                        self.note_opened(&session);
+                        self.session = Some(session);
+                    }
+                    found.push((endpoint, answer));
+                }
+                // A daemon that knows its cluster leaves the endpoints of others out.
+                Err(Fault::Foreign(reason)) if self.cluster.is_none() => {
+                    return Err(format!("{endpoint}: {reason}"));
+                }
+                Err(_) => {}
             }
-            found.push((self.access.endpoints[at].to_string(), answer));
         }
-        found
+        Ok(found)
     }
 
     /// Makes one exchange at the current endpoint. A session stays only after an answer.
@@ -330,65 +361,118 @@ impl<S: Session> Line<S> {
         exchange: &impl AsyncFn(&mut S) -> Result<T, Fault>,
         opens_within: Option<Duration>,
     ) -> Result<T, Fault> {
-        let Line { access, runtime, current, session, opened: count, cluster, patience } = self;
-        let endpoint = &access.endpoints[*current];
-        let (opened, answer) = runtime.block_on(async {
-            let mut opened = match session.take() {
-                Some(session) => session,
-                None => {
-                    let opened = open(cluster.as_ref(), access, endpoint, opens_within, patience).await?;
-                    *count += 1;
-                    opened
-                }
-            };
-            opened.set_patience(patience.answer());
-            let began = Instant::now();
-            let answer = exchange(&mut opened).await;
-            patience.note(began.elapsed());
-            Ok((opened, answer?))
-        })?;
-        *session = Some(opened);
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.open(opens_within)?,
+        };
+        session.set_patience(self.patience.answer());
+        let began = Instant::now();
+        let answer = self.runtime.block_on(exchange(&mut session));
+        self.patience.note(began.elapsed());
+        let answer = answer?;
+        self.session = Some(session);
         Ok(answer)
     }
-}
 
-/// Opens a session. The time that it takes shows how slow the coordinator is.
-async fn open<S: Session>(
-    cluster: Option<&Cluster>,
-    access: &Access,
-    endpoint: &Endpoint,
-    within: Option<Duration>,
-    patience: &mut Patience,
-) -> Result<S, Fault> {
-    let began = Instant::now();
-    let opened = open_in(cluster, access, endpoint, within.unwrap_or(patience.opening()));
-    let opened = match within {
-        None => opened.await,
-        Some(limit) => tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| Err(late(limit))),
-    };
-    patience.note(began.elapsed());
-    opened
-}
-
-/// Opens a session, and checks that it belongs to this cluster before it is used.
-async fn open_in<S: Session>(
-    cluster: Option<&Cluster>,
-    access: &Access,
-    endpoint: &Endpoint,
-    within: Duration,
-) -> Result<S, Fault> {
-    let mut session = S::open(access, endpoint, within).await?;
-    if let Some(cluster) = cluster {
-        let text = session.text_of(&cluster.key).await?;
-        cluster.check(text.as_deref()).map_err(Fault::Foreign)?;
+    /// Opens a session at the current endpoint. The time that it takes shows how slow the
+    /// coordinator is.
+    fn open(&mut self, within: Option<Duration>) -> Result<S, Fault> {
+        let began = Instant::now();
+        let endpoint = &self.access.endpoints[self.current];
+        let opening = self.open_at(endpoint, within.unwrap_or(self.patience.opening()));
+        let opened = self.runtime.block_on(async {
+            match within {
+                None => opening.await,
+                Some(limit) => timeout(limit, opening).await.unwrap_or_else(|_| Err(late(limit))),
+            }
+        });
+        self.patience.note(began.elapsed());
+        let session = opened?;
+        self.note_opened(&session);
+        Ok(session)
     }
-    Ok(session)
+
+    /// Opens a session, and checks that it belongs to the same cluster as those before.
+    async fn open_at(&self, endpoint: &Endpoint, within: Duration) -> Result<S, Fault> {
+        let mut session = S::open(&self.access, endpoint, within).await?;
+        self.check_cluster(&session)?;
+        session.log_in(&self.access).await?;
+        if let Some(cluster) = &self.cluster {
+            let found = session.read(slice::from_ref(&cluster.key)).await?;
+            let text = found.first().and_then(Option::as_deref);
+            cluster.check(text).map_err(Fault::Foreign)?;
+        }
+        Ok(session)
+    }
+
+    /// Checks that a session's member reports the same cluster as those before.
+    fn check_cluster(&self, session: &S) -> Result<(), Fault> {
+        let Some((known, other)) = &self.cluster_id else { return Ok(()) };
+        check_cluster(session.cluster_id(), known, other)
+    }
+
+    /// Notes a session that was opened at the current endpoint.
+    fn note_opened(&mut self, session: &S) {
+        self.opened += 1;
+        let endpoint = &self.access.endpoints[self.current];
+        self.cluster_id.get_or_insert_with(|| (session.cluster_id().to_owned(), endpoint.to_string()));
+    }
+}
+
+impl<S: Session> Coordinator for Line<S> {
+    fn hurry(&mut self) {
+        self.patience.hurry();
+    }
+
+    fn connections(&self) -> u64 {
+        self.opened
+    }
+
+    fn now(&self) -> BootMicros {
+        (self.access.boot_clock)()
+    }
+
+    fn stay_in(&mut self, cluster: Cluster) {
+        self.cluster.get_or_insert(cluster);
+    }
+
+    fn leave_cluster(&mut self) {
+        (self.cluster, self.cluster_id) = (None, None);
+    }
+
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
+        self.call(async |session| session.read(keys).await)
+    }
+
+    fn read_at_each(&mut self, key: &str) -> Result<Vec<(String, Option<String>)>, String> {
+        let keys = [key.to_owned()];
+        self.call_each(async |session| Ok(session.read(&keys).await?.into_iter().next().flatten()))
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
+        self.call(async |session| session.list(prefix).await)
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        self.call(async |session| session.swap(swaps).await)
+    }
+}
+
+/// Checks that a cluster that was found is the known one, which the other endpoint has reported.
+pub(super) fn check_cluster(found: &str, known: &str, other: &str) -> Result<(), Fault> {
+    if found == known {
+        return Ok(());
+    }
+    Err(Fault::Foreign(format!(
+        "found cluster {found}, and {other} is, or was, of cluster {known}, allowed: members of one cluster; correct \
+         fleet.endpoints"
+    )))
 }
 
 /// Returns the error for the faults of all endpoints, with their names. The coordinator was
 /// replaced only if all endpoints are of another cluster, and an operator must act only if all of
 /// them say so.
-pub(super) fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
+fn no_answer(faults: Vec<(String, Fault)>) -> NoAnswer {
     let is_foreign = faults.iter().all(|(_, fault)| matches!(fault, Fault::Foreign(_)));
     let is_lasting = faults.iter().all(|(_, fault)| matches!(fault, Fault::Lasting(_)));
     let reasons: Vec<String> =

@@ -12,7 +12,6 @@ mod resume;
 mod settle;
 mod take;
 mod tried;
-mod unused;
 mod want;
 
 use super::key::{NumberKey, Paths, millis};
@@ -260,30 +259,18 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         result
     }
 
-    /// Takes groups of numbers, each with a bound. Returns for each group whether the coordinator
-    /// holds the bound at all keys of the group. All are false for a source that went on without
-    /// asking.
+    /// Returns whether the coordinator holds a bound at all keys of these numbers. It is false for
+    /// a source that went on without asking.
     ///
     /// # Errors
     /// The coordinator did not answer.
-    pub fn holds(&mut self, source: usize, stretches: &[(Vec<u64>, u64)]) -> Result<Vec<bool>, NoAnswer> {
+    pub fn holds(&mut self, source: usize, numbers: &[u64], id_bound: u64) -> Result<bool, NoAnswer> {
         let held = self.sources.iter().find(|held| held.index == source && held.is_claimed);
-        let Some(place) = held.map(|held| held.place) else {
-            return Ok(vec![false; stretches.len()]);
-        };
-        let numbers = stretches.iter().flat_map(|(numbers, _)| numbers);
-        let keys: Vec<String> = numbers.map(|&number| self.paths.number(place, number)).collect();
-        let mut found = self.coordinator.as_mut().read(&keys)?.into_iter();
-        let mut held = Vec::new();
-        for (numbers, id_bound) in stretches {
-            let mut are_held = true;
-            for _ in numbers {
-                let key = found.next().flatten().and_then(|text| NumberKey::parse(&text).ok());
-                are_held &= rules::holds(key.as_ref(), *id_bound);
-            }
-            held.push(are_held);
-        }
-        Ok(held)
+        let Some(place) = held.map(|held| held.place) else { return Ok(false) };
+        let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
+        let found = self.coordinator.as_mut().read(&keys)?;
+        let has_bound = |text: &String| NumberKey::parse(text).is_ok_and(|key| key.id_bound >= id_bound);
+        Ok(found.iter().all(|text| text.as_ref().is_some_and(has_bound)))
     }
 
     /// Checks by a swap, before a release, that the coordinator answers and that the numbers are

@@ -70,23 +70,10 @@ pub struct Note {
     pub wall_minus_boot_us: i64,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+/// The file's text.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Document {
     format: u64,
-    life: Option<String>,
-    fleet: String,
-    #[serde(default)]
-    reach_ms: u64,
-    #[serde(default)]
-    settled_reach_ms: u64,
-    notes: Vec<Note>,
-}
-
-/// The notes of all sources of a daemon.
-#[derive(Clone, Debug, Default)]
-pub struct Notes {
-    /// `None`: nothing is kept.
-    path: Option<PathBuf>,
     /// The boot and the directory where the writes count. `None`: they never do.
     life: Option<String>,
     /// The fleet where the ceilings count.
@@ -99,6 +86,14 @@ pub struct Notes {
     notes: Vec<Note>,
 }
 
+/// The notes of all sources of a daemon.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// `None`: nothing is kept.
+    path: Option<PathBuf>,
+    document: Document,
+}
+
 impl Notes {
     /// Reads the notes of a state directory. `boot` identifies this boot of the machine, and
     /// changes when the machine is restored from a snapshot. The writes and ceilings of an earlier
@@ -108,44 +103,45 @@ impl Notes {
         let path = directory.map(|directory| directory.join(FILE));
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
         let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
-        let document = document.filter(|document| document.format == FORMAT);
-        let Document { life, fleet: of_fleet, reach_ms, settled_reach_ms, notes, .. } =
-            document.unwrap_or_default();
+        let found = document.filter(|document| document.format == FORMAT).unwrap_or_default();
         let inode = directory.and_then(|directory| fs::metadata(directory).ok());
         let inode = inode.map(|inode| (inode.dev(), inode.ino()));
         let here = boot.zip(inode).map(|(boot, (device, inode))| format!("{boot}, {device}:{inode}"));
-        let mut read = Notes { path, life: here, fleet: fleet.to_owned(), reach_ms, settled_reach_ms, notes };
-        if read.life.is_none() || read.life != life {
+        let is_of_this_life = here.is_some() && here == found.life;
+        let is_of_this_fleet = found.fleet == fleet;
+        let document = Document { format: FORMAT, life: here, fleet: fleet.to_owned(), ..found };
+        let mut read = Notes { path, document };
+        if !is_of_this_life {
             read.forget();
         }
-        if read.fleet != of_fleet {
+        if !is_of_this_fleet {
             read.forget_ceilings();
-            read.settled_reach_ms = 0;
+            read.document.settled_reach_ms = 0;
         }
         read
     }
 
     /// Forgets the writes and the ceilings, as a boot does.
     pub fn forget(&mut self) {
-        self.notes.iter_mut().for_each(|note| note.writes.clear());
+        self.document.notes.iter_mut().for_each(|note| note.writes.clear());
         self.forget_ceilings();
     }
 
     /// Forgets the ceilings: the next start asks the coordinator.
     fn forget_ceilings(&mut self) {
-        self.notes.iter_mut().for_each(|note| note.covered = 0);
+        self.document.notes.iter_mut().for_each(|note| note.covered = 0);
     }
 
     /// Returns the note of a source, if it has this ID space.
     pub fn of(&self, source: &str, space: &str) -> Option<&Note> {
-        self.notes.iter().find(|note| note.source == source && note.space == space)
+        self.document.notes.iter().find(|note| note.source == source && note.space == space)
     }
 
     /// Replaces the note of a source.
     pub fn set(&mut self, note: Note) {
-        match self.notes.iter_mut().find(|other| other.source == note.source) {
+        match self.document.notes.iter_mut().find(|other| other.source == note.source) {
             Some(other) => *other = note,
-            None => self.notes.push(note),
+            None => self.document.notes.push(note),
         }
     }
 
@@ -160,24 +156,24 @@ impl Notes {
 
     /// Returns the longest reach that a marker had.
     pub(super) fn longest_reach(&self) -> Duration {
-        Duration::from_millis(self.reach_ms).min(REACH_MAX)
+        Duration::from_millis(self.document.reach_ms).min(REACH_MAX)
     }
 
     /// Notes the reach of a marker. Returns true if it is longer than those before.
     pub(super) fn lengthen_reach(&mut self, reach: Duration) -> bool {
         let before = self.longest_reach();
-        self.reach_ms = millis(before.max(reach).min(REACH_MAX));
+        self.document.reach_ms = millis(before.max(reach).min(REACH_MAX));
         self.longest_reach() > before
     }
 
     /// Returns the longest reach for which this state has waited.
     pub(super) fn settled_reach(&self) -> Duration {
-        Duration::from_millis(self.settled_reach_ms)
+        Duration::from_millis(self.document.settled_reach_ms)
     }
 
     /// Notes that this state has waited until other daemons have polled a reach.
     pub(super) fn settle_reach(&mut self, reach: Duration) {
-        self.settled_reach_ms = self.settled_reach_ms.max(millis(reach));
+        self.document.settled_reach_ms = self.document.settled_reach_ms.max(millis(reach));
     }
 
     /// Makes the notes durable.
@@ -186,9 +182,7 @@ impl Notes {
     /// The old notes may still be there.
     pub fn save(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let Notes { life, fleet, reach_ms, settled_reach_ms, notes, .. } = self.clone();
-        let document = Document { format: FORMAT, life, fleet, reach_ms, settled_reach_ms, notes };
-        let mut text = serde_json::to_vec(&document)?;
+        let mut text = serde_json::to_vec(&self.document)?;
         text.resize(text.len().next_multiple_of(ROOM_BYTES), b' ');
         match replace(path, &text) {
             Err(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => overwrite(path, text),
@@ -299,11 +293,8 @@ mod tests {
         let path = directory.path().join(FILE);
         let read = || Notes::read(Some(directory.path()), Some("boot"), "fleet");
         let document = |covered| {
-            let life = read().life;
-            let fleet = read().fleet;
-            let notes = vec![note(covered)];
-            serde_json::to_vec(&Document { format: FORMAT, life, fleet, notes, ..Document::default() })
-                .unwrap()
+            let document = Document { notes: vec![note(covered)], ..read().document };
+            serde_json::to_vec(&document).unwrap()
         };
         overwrite(&path, document(8)).unwrap();
         assert_eq!(read().of("orders", "space"), Some(&note(8)));
@@ -327,7 +318,10 @@ mod tests {
             "?",
         ] {
             fs::write(directory.path().join(FILE), text).unwrap();
-            assert!(Notes::read(Some(directory.path()), Some("boot"), "fleet").notes.is_empty(), "{text:?}");
+            assert!(
+                Notes::read(Some(directory.path()), Some("boot"), "fleet").document.notes.is_empty(),
+                "{text:?}"
+            );
         }
     }
 }

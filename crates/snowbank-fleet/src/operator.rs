@@ -34,7 +34,7 @@ impl From<NoAnswer> for OperatorError {
 }
 
 /// A worker ID at the coordinator.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Entry {
     /// The ID space.
     pub space: String,
@@ -315,16 +315,8 @@ fn entry(space: &str, number: u64, text: &str, layout: &Layout, now: UnixMicros)
             let NumberKey { holder, source, since_unix_s, .. } = key;
             Entry { space, number, state, holder, source, since_unix_s, id_bound, until, is_free }
         }
-        Err(error) => Entry {
-            space,
-            number,
-            state: "unreadable",
-            holder: error.to_string(),
-            source: String::new(),
-            since_unix_s: 0,
-            id_bound: String::new(),
-            until: String::new(),
-            is_free: false,
-        },
+        Err(error) => {
+            Entry { space, number, state: "unreadable", holder: error.to_string(), ..Entry::default() }
+        }
     }
 }

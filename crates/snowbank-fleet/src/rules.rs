@@ -52,15 +52,13 @@ const CLOCKS_DIFFER_MAX: Duration = Duration::from_secs(3_600);
 /// The start of a source under a number that it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taking {
-    /// The number was never used in this fleet.
-    New,
     /// The number is this state's, and nothing was written since: the source continues at its own
     /// ceiling.
     Resume,
     /// The number is this state's, and the coordinator lost its last write. The source continues at
     /// its own ceiling, below this bound, which the coordinator had acknowledged.
     Again(u64),
-    /// The source starts at this bound, or above.
+    /// The source starts at this bound, or above. 0: the number was never used in this fleet.
     Above(u64),
 }
 
@@ -148,7 +146,7 @@ pub fn take(key: Option<&NumberKey>, until: UnixMicros, taker: Taker<'_>) -> Res
             Taking::Again(own.id_bound)
         });
     }
-    let Some(key) = key else { return Ok(Taking::New) };
+    let Some(key) = key else { return Ok(Taking::Above(0)) };
     let free_at = free_at(key, until, taker.max_ahead);
     if free_at < taker.wall {
         return Ok(Taking::Above(key.id_bound));
@@ -251,12 +249,6 @@ pub fn check_bound(
         key.holder,
         latest.rfc3339(0)
     ))
-}
-
-/// Returns whether the coordinator holds a bound for the next holder of the number. If so, a
-/// state's record of that bound may go.
-pub fn holds(key: Option<&NumberKey>, id_bound: u64) -> bool {
-    key.is_some_and(|key| key.id_bound >= id_bound)
 }
 
 /// The reason why a number is lost.

@@ -7,18 +7,20 @@
 mod jute;
 mod session;
 
+use std::time::Duration;
+
 use self::jute::{Reader, Writer};
 use self::session::{Answer, NO_NODE, Request, Session, fault_of};
-use super::line::{Fault, Line};
-use super::{Cluster, Coordinator, CoordinatorKind, NoAnswer, SWAPS_MAX, Swap, Swapped};
-use snowbank_core::clock::BootMicros;
+use super::endpoint::Endpoint;
+use super::line::{self, Access, Fault, Line};
+use super::{CoordinatorKind, SWAPS_MAX, Swap, Swapped};
 
 /// ZooKeeper, as a configuration names it.
 pub(super) const KIND: CoordinatorKind = CoordinatorKind {
     name: "zookeeper",
     port: 2181,
     schemes: ["zookeeper", "zookeepers"],
-    open: |access| Ok(Box::new(ZooKeeper(Line::new(access)?))),
+    open: |access| Ok(Box::new(Line::<Session>::new(access)?)),
 };
 
 /// Operations, by ZooKeeper's numbers.
@@ -37,9 +39,6 @@ const ALL: i32 = 31;
 
 /// The most tries of one swap against others that write the same nodes.
 const TRIES_MAX: usize = 3;
-
-/// A client of ZooKeeper. Its calls block.
-struct ZooKeeper(Line<Session>);
 
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +83,7 @@ fn text_of(node: &Option<Node>) -> Option<String> {
 }
 
 /// Reads the nodes of paths, as new as the leader has them.
-async fn read(session: &mut Session, paths: &[&str]) -> Result<Vec<Option<Node>>, Fault> {
+async fn read(session: &mut Session, paths: &[String]) -> Result<Vec<Option<Node>>, Fault> {
     let mut nodes = Vec::with_capacity(paths.len());
     for paths in paths.chunks(SWAPS_MAX) {
         let mut requests = vec![(SYNC, Writer::default().text("/").0)];
@@ -159,74 +158,48 @@ async fn make_parents(session: &mut Session, path: &str) -> Result<(), Fault> {
     session.ask(&requests).await.map(drop)
 }
 
-async fn swap(session: &mut Session, swaps: &[Swap]) -> Result<Option<Swapped>, Fault> {
-    let paths: Vec<&str> = swaps.iter().map(|swap| swap.key.as_str()).collect();
-    for _ in 0..TRIES_MAX {
-        let found = read(session, &paths).await?;
-        if !swaps.iter().zip(&found).all(|(swap, node)| text_of(node) == swap.expected) {
-            return Ok(Some(Swapped::Refused(found.iter().map(text_of).collect())));
-        }
-        let answers = session.ask(&[multi(swaps, &found, session.has_user)]).await?;
-        let answer = answers.first().ok_or_else(garbled)?;
-        match error_of(answer)? {
-            0 => return Ok(Some(Swapped::Done)),
-            NO_NODE => {
-                for (path, _) in paths.iter().zip(&found).filter(|(_, node)| node.is_none()) {
-                    make_parents(session, path).await?;
-                }
+impl line::Session for Session {
+    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
+        Session::connect(access, endpoint, within).await
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    async fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, Fault> {
+        Ok(read(self, keys).await?.iter().map(text_of).collect())
+    }
+
+    async fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, Fault> {
+        let names = children(self, prefix.trim_end_matches('/')).await?;
+        let paths: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
+        let nodes = read(self, &paths).await?;
+        let listed = paths.into_iter().zip(nodes);
+        Ok(listed.filter_map(|(path, node)| Some((path, node?.text))).collect())
+    }
+
+    async fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, Fault> {
+        let paths: Vec<String> = swaps.iter().map(|swap| swap.key.clone()).collect();
+        for _ in 0..TRIES_MAX {
+            let found = read(self, &paths).await?;
+            if !swaps.iter().zip(&found).all(|(swap, node)| text_of(node) == swap.expected) {
+                return Ok(Swapped::Refused(found.iter().map(text_of).collect()));
             }
-            // Written by another meanwhile.
-            _ => {}
+            let answers = self.ask(&[multi(swaps, &found, self.has_user)]).await?;
+            let answer = answers.first().ok_or_else(garbled)?;
+            match error_of(answer)? {
+                0 => return Ok(Swapped::Done),
+                NO_NODE => {
+                    for (path, _) in paths.iter().zip(&found).filter(|(_, node)| node.is_none()) {
+                        make_parents(self, path).await?;
+                    }
+                }
+                // Written by another meanwhile.
+                _ => {}
+            }
         }
-    }
-    Ok(None)
-}
-
-impl Coordinator for ZooKeeper {
-    fn hurry(&mut self) {
-        self.0.patience.hurry();
-    }
-
-    fn connections(&self) -> u64 {
-        self.0.opened
-    }
-
-    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
-        let paths: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let nodes = self.0.call(async |session| read(session, &paths).await)?;
-        Ok(nodes.iter().map(text_of).collect())
-    }
-
-    fn read_at_each(&mut self, key: &str) -> Vec<(String, Option<String>)> {
-        let found = self.0.call_each(async |session| read(session, &[key]).await);
-        found.into_iter().map(|(endpoint, nodes)| (endpoint, nodes.first().and_then(text_of))).collect()
-    }
-
-    fn now(&self) -> BootMicros {
-        self.0.now()
-    }
-
-    fn leave_cluster(&mut self) {
-        self.0.leave_cluster();
-    }
-
-    fn stay_in(&mut self, cluster: Cluster) {
-        self.0.stay_in(cluster);
-    }
-
-    fn list(&mut self, prefix: &str) -> Result<Vec<(String, String)>, NoAnswer> {
-        self.0.call(async |session| {
-            let names = children(session, prefix.trim_end_matches('/')).await?;
-            let paths: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
-            let nodes = read(session, &paths.iter().map(String::as_str).collect::<Vec<_>>()).await?;
-            let listed = paths.into_iter().zip(nodes);
-            Ok(listed.filter_map(|(path, node)| Some((path, node?.text))).collect())
-        })
-    }
-
-    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
-        let swapped = self.0.call(async |session| swap(session, swaps).await)?;
-        swapped.ok_or_else(|| NoAnswer::passing("other clients of ZooKeeper write its keys all the time"))
+        Err(Fault::Endpoint(String::from("other clients of ZooKeeper write its keys all the time")))
     }
 }
 

@@ -57,9 +57,8 @@ pub(super) enum Done {
     Ranged(WantedRange, Result<NumberRange, NoAnswer>),
     /// Ok if the keys are this daemon's. After an error nothing is known.
     Looked(Result<(), NoAnswer>, Box<Noticed>),
-    /// Ok if the coordinator answers and the numbers are this daemon's.
-    Confirmed(Result<(), String>),
-    Released(Result<(), String>),
+    /// The end of a job of a stop: [`Fleet::finish`].
+    Finished(Result<(), String>),
     /// A worker ID or a shared counter is lost.
     Lost(TakenOver),
 }
@@ -150,7 +149,7 @@ impl Fleet {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
             match self.done.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Done::Confirmed(result) | Done::Released(result)) => return result,
+                Ok(Done::Finished(result)) => return result,
                 Ok(Done::Lost(TakenOver(reason))) => return Err(reason),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
@@ -176,11 +175,11 @@ fn run(work: &mut Work, job: Job) -> Done {
             Ranged::NoAnswer(answer) => Done::Ranged(wanted, Err(answer)),
             Ranged::Lost(reason) | Ranged::Unusable(reason) => lost(reason),
         },
-        Job::Confirm(clocks) => Done::Confirmed(match member.confirm(clocks) {
+        Job::Confirm(clocks) => Done::Finished(match member.confirm(clocks) {
             Raised::Done => Ok(()),
             Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => Err(reason),
         }),
-        Job::Release(bounds, clocks) => Done::Released(member.release(&bounds, clocks)),
+        Job::Release(bounds, clocks) => Done::Finished(member.release(&bounds, clocks)),
         Job::Look(clocks) => {
             let looked = member.look(clocks);
             work.noticed.poll_period = member.poll_period();

@@ -2,7 +2,7 @@
 //! handed out.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::fleet_thread::InFleet;
 use super::start_sources::{Found, FromFleet, counter_floor, refuse_low_maximum, rule_of};
@@ -10,9 +10,7 @@ use crate::ceiling::{Cause, Mark, beyond, draw_identity, latest_grant, lock_work
 use crate::clock::Reading;
 use crate::config::{Address, Machine, Settings, SourceSettings};
 use crate::fleet::rules::Proof;
-use crate::fleet::{
-    self, Access, Clocks, Coordinator, Member, Names, Notes, Pool, Ranged, Taken, Tried, Want,
-};
+use crate::fleet::{self, Access, Clocks, Member, Names, Notes, Pool, Ranged, Taken, Tried, Want};
 use crate::keeper::FIRST_RANGE;
 use crate::numbering::Numbering;
 use crate::server::restored::KernelLog;
@@ -35,17 +33,13 @@ pub(crate) struct Here<'a> {
 
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
-    pub(crate) member: Member<Box<dyn Coordinator>>,
+    pub(crate) in_fleet: InFleet,
     /// The coordinator's answers.
     pub(crate) answers: FromFleet,
     /// True if the coordinator did not answer, and a source continues without it.
     is_silent: bool,
-    /// The file of the daemon's certificate for the coordinator, if there is one.
-    certificate: Option<PathBuf>,
-    /// The worker IDs that the coordinator may assign to each source.
-    pools: Vec<Pool>,
     /// Lines for the operator, once the daemon has started.
-    notes: Vec<Note>,
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Joined {
@@ -78,12 +72,14 @@ impl Joined {
         let holder = holder.as_str();
         let names = Names { fleet: &settings.fleet.name, state, holder };
         let member = Member::new(coordinator, names, notes, draw_identity).after(std::mem::take(tried));
-        let answers = FromFleet { horizon: settings.fleet.horizon, ..FromFleet::default() };
-        let mut joined = Joined { member, answers, is_silent: false, certificate, pools, notes: Vec::new() };
+        let horizon = settings.fleet.horizon;
+        let answers = FromFleet { horizon, ..FromFleet::default() };
+        let in_fleet = InFleet { member, horizon, pools, certificate };
+        let mut joined = Joined { in_fleet, answers, is_silent: false, notes: Vec::new() };
         let taken = match joined.take_all(settings, here) {
             Ok(taken) => taken,
             Err(error) => {
-                *tried = joined.member.into_tried();
+                *tried = joined.in_fleet.member.into_tried();
                 return Err(error);
             }
         };
@@ -105,15 +101,9 @@ impl Joined {
 
     /// Gives back the numbers that the start took, because it goes no further.
     pub(crate) fn give_back(mut self, clocks: Clocks) {
-        self.member.hurry();
+        self.in_fleet.member.hurry();
         // Without an answer, they are free when their bounds have passed, as after a kill.
-        let _ = self.member.give_back(&self.answers.taken, clocks);
-    }
-
-    /// Returns the daemon's place in the fleet, and the lines for the operator.
-    pub(crate) fn into_parts(self) -> (InFleet, Vec<Note>) {
-        let Joined { member, answers, pools, certificate, notes, .. } = self;
-        (InFleet { member, horizon: answers.horizon, pools, certificate }, notes)
+        let _ = self.in_fleet.member.give_back(&self.answers.taken, clocks);
     }
 
     /// Takes a first range for each shared counter. If the coordinator does not answer, the source
@@ -125,8 +115,8 @@ impl Joined {
         for (index, source) in settings.shared_counters() {
             let numbering = source.numbering().map_err(StartError::WrongSetting)?;
             let floor = counter_floor(&found.records, &numbering);
-            self.member.add_counter(index, &source.name, &numbering, floor);
-            match self.member.take_range(index, FIRST_RANGE, 0) {
+            self.in_fleet.member.add_counter(index, &source.name, &numbering, floor);
+            match self.in_fleet.member.take_range(index, FIRST_RANGE, 0) {
                 Ranged::Taken(range) => {
                     // A counter that is at its maximum has ended: the daemon serves its other
                     // sources.
@@ -157,16 +147,12 @@ impl Joined {
         let mut held = Vec::new();
         for (index, source) in settings.assigned() {
             let numbering = source.numbering().ok()?;
-            let earlier: Vec<_> = found.assigned_before(&source.name, &numbering).collect();
-            if earlier.is_empty() {
-                continue;
+            for record in found.assigned_before(&source.name, &numbering) {
+                let numbers = record.numbering.numbers_in_space();
+                if self.in_fleet.member.holds(index, &numbers, record.id_bound).ok()? {
+                    held.push(record.key());
+                }
             }
-            let stretches: Vec<_> =
-                earlier.iter().map(|record| (record.numbering.numbers_in_space(), record.id_bound)).collect();
-            let is_held = self.member.holds(index, &stretches).ok()?;
-            held.extend(
-                earlier.iter().zip(is_held).filter(|(_, held)| *held).map(|(record, _)| record.key()),
-            );
         }
         Some(held)
     }
@@ -185,7 +171,7 @@ impl Joined {
             let want = want(settings, index, clocks);
             taken[index] = Some(self.take(settings, want, &taken, here.found)?);
         }
-        self.member.settle(&mut taken, clocks)?;
+        self.in_fleet.member.settle(&mut taken, clocks)?;
         Ok(taken)
     }
 
@@ -209,17 +195,18 @@ impl Joined {
         // A state that had worker IDs of its own, before it belonged to a fleet, asks for those
         // first.
         let own = source.own_workers().cloned().or_else(|| {
-            let had = self.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
+            let had =
+                self.in_fleet.member.own(want).or_else(|| found.had_before(&source.name, &source.layout));
             had.filter(|own| own.len() == source.picks() && own.iter().all(allowed))
         });
         let proof = own.as_ref().map_or(Ok(Proof::None), |own| proof(settings, source, own, found))?;
         let want = Want { proof, ..want };
-        if let Some(resumed) = own.as_ref().and_then(|own| self.member.resume_at_once(want, own)) {
+        if let Some(resumed) = own.as_ref().and_then(|own| self.in_fleet.member.resume_at_once(want, own)) {
             return Ok(resumed);
         }
         let asked = match source.own_workers() {
-            Some(own) => self.member.take(want, own).map_err(StartError::from),
-            None => self.member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
+            Some(own) => self.in_fleet.member.take(want, own).map_err(StartError::from),
+            None => self.in_fleet.member.pick(want, source.picks(), own.as_ref(), allowed, |numbering| {
                 let rule = rule_of(source, numbering);
                 is_free_here(numbering, &settings.lock_dir, latest_grant(&rule, want.clocks.wall))
             }),
@@ -239,8 +226,9 @@ impl Joined {
         own: Option<&WorkerSet>,
         reason: String,
     ) -> Result<Taken, StartError> {
-        let reason = if self.member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
-        let Some(taken) = own.and_then(|own| self.member.resume_unseen(want, own)) else {
+        let reason =
+            if self.in_fleet.member.has_jumped(want) { format!("{reason}; {AFTER_A_JUMP}") } else { reason };
+        let Some(taken) = own.and_then(|own| self.in_fleet.member.resume_unseen(want, own)) else {
             return Err(StartError::CoordinatorSilent(reason));
         };
         self.is_silent = true;

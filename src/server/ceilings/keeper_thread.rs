@@ -228,7 +228,7 @@ impl Ceilings {
                     seen.noticed = *noticed;
                 }
                 fleet_thread::Done::Lost(taken_over) => self.keeper.lose(taken_over),
-                fleet_thread::Done::Confirmed(_) | fleet_thread::Done::Released(_) => {}
+                fleet_thread::Done::Finished(_) => {}
             }
         }
     }

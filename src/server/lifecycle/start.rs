@@ -124,14 +124,13 @@ impl Prepared {
         if let Some(mut joined) = fleet {
             let reading = clock::os::read();
             let clocks = Clocks::at(wall.believe(reading).wall, reading);
-            checked = joined.member.check_taken(clocks).map_err(StartError::from);
+            checked = joined.in_fleet.member.check_taken(clocks).map_err(StartError::from);
             if checked.is_ok() {
-                let (parts, of_fleet) = joined.into_parts();
-                notes.extend(of_fleet);
-                in_fleet = Some(parts);
+                notes.extend(joined.notes);
+                in_fleet = Some(joined.in_fleet);
             } else {
                 // It keeps the numbers, as after a kill. The next try finds out whose they are.
-                *tried = joined.member.into_tried();
+                *tried = joined.in_fleet.member.into_tried();
             }
         }
         let ceilings = Ceilings::grant(durable, in_fleet, &wall, reading)?;

@@ -1,6 +1,4 @@
-//! Connections that hang, slow coordinators, and clocks that differ.
-
-use std::time::Duration;
+//! Connections that hang or are made again, and daemons that wait for a worker ID.
 
 use super::*;
 
@@ -41,41 +39,6 @@ fn a_reconnected_daemon_writes_its_key_and_keeps_its_ceiling() {
         assert_eq!(list(), listed, "the ceiling is the same");
         runs.extend(draw(&daemon));
         daemon.stop();
-        assert_distinct(runs);
-    });
-}
-
-/// Requests whose wait is shorter than one answer of the coordinator get their IDs while the
-/// ceiling is raised several times.
-#[test]
-fn a_coordinator_with_answers_of_two_seconds_delays_no_request() {
-    /// Half of this horizon is over twice as long as the four answers that a raise may wait for:
-    /// those of a poll and of its own read and write, and of the job before it.
-    const HORIZON: &str = "36s";
-    on_one(|at| {
-        let proxy = at.proxy();
-        let toml = toml_at(at, &[&proxy.url()], Some(5), HORIZON);
-        // The local ceiling is seconds ahead, so that storage of a busy machine delays no request
-        // either.
-        let toml = toml.replace("max_ahead = \"400ms\"", "max_ahead = \"6s\"");
-        init(&toml);
-        let machine = Machine::new();
-        let daemon = machine.setup(&toml).start();
-        let mut runs = draw(&daemon);
-        proxy.delay(Duration::from_secs(2));
-        let mut wire = daemon.connect();
-        for raise in 0..2 {
-            let before = at.get(KEY);
-            poll("a raise", || {
-                for _ in 0..10 {
-                    match wire.next(Ask::of(1).wait_ms(1_500)) {
-                        Reply::Runs(_, more) => runs.extend(more),
-                        other => panic!("{other:?} before raise {raise}"),
-                    }
-                }
-                (at.get(KEY) != before).then_some(())
-            });
-        }
         assert_distinct(runs);
     });
 }

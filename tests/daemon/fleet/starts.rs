@@ -40,29 +40,6 @@ fn a_start_in_an_outage_goes_on_at_once() {
     });
 }
 
-/// Both directories are copied, as from one container to another, so the copy has the marks of the
-/// original.
-#[test]
-fn a_copy_of_the_state_and_of_the_locks_does_not_go_on() {
-    on_one(|at| {
-        let toml = prepared(at, Some(5), LONG);
-        let machine = Machine::new();
-        let other = Machine::new();
-        let mut daemon = machine.start(&toml);
-        let mut runs = draw(&daemon);
-        daemon.kill();
-        let mut daemon = machine.start(&toml);
-        runs.extend(draw(&daemon));
-        daemon.kill();
-        for name in ["state", "locks"] {
-            copy(&machine.path(name), &other.path(name));
-        }
-        other.setup(&toml).assert_waits(&["or a copy of it holds worker ID 5"]);
-        runs.extend(draw(&machine.start(&toml)));
-        assert_distinct(runs);
-    });
-}
-
 /// The backup is of a running daemon, so its ceiling is above the last ID that the daemon handed
 /// out.
 #[test]

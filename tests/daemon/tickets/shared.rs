@@ -123,36 +123,6 @@ fn many_counters_get_ranges_at_the_same_time() {
     }
 }
 
-/// Kills and stops skip numbers. Each request gets consecutive numbers, though another daemon takes
-/// the ranges between, also if it asks for more than a range has.
-#[test]
-fn kills_stops_and_large_requests_repeat_no_number() {
-    on_one(|at| {
-        let toml = toml(at);
-        set(&toml, "0");
-        let machine = Machine::new();
-        let other = Machine::new();
-        let beside = other.start(&toml);
-        let mut own = Vec::new();
-        let mut all = Vec::new();
-        for round in 0..4 {
-            let mut daemon = machine.start(&toml);
-            for count in [400, 2_500 * (round + 1), 700] {
-                let drawn = draw(&daemon, count);
-                assert!(drawn.len() == 1 && drawn[0].count == count, "{drawn:?}");
-                own.extend(drawn);
-                all.extend(draw(&beside, 300));
-            }
-            match round % 2 {
-                0 => daemon.kill(),
-                _ => drop(daemon.stop()),
-            }
-        }
-        assert_rising(&own);
-        assert_distinct([own, all].concat());
-    });
-}
-
 #[test]
 fn an_outage_stops_the_numbers_at_the_end_of_the_range() {
     each(|at| {

@@ -89,11 +89,11 @@ impl Machine {
         let layout = workers.of.layout();
         let is_earlier = |worker: &Worker| worker.of == workers.of && !workers.ids.contains(worker.id);
         let earlier: Vec<Worker> = self.disk.ceilings.keys().copied().filter(is_earlier).collect();
-        let stretch = |worker: &Worker| (vec![layout.number_in_space(worker.id)], self.disk.ceilings[worker]);
-        let stretches: Vec<_> = earlier.iter().map(stretch).collect();
-        let held = member.holds(workers.of.source, &stretches).unwrap_or_default();
-        for (worker, _) in earlier.iter().zip(held).filter(|(_, held)| *held) {
-            self.disk.ceilings.remove(worker);
+        for worker in earlier {
+            let number = layout.number_in_space(worker.id);
+            if member.holds(workers.of.source, &[number], self.disk.ceilings[&worker]) == Ok(true) {
+                self.disk.ceilings.remove(&worker);
+            }
         }
     }
 

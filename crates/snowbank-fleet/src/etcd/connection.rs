@@ -1,5 +1,7 @@
 //! A connection to one of etcd's endpoints: HTTP, over TLS or not.
 
+use std::time::Duration;
+
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -9,35 +11,38 @@ use hyper_util::rt::TokioIo;
 use tokio::task::JoinHandle;
 
 use crate::endpoint::Endpoint;
-use crate::line::{self, ANSWER_BYTES_MAX, explain_hidden};
+use crate::line::{self, ANSWER_BYTES_MAX, Fault, explain_hidden};
 use snowbank_client::tls::ClientFiles;
 
 /// An open connection.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<hyper::Result<()>>,
+    /// The endpoint's host and port.
+    pub(super) authority: String,
+    /// The token of its login, once it has one.
+    pub(super) token: Option<String>,
 }
 
 impl Connection {
-    /// Connects. The caller limits the time.
-    pub(super) async fn open(endpoint: &Endpoint, tls: &ClientFiles) -> Result<Self, String> {
-        let stream = TokioIo::new(line::connect(endpoint, tls).await?);
-        let (sender, driver) = http1::handshake(stream).await.map_err(|error| explain_hidden(&error))?;
+    /// Connects within this time.
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        tls: &ClientFiles,
+        within: Duration,
+    ) -> Result<Self, Fault> {
+        let stream = TokioIo::new(line::connect(endpoint, tls, within).await?);
+        let opened = http1::handshake(stream).await;
+        let (sender, driver) = opened.map_err(|error| Fault::Endpoint(explain_hidden(&error)))?;
         let driver = tokio::spawn(driver);
-        Ok(Connection { sender, driver })
+        Ok(Connection { sender, driver, authority: endpoint.authority(), token: None })
     }
 
     /// Posts a JSON document. Returns the status and the answer.
-    pub(super) async fn post(
-        &mut self,
-        endpoint: &Endpoint,
-        path: &str,
-        body: String,
-        token: Option<&str>,
-    ) -> Result<(StatusCode, Bytes), String> {
+    pub(super) async fn post(&mut self, path: &str, body: String) -> Result<(StatusCode, Bytes), String> {
         let mut request =
-            Request::post(path).header(HOST, endpoint.authority()).header(CONTENT_TYPE, "application/json");
-        if let Some(token) = token {
+            Request::post(path).header(HOST, &self.authority).header(CONTENT_TYPE, "application/json");
+        if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, token);
         }
         let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;

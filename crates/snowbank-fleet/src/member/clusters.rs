@@ -13,9 +13,9 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
     }
 
     /// Checks that all endpoints that answer have the same identity in the value of a key, or that
-    /// none has a value. Does nothing if they were compared before. Two clusters that were prepared
-    /// have markers with different identities. A value that cannot be read is an identity of its
-    /// own.
+    /// none has a value, and that they report one cluster. Does nothing if they were compared
+    /// before. Two clusters that were prepared have markers with different identities. A value that
+    /// cannot be read is an identity of its own.
     ///
     /// # Errors
     /// Two endpoints differ, in words.
@@ -27,7 +27,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         if self.are_compared {
             return Ok(());
         }
-        let mut found = self.coordinator.as_mut().read_at_each(key);
+        let found = self.coordinator.as_mut().read_at_each(key);
+        let mut found = found.map_err(|reason| format!("the endpoints are of two clusters: {reason}"))?;
         for (_, text) in &mut found {
             *text = text.take().map(|text| identity(&text).unwrap_or(text));
         }

@@ -81,7 +81,7 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                 }
                 Step::Write(claim) => {
                     let text = self.counters[at].counter.text(&claim, &self.holder);
-                    Swap::write(key.clone(), Some(claim.expected), text)
+                    Swap::write(key.clone(), found.take(), text)
                 }
             };
             match self.coordinator.as_mut().swap(&[swap])? {

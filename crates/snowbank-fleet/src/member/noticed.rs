@@ -29,7 +29,6 @@ struct World {
     answer: Duration,
     /// The moment of the restore, and the older keys.
     restore: Option<(Duration, BTreeMap<String, String>)>,
-    floor: i64,
     /// When the floor was raised.
     noticed: Option<Duration>,
     /// The writes to the counter that other daemons still make before this one's.
@@ -64,6 +63,11 @@ impl World {
         Ok(())
     }
 
+    /// Returns the fleet's floor.
+    fn floor(&self) -> UnixMicros {
+        Marker::parse(&self.keys[&marker_key()]).unwrap().floor()
+    }
+
     /// Takes a range for another daemon.
     fn outrun(&mut self, key: &str) {
         let Ok(counter) = CounterKey::parse(&self.keys[key]) else { return };
@@ -86,10 +90,6 @@ impl AsMut<dyn Coordinator> for Slow {
 }
 
 impl Coordinator for Slow {
-    fn connections(&self) -> u64 {
-        0
-    }
-
     fn now(&self) -> BootMicros {
         BootMicros(0).after(self.0.lock().unwrap().now)
     }
@@ -117,20 +117,12 @@ impl Coordinator for Slow {
         world.await_answer()?;
         world.restore_if_due();
         world.outrun(&swaps[0].key);
-        let found: Vec<_> = swaps.iter().map(|swap| world.keys.get(&swap.key).cloned()).collect();
-        if swaps.iter().zip(&found).any(|(swap, found)| swap.expected != *found) {
-            return Ok(Swapped::Refused(found));
+        let swapped = tests::apply(&mut world.keys, swaps);
+        if world.floor() > UnixMicros(0) {
+            let now = world.now;
+            world.noticed.get_or_insert(now);
         }
-        for Swap { key, text, .. } in swaps {
-            let Some(text) = text else { continue };
-            let floor = Marker::parse(text).map_or(0, |marker| marker.floor().0);
-            if floor > world.floor {
-                let now = world.now;
-                world.noticed.get_or_insert(now);
-            }
-            world.keys.insert(key.clone(), text.clone());
-        }
-        Ok(Swapped::Done)
+        Ok(swapped)
     }
 }
 
@@ -183,8 +175,8 @@ fn world(Pace { period, answer }: Pace) -> Slow {
     let first = NumberRange { from: 1, to: 1 };
     let counter = CounterKey::new("c", first, "first", "nobody").text();
     let keys = BTreeMap::from([(paths.marker(), marker.text()), (paths.counter(COUNTER), counter)]);
-    let (now, restore, floor, noticed, rivals, is_away, stall) = Default::default();
-    let world = World { keys, now, answer, restore, floor, noticed, rivals, is_away, stall };
+    let (now, restore, noticed, rivals, is_away, stall) = Default::default();
+    let world = World { keys, now, answer, restore, noticed, rivals, is_away, stall };
     Slow(Arc::new(Mutex::new(world)))
 }
 
@@ -465,8 +457,8 @@ fn a_job_that_was_queued_counts_with_the_clocks_as_they_are() {
         holder.world.0.lock().unwrap().keys = backup;
         holder.world.0.lock().unwrap().now += OUTAGE;
         assert!(matches!(holder.look(Duration::ZERO), Raised::Lost(_)));
-        let marker = Marker::parse(&holder.world.0.lock().unwrap().keys[&marker_key()]).unwrap();
-        let ahead = Duration::from_micros((marker.floor().0 - WALL.0).unsigned_abs());
+        let floor = holder.world.0.lock().unwrap().floor();
+        let ahead = Duration::from_micros((floor.0 - WALL.0).unsigned_abs());
         assert!(ahead >= OUTAGE + rules::reach(HORIZON, MAX_AHEAD), "{ahead:?}");
     }
 }

@@ -1,16 +1,19 @@
 //! The choice of free worker IDs for a source that has none configured.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::Member;
 use super::take::TRIES_MAX;
-use super::unused::{self, CANDIDATES_MAX};
 use super::want::{Busy, Found, JoinError, Own, Taken, Want};
 use crate::rules::Taking;
-use crate::{Coordinator, NoAnswer};
+use crate::{Coordinator, NoAnswer, SWAPS_MAX};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
+
+/// The most worker IDs that are looked through before the list of all keys, so that a layout with
+/// millions of workers delays no start.
+const LOOKED_THROUGH_MAX: usize = 1 << 16;
 
 /// The worker IDs that one try picks.
 #[derive(Clone, Copy, Debug)]
@@ -85,30 +88,21 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         let from = self.search_from(workers, pick.tried);
         let ids = (from..workers).chain(0..from);
         let is_wanted = |id: &u64| allowed(*id) && !own.contains(id);
-        let candidates: Vec<u64> = ids.clone().take(CANDIDATES_MAX).filter(is_wanted).collect();
-        let unused = self.unused(pick, &candidates, missing)?;
-        if unused.len() == missing {
-            for id in unused {
-                free.push((id, Found::new(want.layout.number_in_space(id), None)));
-            }
-        } else {
-            let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
-            free.extend(others);
-            if free.len() < pick.count {
-                return Err(none_left(want, pick.count, busy));
-            }
+        // A small fleet needs one read. Its keys are one transaction of etcd.
+        let first = ids.clone().take(LOOKED_THROUGH_MAX).filter(is_wanted).take(SWAPS_MAX);
+        let first: Vec<u64> = first.collect();
+        let mut unused = self.found(want, pick.place, &first)?;
+        unused.retain(|(_, found)| found.text.is_none());
+        if unused.len() >= missing {
+            free.extend(unused.into_iter().take(missing));
+            return Ok(free);
+        }
+        let (others, busy) = self.listed(pick, ids.filter(is_wanted), missing)?;
+        free.extend(others);
+        if free.len() < pick.count {
+            return Err(none_left(want, pick.count, busy));
         }
         Ok(free)
-    }
-
-    /// Returns unused ones of these worker IDs, at most this many. Reads some of their keys.
-    fn unused(&mut self, pick: Pick<'_>, candidates: &[u64], missing: usize) -> Result<Vec<u64>, JoinError> {
-        let found = unused::search(candidates.len(), missing, |places| {
-            let ids: Vec<u64> = places.iter().map(|&at| candidates[at]).collect();
-            let found = self.found(pick.want, pick.place, &ids)?;
-            Ok::<_, JoinError>(found.iter().map(|(_, found)| found.text.is_none()).collect())
-        })?;
-        Ok(found.into_iter().map(|at| candidates[at]).collect())
     }
 
     /// Lists all keys, and returns free ones of these worker IDs, at most this many: unused ones,
@@ -121,12 +115,13 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         missing: usize,
     ) -> Result<(Vec<(u64, Found)>, BusyHolders), JoinError> {
         let want = pick.want;
-        let keys = self.keys(pick.place)?;
+        let prefix = self.paths.space(pick.place);
+        let keys: HashMap<String, String> = self.coordinator.as_mut().list(&prefix)?.into_iter().collect();
         let mut free = Vec::new();
         let mut used = Vec::new();
         for id in ids {
             let number = want.layout.number_in_space(id);
-            let found = Found::new(number, keys.get(&number).cloned());
+            let found = Found::new(number, keys.get(&self.paths.number(pick.place, number)).cloned());
             let place = if found.text.is_some() { &mut used } else { &mut free };
             place.push((id, found));
             if free.len() == missing {
@@ -182,13 +177,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
             found.push((id, Found::new(number, text)));
         }
         Ok(found)
-    }
-
-    /// Returns the keys of an ID space, by their numbers.
-    pub(super) fn keys(&mut self, place: usize) -> Result<BTreeMap<u64, String>, NoAnswer> {
-        let prefix = self.paths.space(place);
-        let listed = self.coordinator.as_mut().list(&prefix)?.into_iter();
-        Ok(listed.filter_map(|(key, text)| Some((key.strip_prefix(&prefix)?.parse().ok()?, text))).collect())
     }
 
     /// Returns the worker IDs that this state had.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::tests::{
-    HORIZON, MAX_AHEAD, Store, WALL, clocks, draw, five, key_five, marker_at, marker_key, member, numbering,
-    store, take, twitter, want,
+    HORIZON, Store, WALL, clocks, draw, five, key_five, lengthen_reach, marker_at, marker_key, member,
+    numbering, operate, preparing, store, take, twitter, want,
 };
 use super::*;
-use crate::{Begins, Freeing, Marker, Operator, Prepared, Preparing};
+use crate::{Begins, Freeing, Marker, Prepared, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 
 fn after() -> Layout {
@@ -15,19 +15,14 @@ fn after() -> Layout {
 }
 
 fn init(store: &Store, layout: &Layout, preparing: Preparing) -> Result<Prepared, String> {
-    let mut coordinator = store.clone();
-    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    operator.init(&[layout], preparing, draw).map_err(|error| error.to_string())
+    let prepared = operate(store, |operator| operator.init(&[layout], preparing, draw));
+    prepared.map_err(|error| error.to_string())
 }
 
 /// Adds a layout to the store's fleet. Returns the spaces that it replaced; `None` if it was there
 /// already.
 fn add(store: &Store, layout: &Layout) -> Result<Option<Vec<String>>, String> {
-    let prepared = init(
-        store,
-        layout,
-        Preparing { begins: None, is_growing: true, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL },
-    )?;
+    let prepared = init(store, layout, Preparing { is_growing: true, ..preparing(None) })?;
     Ok((!prepared.added.is_empty() || !prepared.replaced.is_empty()).then_some(prepared.replaced))
 }
 
@@ -43,29 +38,6 @@ fn active(store: &Store) -> Vec<String> {
 
 fn number_key(id_bound: u64, released: bool) -> String {
     NumberKey { id_bound, released, ..NumberKey::new("state", "holder", "orders", 0) }.text()
-}
-
-#[test]
-fn a_number_of_a_space_that_was_replaced_meanwhile_is_of_no_use() {
-    let layout = twitter();
-    let store = store();
-    let mut marker = Marker::new("1f", vec![layout.space().to_string()]);
-    marker.replace(&[0]);
-    store.put_late(&marker_key(), &marker.text());
-    let mut member = member(&store, Notes::default());
-    let taken = member.take(want(WALL, false), &five());
-    assert!(matches!(taken, Err(JoinError::Refused(_))), "{taken:?}");
-    let note = member.notes().of("orders", &layout.space().to_string()).unwrap();
-    assert_eq!(note.covered, 0, "the next start asks first");
-}
-
-#[test]
-fn a_space_whose_number_was_taken_meanwhile_is_not_replaced() {
-    let store = store();
-    store.put_after_list(&key_five(), &number_key(7, false));
-    let error = replace(&store).expect_err("a daemon holds a number");
-    assert!(error.contains("holder holds a number (/snowbank/f/space-0/5)"), "{error}");
-    assert_eq!(active(&store), [twitter().space().to_string()], "as it was");
 }
 
 /// An earlier command may have ended between its writes.
@@ -106,8 +78,6 @@ fn a_number_of_a_space_that_replaced_others_starts_above_their_ids() {
 fn a_fleet_is_not_prepared_while_nobody_says_what_was_made_before() {
     let store = Store::default();
     let layout = twitter();
-    let preparing =
-        |begins| Preparing { begins, is_growing: false, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL };
     let refused = init(&store, &layout, preparing(None)).unwrap_err();
     assert!(refused.contains("--new") && refused.contains("--above"), "{refused}");
     let far = UnixMicros(WALL.0 + 100_000_000_000);
@@ -128,14 +98,7 @@ fn a_number_that_was_never_used_starts_above_the_floor() {
     let store = Store::default();
     let layout = twitter();
     let floor = UnixMicros(WALL.0 + 60_000_000);
-    let preparing = Preparing {
-        begins: Some(Begins::Above(floor)),
-        is_growing: false,
-        horizon: HORIZON,
-        max_ahead: MAX_AHEAD,
-        now: WALL,
-    };
-    init(&store, &layout, preparing).unwrap();
+    init(&store, &layout, preparing(Some(Begins::Above(floor)))).unwrap();
     let numbering = numbering();
     let taken = member(&store, Notes::default()).take(want(WALL, false), &five()).unwrap();
     assert!(numbering.start_of(numbering.tick_of(numbering.position_from(taken.floor))) > floor);
@@ -190,10 +153,9 @@ fn release(store: &Store, number: u64, is_forced: bool) -> Result<NumberKey, Str
 }
 
 fn free(store: &Store, number: u64, is_forced: bool, is_lowering: bool) -> Result<NumberKey, String> {
-    let mut coordinator = store.clone();
-    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
     let freeing = Freeing { write: "freed", now: WALL, is_forced, is_lowering };
-    operator.release(&twitter(), number, freeing).map_err(|error| error.to_string())
+    let freed = operate(store, |operator| operator.release(&twitter(), number, freeing));
+    freed.map_err(|error| error.to_string())
 }
 
 /// Another command replaces the ID space while this one frees a number.
@@ -271,10 +233,9 @@ fn a_bound_that_nobody_was_granted_ends_a_daemon_and_leaves_its_notes() {
 fn a_counter_that_was_set_by_a_lost_write_is_set() {
     let store = store();
     store.0.lock().unwrap().repeats = true;
-    let mut coordinator = store.clone();
-    let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-    assert_eq!(operator.set_counter("tickets", 100, "w1", false), Ok(()));
-    let key = operator.counter("tickets").unwrap();
+    let set = operate(&store, |operator| operator.set_counter("tickets", 100, "w1", false));
+    assert_eq!(set, Ok(()));
+    let key = operate(&store, |operator| operator.counter("tickets")).unwrap();
     assert_eq!((key.next, key.write.as_str()), (101, "w1"));
 }
 
@@ -294,15 +255,13 @@ fn a_restored_marker_does_not_make_a_daemon_forget_a_longer_horizon() {
             assert_eq!(member.raise(&[bound], 0, clocks), Raised::Done);
         }
         let restored = store.text(&marker_key);
-        let mut longer = Marker::parse(&restored).unwrap();
-        longer.lengthen_reach(3 * HORIZON);
-        store.put(&marker_key, &longer.text());
+        lengthen_reach(&store, 3 * HORIZON);
         let learnt = if is_polled { member.look(clocks) } else { member.raise(&[bound], 0, clocks) };
         assert_eq!(learnt, Raised::Done);
         store.put(&marker_key, &restored);
         store.put(&key, &before);
         assert!(matches!(member.look(clocks), Raised::Lost(_)));
-        let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+        let floor = marker_at(&store).floor();
         assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "is polled: {is_polled}, {floor:?}");
     }
 }
@@ -317,15 +276,13 @@ fn a_restarted_daemon_does_not_forget_a_longer_horizon() {
     let covered = take(&mut first, want(WALL, false), &five()).covered;
     let restored = store.text(&marker_key);
     let older = store.text(&key);
-    let mut longer = Marker::parse(&restored).unwrap();
-    longer.lengthen_reach(3 * HORIZON);
-    store.put(&marker_key, &longer.text());
+    lengthen_reach(&store, 3 * HORIZON);
     assert_eq!(first.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks), Raised::Done);
     store.put(&marker_key, &restored);
     store.put(&key, &older);
     let mut again = member(&store, first.notes().clone());
     again.take(want(WALL, true), &five()).unwrap();
-    let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+    let floor = marker_at(&store).floor();
     assert!(floor.0 - WALL.0 >= 3 * 300_000_000, "{floor:?}");
 }
 
@@ -336,10 +293,7 @@ fn each_state_waits_once_for_a_longer_horizon() {
     let store = store();
     let mut first = member(&store, Notes::default());
     take(&mut first, want(WALL, false), &five());
-    let marker_key = marker_key();
-    let mut longer = Marker::parse(&store.text(&marker_key)).unwrap();
-    longer.lengthen_reach(3 * HORIZON);
-    store.put(&marker_key, &longer.text());
+    lengthen_reach(&store, 3 * HORIZON);
     let has_paused = |notes: &Notes| {
         store.0.lock().unwrap().has_paused = false;
         let mut again = member(&store, notes.clone());
@@ -364,6 +318,6 @@ fn a_marker_without_the_reach_of_a_daemon_was_restored() {
     store.put(&marker_key, &before);
     let raised = daemon.raise(&[Bound { source: 0, id_bound: covered + 1 }], 0, clocks);
     assert!(matches!(raised, Raised::Lost(_)), "{raised:?}");
-    let floor = Marker::parse(&store.text(&marker_key)).unwrap().floor();
+    let floor = marker_at(&store).floor();
     assert!(floor.0 - WALL.0 >= 2 * 300_000_000, "{floor:?}");
 }

@@ -1,8 +1,8 @@
 //! Tests: starts that go on, or wait, without an answer of the coordinator.
 
 use super::tests::{
-    HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, store, store_of,
-    take, twitter, want,
+    Fault, HORIZON, Store, WALL, clocks, five, five_at, key_five, marker_at, marker_key, member, pick, store,
+    store_of, take, twitter, want,
 };
 use super::*;
 use crate::Marker;
@@ -25,7 +25,7 @@ fn resumed(store: &Store, notes: &Notes, want: Want<'_>, worker_ids: &WorkerSet)
 fn a_start_goes_on_at_once_while_a_quarter_of_the_horizon_is_left() {
     let store = store();
     let (first, covered) = taken(&store);
-    store.set_away(true);
+    store.set(Fault::Away);
     let at = |wall, is_proven| resumed(&store, first.notes(), want(wall, is_proven), &five());
     let [in_time, too_late] = [6, 7].map(|part| UnixMicros(WALL.0 + (HORIZON / 8 * part).as_micros() as i64));
     assert_eq!(at(WALL, true), Some(covered));
@@ -59,20 +59,20 @@ fn starts_in_a_row_go_on_below_the_ceiling_that_was_acknowledged() {
     let store = store();
     let (first, covered) = taken(&store);
     let newest = want(WALL, true);
-    store.set_away(true);
+    store.set(Fault::Away);
     let mut second = member(&store, first.notes().clone());
     assert_eq!(second.resume_at_once(newest, &five()).map(|taken| taken.covered), Some(covered));
     assert!(matches!(second.look(clocks(WALL)), Raised::NoAnswer(_)));
-    store.set_away(false);
+    store.set(Fault::None);
     assert_eq!(second.look(clocks(WALL)), Raised::Done);
-    store.set_away(true);
+    store.set(Fault::Away);
     assert!(matches!(
         second.raise(&[Bound { source: 0, id_bound: covered + 9 }], 0, clocks(WALL)),
         Raised::NoAnswer(_)
     ));
     assert_eq!(five_at(&store).id_bound, covered + 9, "its answer was lost");
     assert_eq!(resumed(&store, second.notes(), newest, &five()), Some(covered));
-    store.set_away(false);
+    store.set(Fault::None);
     let mut third = member(&store, second.notes().clone());
     third.resume_at_once(newest, &five()).unwrap();
     assert_eq!(third.look(clocks(WALL)), Raised::Done);
@@ -88,7 +88,7 @@ fn a_start_after_one_whose_ceiling_was_not_acknowledged_asks() {
     let store = store();
     let (first, _) = taken(&store);
     let later = want(UnixMicros(WALL.0 + (HORIZON / 8).as_micros() as i64), true);
-    store.set_read_only(true);
+    store.set(Fault::ReadOnly);
     let mut second = member(&store, first.notes().clone());
     second.take(later, &five()).unwrap_err();
     assert_eq!(resumed(&store, second.notes(), later, &five()), None);
@@ -101,12 +101,12 @@ fn a_stop_without_an_answer_leaves_the_number_as_a_kill_does() {
     let store = store();
     let (mut first, covered) = taken(&store);
     let newest = want(WALL, true);
-    store.set_away(true);
+    store.set(Fault::Away);
     assert!(matches!(first.confirm(clocks(WALL)), Raised::NoAnswer(_)));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
-    store.set_away(false);
+    store.set(Fault::None);
     assert_eq!(first.confirm(clocks(WALL)), Raised::Done);
-    store.set_mute(true);
+    store.set(Fault::Mute);
     first.release(&[Bound { source: 0, id_bound: covered }], clocks(WALL)).unwrap_err();
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None, "another daemon may have it");
 }
@@ -184,10 +184,10 @@ fn a_start_after_a_number_was_lost_during_the_start_asks() {
     let store = store();
     let (mut first, covered) = taken(&store);
     let newest = want(WALL, true);
-    store.set_away(true);
+    store.set(Fault::Away);
     assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::NoAnswer(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), Some(covered));
-    store.set_away(false);
+    store.set(Fault::None);
     store.remove(&key_five());
     assert!(matches!(first.check_taken(clocks(WALL)), Err(JoinError::Held(_))));
     assert_eq!(resumed(&store, first.notes(), newest, &five()), None);
@@ -202,17 +202,17 @@ fn a_start_whose_first_write_has_no_answer_waits_with_that_number() {
     let mut tried = Tried::default();
     let mut try_again = || {
         let mut daemon = member(&store, notes.clone()).after(std::mem::take(&mut tried));
-        let picked = daemon.pick(want(WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
+        let picked = pick(&mut daemon, want(WALL, false));
         notes = daemon.notes().clone();
         tried = daemon.into_tried();
         (picked, notes.of("orders", &layout.space().to_string()).unwrap().writes.len())
     };
-    store.set_mute(true);
+    store.set(Fault::Mute);
     for _ in 0..100 {
         let (picked, writes) = try_again();
         assert!(matches!(picked, Err(JoinError::NoAnswer(_))) && writes < 20, "{writes} writes are noted");
     }
-    store.set_mute(false);
+    store.set(Fault::None);
     let (picked, _) = try_again();
     let taken = picked.unwrap();
     assert_eq!((taken.worker_ids, taken.floor), (WorkerSet::single(0), 0), "nothing was handed out under it");

@@ -100,23 +100,24 @@ fn number<T: std::str::FromStr>(name: &str, usual: T) -> T {
     text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted"))
 }
 
-/// Searches as deep as the environment asks for. The usual run takes seconds.
-fn search_and_count(depth: usize, faults: u8, clocks: AllClocks) {
-    let depth = number("SNOWBANK_SEARCH_DEPTH", depth);
-    let faults = number("SNOWBANK_SEARCH_FAULTS", faults);
-    let start = World::new(faults, clocks);
-    let start = if clocks == AllClocks::AreSkewed { start.with_a_daemon() } else { start };
-    search_from(start, depth, faults);
+/// Returns how many events to search. The usual run takes seconds.
+fn depth(usual: usize) -> usize {
+    number("SNOWBANK_SEARCH_DEPTH", usual)
 }
 
-fn search_from(start: World, depth: usize, faults: u8) {
+/// Returns how many faults may happen.
+fn faults(usual: u8) -> u8 {
+    number("SNOWBANK_SEARCH_FAULTS", usual)
+}
+
+fn search_from(start: World, depth: usize) {
     let states = search(start, depth);
-    eprintln!("{states} states, by {depth} events with {faults} faults, and no ID twice");
+    eprintln!("{states} states, by {depth} events, and no ID twice");
 }
 
 #[test]
 fn no_order_of_events_repeats_an_id() {
-    search_and_count(5, 2, AllClocks::Differ);
+    search_from(World::new(faults(2), AllClocks::Differ), depth(5));
 }
 
 /// A coordinator that is restored to an older state repeats nothing once one daemon that lost a
@@ -124,32 +125,28 @@ fn no_order_of_events_repeats_an_id() {
 #[test]
 fn no_restore_of_the_coordinator_repeats_an_id() {
     // A restore needs more events than other faults: taking numbers before and after it.
-    search_and_count(6, 1, AllClocks::Agree);
+    search_from(World::new(faults(1), AllClocks::Agree), depth(6));
 }
 
 /// The same, where the number of a daemon is free by one clock, and not by another.
 #[test]
 fn no_restore_repeats_an_id_where_clocks_differ() {
-    search_and_count(5, 1, AllClocks::AreSkewed);
+    search_from(World::new(faults(1), AllClocks::AreSkewed).with_a_daemon(), depth(5));
 }
 
 /// An operator replaces the ID space of two machines by that of the third one, and back. Both can
 /// make the same IDs.
 #[test]
 fn no_change_of_the_id_space_repeats_an_id() {
-    let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
-    let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
-    search_from(World::new(faults, AllClocks::Agree).with_two_spaces(), depth, faults);
+    search_from(World::new(faults(1), AllClocks::Agree).with_two_spaces(), depth(5));
 }
 
 /// An operator frees the numbers of daemons that run, before a restore that loses the release, or
 /// after a restore that the number's daemon has not noticed.
 #[test]
 fn no_release_beside_a_restore_repeats_an_id() {
-    let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
-    let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
-        search_from(World::new(faults, clocks).with_releases(), depth, faults);
+        search_from(World::new(faults(1), clocks).with_releases(), depth(5));
     }
 }
 
@@ -157,13 +154,11 @@ fn no_release_beside_a_restore_repeats_an_id() {
 /// daemon takes it, or has it already.
 #[test]
 fn no_daemon_with_two_worker_ids_repeats_an_id() {
-    let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
-    let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
-        search_from(World::new(faults, clocks).with_two_worker_ids(), depth, faults);
+        search_from(World::new(faults(1), clocks).with_two_worker_ids(), depth(5));
         for lost in [Ids::Zero, Ids::One] {
-            let start = World::new(faults, clocks).with_one_of_two_worker_ids_lost(lost);
-            search_from(start, depth - 1, faults);
+            let start = World::new(faults(1), clocks).with_one_of_two_worker_ids_lost(lost);
+            search_from(start, depth(5) - 1);
         }
     }
 }
@@ -173,8 +168,6 @@ fn no_daemon_with_two_worker_ids_repeats_an_id() {
 #[test]
 fn no_second_restore_of_the_coordinator_repeats_an_id() {
     for clocks in [AllClocks::Agree, AllClocks::AreSkewed] {
-        let depth = number("SNOWBANK_SEARCH_DEPTH", 5);
-        let faults = number("SNOWBANK_SEARCH_FAULTS", 1);
-        search_from(World::new(faults + 1, clocks).with_a_start_at_a_far_floor(), depth, faults);
+        search_from(World::new(faults(1) + 1, clocks).with_a_start_at_a_far_floor(), depth(5));
     }
 }

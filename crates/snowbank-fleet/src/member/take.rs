@@ -132,8 +132,8 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
         // In an outage the coordinator may have been restored. Then a release that was found may
         // not be the last write of its key.
         let is_release_stale = self.tried.has_waited && !is_same_term;
-        let is_new =
-            is_new || is_release_stale || found.iter().any(|found| self.tried.wrote(found.readable()));
+        let was_tried = found.iter().filter_map(Found::readable).any(|key| self.tried.has(&key.write));
+        let is_new = is_new || is_release_stale || was_tried;
         self.tried.add(&write);
         held.is_unsettled = is_new;
         let key = NumberKey { write, ..self.value(&held, covered, false) };
@@ -173,11 +173,6 @@ impl<C: AsMut<dyn Coordinator>> Member<C> {
                     (lowest, key.is_some_and(|key| key.released))
                 }
                 Ok(Taking::Again(acknowledged)) => (acknowledged, false),
-                Ok(Taking::New) => {
-                    bounds.floor = bounds.floor.max(fleets_floor);
-                    (bounds.is_same_term, bounds.is_new) = (false, true);
-                    continue;
-                }
                 Ok(Taking::Above(bound)) => {
                     bounds.floor = bounds.floor.max(bound).max(fleets_floor);
                     (bounds.is_same_term, bounds.is_new) = (false, true);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::pick::Pick;
 use super::*;
-use crate::Marker;
 use crate::rules::Proof;
+use crate::{Begins, Marker, Operator, Preparing};
 use snowbank_id::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_id::numbering::Numbering;
 
@@ -14,19 +14,27 @@ pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(10);
 pub(super) const HORIZON: Duration = Duration::from_secs(300);
 
+/// The state of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fault {
+    #[default]
+    None,
+    /// It does not answer. It still does writes.
+    Away,
+    /// Until a client leaves its cluster, new connections lead to another one.
+    Foreign,
+    /// It answers reads alone. It still does writes.
+    Mute,
+    /// It answers reads alone, and does no writes.
+    ReadOnly,
+    /// Its log stalls: it still answers reads and comparisons.
+    Stalled,
+}
+
 #[derive(Default)]
 pub(super) struct Keys {
     found: BTreeMap<String, String>,
-    /// True if it does not answer. It still does writes.
-    is_away: bool,
-    /// True until a client leaves its cluster: new connections lead to another one.
-    is_foreign: bool,
-    /// True if it answers reads alone.
-    is_mute: bool,
-    /// True if it answers reads alone, and does no writes.
-    is_read_only: bool,
-    /// True if its log stalls: it still answers reads and comparisons.
-    is_stalled: bool,
+    fault: Fault,
     /// True if the next write is sent twice: the first answer is lost with its connection, and the
     /// second try is refused.
     pub(super) repeats: bool,
@@ -37,8 +45,6 @@ pub(super) struct Keys {
     stale: Option<String>,
     /// A write that is done after the next read.
     late: Option<(String, String)>,
-    /// A write that is done after the next list.
-    late_of_list: Option<(String, String)>,
 }
 
 /// A client of the store, and the connections that it has opened.
@@ -46,24 +52,8 @@ pub(super) struct Keys {
 pub(super) struct Store(pub(super) Arc<Mutex<Keys>>, u64);
 
 impl Store {
-    pub(super) fn set_away(&self, is_away: bool) {
-        self.0.lock().unwrap().is_away = is_away;
-    }
-
-    pub(super) fn set_mute(&self, is_mute: bool) {
-        self.0.lock().unwrap().is_mute = is_mute;
-    }
-
-    pub(super) fn set_read_only(&self, is_read_only: bool) {
-        self.0.lock().unwrap().is_read_only = is_read_only;
-    }
-
-    pub(super) fn set_stalled(&self, is_stalled: bool) {
-        self.0.lock().unwrap().is_stalled = is_stalled;
-    }
-
-    pub(super) fn be_foreign(&self) {
-        self.0.lock().unwrap().is_foreign = true;
+    pub(super) fn set(&self, fault: Fault) {
+        self.0.lock().unwrap().fault = fault;
     }
 
     /// Answers the next read with an older value.
@@ -89,11 +79,6 @@ impl Store {
         self.0.lock().unwrap().late = Some((key.to_owned(), text.to_owned()));
     }
 
-    /// Writes a key after the next list.
-    pub(super) fn put_after_list(&self, key: &str, text: &str) {
-        self.0.lock().unwrap().late_of_list = Some((key.to_owned(), text.to_owned()));
-    }
-
     pub(super) fn remove(&self, key: &str) {
         self.0.lock().unwrap().found.remove(key);
     }
@@ -115,21 +100,15 @@ impl Coordinator for Store {
     }
 
     fn leave_cluster(&mut self) {
-        self.0.lock().unwrap().is_foreign = false;
-    }
-
-    /// No time passes.
-    fn now(&self) -> BootMicros {
-        BootMicros(0)
+        self.set(Fault::None);
     }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let mut store = self.0.lock().unwrap();
-        if store.is_away {
-            return Err(NoAnswer::passing("away"));
-        }
-        if store.is_foreign {
-            return Err(NoAnswer::foreign("another cluster"));
+        match store.fault {
+            Fault::Away => return Err(NoAnswer::passing("away")),
+            Fault::Foreign => return Err(NoAnswer::foreign("another cluster")),
+            _ => {}
         }
         store.reads += 1;
         let read = keys.iter().map(|key| store.found.get(key).cloned()).collect();
@@ -146,36 +125,36 @@ impl Coordinator for Store {
         let mut store = self.0.lock().unwrap();
         store.lists += 1;
         let found = store.found.iter().filter(|(key, _)| key.starts_with(prefix));
-        let listed = found.map(|(key, stored)| (key.clone(), stored.clone())).collect();
-        let late = store.late_of_list.take();
-        drop(store);
-        late.into_iter().for_each(|(key, text)| self.put(&key, &text));
-        Ok(listed)
+        Ok(found.map(|(key, stored)| (key.clone(), stored.clone())).collect())
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
         let mut store = self.0.lock().unwrap();
         let is_written = swaps.iter().any(|swap| swap.text.is_some());
-        if store.is_read_only || store.is_stalled && is_written {
+        if store.fault == Fault::ReadOnly || store.fault == Fault::Stalled && is_written {
             return Err(NoAnswer::passing("reads alone"));
         }
-        let is_lost = store.is_away || store.is_mute;
-        let found: Vec<_> = swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect();
-        if found.iter().zip(swaps).any(|(it, swap)| *it != swap.expected) {
-            return Ok(Swapped::Refused(found));
-        }
-        for Swap { key, text, .. } in swaps {
-            if let Some(text) = text {
-                store.found.insert(key.clone(), text.clone());
-            }
-        }
+        let mut swapped = apply(&mut store.found, swaps);
         if std::mem::take(&mut store.repeats) {
-            return Ok(Swapped::Refused(
-                swaps.iter().map(|swap| store.found.get(&swap.key).cloned()).collect(),
-            ));
+            swapped = apply(&mut store.found, swaps);
         }
-        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(Swapped::Done) }
+        let is_lost = matches!(store.fault, Fault::Away | Fault::Mute) && swapped == Swapped::Done;
+        if is_lost { Err(NoAnswer::passing("lost on the way back")) } else { Ok(swapped) }
     }
+}
+
+/// Compares and writes keys, as a coordinator does.
+pub(super) fn apply(keys: &mut BTreeMap<String, String>, swaps: &[Swap]) -> Swapped {
+    let found: Vec<_> = swaps.iter().map(|swap| keys.get(&swap.key).cloned()).collect();
+    if found.iter().zip(swaps).any(|(it, swap)| *it != swap.expected) {
+        return Swapped::Refused(found);
+    }
+    for Swap { key, text, .. } in swaps {
+        if let Some(text) = text {
+            keys.insert(key.clone(), text.clone());
+        }
+    }
+    Swapped::Done
 }
 
 pub(super) fn twitter() -> Layout {
@@ -205,6 +184,24 @@ pub(super) fn five_at(store: &Store) -> NumberKey {
 
 pub(super) fn marker_at(store: &Store) -> Marker {
     Marker::parse(&store.text(&marker_key())).unwrap()
+}
+
+/// Records a reach in the marker, as another daemon does.
+pub(super) fn lengthen_reach(store: &Store, reach: Duration) {
+    let mut marker = marker_at(store);
+    marker.lengthen_reach(reach);
+    store.put(&marker_key(), &marker.text());
+}
+
+/// Acts as an operator of the store's fleet.
+pub(super) fn operate<T>(store: &Store, act: impl FnOnce(&mut Operator<'_>) -> T) -> T {
+    let mut coordinator = store.clone();
+    act(&mut Operator { coordinator: &mut coordinator, name: "f" })
+}
+
+/// Returns an operator's request that changes no ID space.
+pub(super) fn preparing(begins: Option<Begins>) -> Preparing {
+    Preparing { begins, is_growing: false, horizon: HORIZON, max_ahead: MAX_AHEAD, now: WALL }
 }
 
 pub(super) fn at(wall: UnixMicros, seconds: i64) -> UnixMicros {
@@ -273,6 +270,11 @@ pub(super) fn take(member: &mut Member<Store>, want: Want<'_>, worker_ids: &Work
     taken.unwrap()
 }
 
+/// Takes a free number.
+pub(super) fn pick(member: &mut Member<Store>, want: Want<'_>) -> Result<Taken, JoinError> {
+    member.pick(want, 1, None, |_| true, |_| Ok::<bool, JoinError>(true))
+}
+
 /// Takes number 5 again and again, a second after each other, and returns how far ahead of the
 /// clock its bound gets.
 fn ahead_after_starts(is_proven: bool) -> Duration {
@@ -338,15 +340,9 @@ fn a_copy_of_the_state_does_not_go_on_where_the_state_does() {
     let notes = first.notes().clone();
     let refused = member(&store, notes.clone()).take(want(WALL, false), &five()).unwrap_err();
     assert!(matches!(&refused, JoinError::Held(line) if line.contains("a copy of it")), "{refused}");
-    let taken = member(&store, notes.clone()).pick(
-        want(WALL, false),
-        1,
-        None,
-        |_| true,
-        |_| Ok::<bool, JoinError>(true),
-    );
+    let taken = pick(&mut member(&store, notes.clone()), want(WALL, false));
     assert_ne!(taken.unwrap().worker_ids, five(), "another number is free");
-    store.set_away(true);
+    store.set(Fault::Away);
     assert_eq!(member(&store, notes.clone()).resume_unseen(want(WALL, false), &five()), None);
     let newest = want(WALL, true);
     assert_eq!(member(&store, notes.clone()).resume_unseen(newest, &WorkerSet::single(6)), None);
@@ -418,12 +414,13 @@ fn a_record_is_held_once_all_its_numbers_have_its_bound() {
     let mut earlier = member(&store, Notes::default());
     let covered = earlier.take(want(WALL, false), &workers("5,6")).unwrap().covered;
     let mut now = member(&store, Notes::default());
-    assert_eq!(now.holds(0, &[(vec![5], 1)]), Ok(vec![false]), "it has no number yet");
+    assert_eq!(now.holds(0, &[5], 1), Ok(false), "it has no number yet");
     now.take(want(WALL, false), &workers("9")).unwrap();
-    let asked = [(vec![5, 6], covered), (vec![5, 6], covered + 1), (vec![6, 7], 1), (vec![6], 1)];
-    assert_eq!(now.holds(0, &asked), Ok(vec![true, false, false, true]));
-    store.set_away(true);
-    assert!(now.holds(0, &asked).is_err());
+    assert_eq!(now.holds(0, &[5, 6], covered), Ok(true));
+    assert_eq!(now.holds(0, &[5, 6], covered + 1), Ok(false));
+    assert_eq!(now.holds(0, &[6, 7], 1), Ok(false));
+    store.set(Fault::Away);
+    assert!(now.holds(0, &[6], 1).is_err());
 }
 
 /// It tries again and again, while the coordinator is away and after that.
@@ -441,9 +438,9 @@ fn a_copy_of_the_state_that_waits_starts_above_the_original() {
         tried = copy.into_tried();
         taken
     };
-    store.set_away(true);
+    store.set(Fault::Away);
     assert!(matches!(try_at(WALL), Err(JoinError::NoAnswer(_))));
-    store.set_away(false);
+    store.set(Fault::None);
     assert!(matches!(try_at(WALL), Err(JoinError::Held(line)) if line.contains("a copy of it")));
     let taken = try_at(at(WALL, 400)).unwrap();
     assert!(taken.floor >= covered && taken.is_new, "{taken:?}");
@@ -472,9 +469,9 @@ fn a_pause_does_not_end_while_writes_have_no_answer() {
     let store = store();
     let mut member = member(&store, Notes::default());
     let mut taken = [member.take(want(WALL, false), &five()).ok()];
-    store.set_stalled(true);
+    store.set(Fault::Stalled);
     assert!(matches!(member.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
-    store.set_stalled(false);
+    store.set(Fault::None);
     assert!(member.settle(&mut taken, clocks(WALL)).is_ok());
 }
 

@@ -2,7 +2,7 @@
 //! another member.
 
 use super::Member;
-use crate::{Notes, NumberKey};
+use crate::Notes;
 
 /// The most writes that are remembered. A try makes a few.
 const WRITES_MAX: usize = 100;
@@ -34,11 +34,6 @@ impl Tried {
 
     pub(super) fn has(&self, write: &str) -> bool {
         self.writes.iter().any(|tried| tried == write)
-    }
-
-    /// Returns whether the process tried to take a number by the last write of this key.
-    pub(super) fn wrote(&self, key: Option<&NumberKey>) -> bool {
-        key.is_some_and(|key| self.has(&key.write))
     }
 }
 

@@ -2,12 +2,12 @@
 //! `max_ahead`.
 
 use super::tests::{
-    HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, marker_at, marker_key, member,
-    numbering, other, store, take, twitter, want,
+    Fault, HORIZON, MAX_AHEAD, Store, WALL, at, clocks, draw, five, key_five, lengthen_reach, marker_at,
+    marker_key, member, numbering, operate, other, pick, preparing, store, take, twitter, want,
 };
 use super::*;
 use crate::counter::CounterKey;
-use crate::{Begins, Freeing, Marker, NumberRange, Operator, Preparing};
+use crate::{Begins, Marker, NumberRange, Preparing};
 use snowbank_id::layout::{UnixMicros, WorkerSet};
 use snowbank_id::numbering::{Numbering, TicketCounter};
 
@@ -33,10 +33,10 @@ fn no_later_try_of_a_raise_lowers_a_bound() {
         let now = at(until, -9);
         let mut daemon = other(&store);
         take(&mut daemon, want(now, false), &five());
-        store.set_read_only(true);
+        store.set(Fault::ReadOnly);
         let raised = daemon.raise(&[keepers_bound(now)], generation, clocks(now));
         assert!(matches!(raised, Raised::NoAnswer(_)), "{raised:?}");
-        store.set_read_only(false);
+        store.set(Fault::None);
         let next = at(now, 1);
         assert_eq!(daemon.raise(&[keepers_bound(next)], generation, clocks(next)), Raised::Done);
         assert_eq!(daemon.look(clocks(next)), Raised::Done, "generation {generation}");
@@ -67,48 +67,6 @@ fn a_daemon_that_ends_at_a_counter_has_raised_the_floor() {
     assert!(floor(&store) > later);
 }
 
-/// X was killed or cut off, and Y took its number once its bound was near by Y's clock. Then the
-/// coordinator goes back to before that, and Y notices it.
-struct TakenByAnotherClock {
-    store: Store,
-    x: Member<Store>,
-    x_now: UnixMicros,
-    y_had: Taken,
-}
-
-fn taken_by_another_clock() -> TakenByAnotherClock {
-    let store = store();
-    let mut x = member(&store, Notes::default());
-    let covered = take(&mut x, want(WALL, false), &five()).covered;
-    let until = rules::instant_of(&numbering(), covered);
-    let backup = store.text(&key_five());
-    let x_now = at(until, -14);
-    let y_now = at(x_now, 5);
-    let mut y = other(&store);
-    let y_had = take(&mut y, want(y_now, false), &five());
-    assert_eq!(y_had.floor, covered, "Y hands out IDs from X's bound on, 9 s ahead of its clock");
-    store.put(&key_five(), &backup);
-    assert!(matches!(y.look(clocks(at(y_now, 2))), Raised::Lost(_)));
-    assert!(floor(&store) > until, "Y has noticed it");
-    TakenByAnotherClock { store, x, x_now: at(x_now, 3), y_had }
-}
-
-#[test]
-fn a_start_repeats_nothing_that_another_clock_let_others_have() {
-    let TakenByAnotherClock { store, x, x_now, y_had } = taken_by_another_clock();
-    let mut again = member(&store, x.notes().clone());
-    let ours = take(&mut again, want(x_now, true), &five());
-    let is_apart = ours.covered <= y_had.floor || ours.floor >= y_had.covered;
-    assert!(is_apart, "X: {} to {}, Y: {} to {}", ours.floor, ours.covered, y_had.floor, y_had.covered);
-}
-
-#[test]
-fn a_raise_repeats_nothing_that_another_clock_let_others_have() {
-    let TakenByAnotherClock { mut x, x_now, y_had, .. } = taken_by_another_clock();
-    let raised = x.raise(&[keepers_bound(x_now)], 0, clocks(x_now));
-    assert!(matches!(raised, Raised::Lost(_)), "{raised:?}: Y had IDs from {} on", y_had.floor);
-}
-
 /// The pause protects the IDs of a cut-off holder whose write an earlier restore lost.
 #[test]
 fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
@@ -125,28 +83,6 @@ fn a_start_that_did_not_end_its_pause_pauses_after_a_restore_too() {
     assert!(floor(&store) > now, "it has noticed the restore");
     assert!(taken.is_new, "it pauses");
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
-}
-
-/// The restored bound has passed, so another daemon starts there, and an operator takes the number
-/// from it, before the first holder asks again.
-#[test]
-fn a_release_of_a_later_holder_hides_no_restore() {
-    let layout = twitter();
-    let store = store();
-    let mut first = member(&store, Notes::default());
-    let covered = take(&mut first, want(WALL, false), &five()).covered;
-    let backup = store.text(&key_five());
-    let raised_at = at(WALL, 200);
-    assert_eq!(first.raise(&[keepers_bound(raised_at)], 0, clocks(raised_at)), Raised::Done);
-    store.put(&key_five(), &backup);
-    let now = rules::instant_of(&numbering(), covered);
-    assert_eq!(takes_the_number(&store, now), covered, "below what the first had");
-    let freeing = Freeing { write: "freed", now, is_forced: true, is_lowering: false };
-    let mut coordinator = store.clone();
-    Operator { coordinator: &mut coordinator, name: "f" }.release(&layout, 5, freeing).unwrap();
-    let looked = first.look(clocks(now));
-    assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
-    assert!(floor(&store) > now, "the first has noticed it");
 }
 
 /// The daemon that notices has a clock that is three days ahead. Only an operator knows whether it
@@ -169,56 +105,16 @@ fn a_floor_by_a_wrong_clock_is_lowered_by_a_command() {
     let Err(JoinError::Unreadable(line)) = refused else { panic!("{refused:?}") };
     assert!(line.contains("fleet init --above INSTANT --lower"), "{line}");
     let init = |begins| {
-        let mut coordinator = store.clone();
-        let mut operator = Operator { coordinator: &mut coordinator, name: "f" };
-        let preparing = Preparing {
-            begins: Some(begins),
-            is_growing: false,
-            horizon: HORIZON,
-            max_ahead: MAX_AHEAD,
-            now,
-        };
-        operator.init(&[&layout], preparing, draw).unwrap()
+        let preparing = Preparing { now, ..preparing(Some(begins)) };
+        operate(&store, |operator| operator.init(&[&layout], preparing, draw)).unwrap()
     };
-    let marker_key = marker_key();
-    let mut marker = Marker::parse(&store.text(&marker_key)).unwrap();
-    marker.lengthen_reach(rules::REACH_MAX);
-    store.put(&marker_key, &marker.text());
+    lengthen_reach(&store, rules::REACH_MAX);
     assert!(!init(Begins::Above(now)).is_floor_changed, "it sinks only where that is asked for");
     let lowered = init(Begins::Lowered(now));
     assert_eq!((lowered.is_floor_changed, lowered.floor), (true, Some(now)));
-    let marker = Marker::parse(&store.text(&marker_key)).unwrap();
-    assert_eq!(marker.reach(), rules::reach(HORIZON, MAX_AHEAD));
+    assert_eq!(marker_at(&store).reach(), rules::reach(HORIZON, MAX_AHEAD));
     let taken = other(&store).take(want(now, false), &six).unwrap();
     assert!(rules::instant_of(&numbering(), taken.floor) > now, "it starts above the floor");
-}
-
-/// A daemon with another `max_ahead` may be cut off, and the marker that the restore brings back
-/// does not know it.
-#[test]
-fn a_floor_is_above_the_grants_of_a_longer_max_ahead() {
-    let store = store();
-    let mut notices = member(&store, Notes::default());
-    take(&mut notices, want(WALL, false), &five());
-    let backup = [key_five(), marker_key()].map(|key| (store.text(&key), key));
-    let longer = Want { max_ahead: HORIZON / 4, ..want(WALL, false) };
-    let mut cut_off = other(&store);
-    let covered = take(&mut cut_off, longer, &WorkerSet::single(6)).covered;
-    let wall = at(WALL, 200);
-    assert_eq!(notices.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
-    let ahead = UnixMicros(wall.0 + HORIZON.as_micros() as i64 / 4);
-    // Its clock is its `max_ahead` ahead of the others, and its IDs are as far ahead of its clock.
-    let ceiling = rules::ceiling(&numbering(), UnixMicros(ahead.0 + HORIZON.as_micros() as i64 / 4), HORIZON);
-    let bound = Bound { source: 0, id_bound: numbering().id_bound(ceiling) };
-    assert!(bound.id_bound > covered);
-    assert_eq!(cut_off.raise(&[bound], 0, clocks(ahead)), Raised::Done);
-    assert_eq!(notices.look(clocks(wall)), Raised::Done, "it polls the marker");
-    for (text, key) in backup {
-        store.put(&key, &text);
-    }
-    assert!(matches!(notices.look(clocks(wall)), Raised::Lost(_)));
-    let floor = floor(&store);
-    assert!(rules::bound_above(&numbering(), floor) >= bound.id_bound, "{floor:?}");
 }
 
 /// Returns a fleet that was prepared again since a backup, and a daemon that was granted IDs in it.
@@ -270,7 +166,7 @@ fn a_restore_to_before_the_fleet_was_prepared_raises_the_floor() {
 fn a_daemon_whose_endpoints_are_all_of_another_cluster_raises_its_floor() {
     let (store, mut daemon, backup, wall) = prepared_again();
     restore(&store, &backup);
-    store.be_foreign();
+    store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
     assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
     assert!(takes_the_number(&store, wall) >= keepers_bound(wall).id_bound);
@@ -286,7 +182,7 @@ fn a_restore_under_another_cluster_id_raises_the_floor() {
     let wall = at(WALL, 200);
     assert_eq!(daemon.raise(&[keepers_bound(wall)], 0, clocks(wall)), Raised::Done);
     store.put(&key_five(), &backup);
-    store.be_foreign();
+    store.set(Fault::Foreign);
     let looked = daemon.look(clocks(wall));
     assert!(matches!(looked, Raised::Lost(_)), "{looked:?}");
     assert!(rules::bound_above(&numbering(), floor(&store)) >= keepers_bound(wall).id_bound);
@@ -303,7 +199,7 @@ fn a_start_that_goes_on_without_asking_raises_the_floor_by_its_clock() {
     assert!(again.resume_at_once(want(wall, true), &five()).is_some());
     let tickets = Numbering::from(TicketCounter::new("tickets", 1, 1).unwrap());
     again.add_counter(1, "tickets", &tickets, 0);
-    store.be_foreign();
+    store.set(Fault::Foreign);
     let taken = again.take_range(1, 1_000, 0);
     assert!(matches!(taken, Ranged::Lost(_)), "{taken:?}");
     assert_eq!(floor(&store), at(wall, rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64));
@@ -324,21 +220,6 @@ fn a_start_that_finds_an_earlier_marker_raises_its_floor_once() {
     assert_eq!(floor(&store), raised);
 }
 
-/// Each restore is noticed by the daemon that started at the floor of the one before.
-#[test]
-fn restores_in_a_row_do_not_push_the_floor_away() {
-    let store = store();
-    for second in 0..10 {
-        let wall = at(WALL, second);
-        let mut daemon = member(&store, Notes::default());
-        take(&mut daemon, want(wall, false), &five());
-        store.remove(&key_five());
-        assert!(matches!(daemon.look(clocks(wall)), Raised::Lost(_)));
-        let reach_s = rules::reach(HORIZON, MAX_AHEAD).as_secs() as i64;
-        assert!(floor(&store) <= at(wall, reach_s + 1), "after {second} s: {:?}", floor(&store));
-    }
-}
-
 /// The coordinator went away in the pause. Without a state, only the process knows which number it
 /// took.
 #[test]
@@ -347,13 +228,12 @@ fn a_try_without_a_state_goes_on_with_the_number_of_the_last_one() {
     let before = take(&mut other(&store), want(at(WALL, -310), false), &five()).covered;
     let mut first = member(&store, Notes::default());
     let mut taken = [first.take(want(WALL, false), &five()).ok()];
-    store.set_away(true);
+    store.set(Fault::Away);
     assert!(matches!(first.settle(&mut taken, clocks(WALL)), Err(JoinError::NoAnswer(_))));
-    store.set_away(false);
+    store.set(Fault::None);
     let tried = first.into_tried();
     let mut second = member(&store, tried.notes()).after(tried);
-    let picked = second.pick(want(WALL, false), 1, None, |_| true, |_| Ok::<bool, JoinError>(true));
-    let picked = picked.unwrap();
+    let picked = pick(&mut second, want(WALL, false)).unwrap();
     assert_eq!(picked.worker_ids, five());
     assert!(picked.floor >= before, "another daemon had IDs below that");
 }

@@ -179,7 +179,10 @@ impl Operator<'_> {
     ) -> Result<Vec<UnixMicros>, OperatorError> {
         let mut floors = Vec::new();
         for Rivals { layout, indices } in rivals {
-            let bound = self.bound_unless_held(marker, indices, &layout.space().to_string())?;
+            let mut bound = 0;
+            for &index in indices {
+                bound = bound.max(self.bound_unless_held(marker, index, layout)?);
+            }
             if bound > 0 {
                 floors.push(above(layout, bound));
             }
@@ -208,30 +211,28 @@ impl Operator<'_> {
         Ok(())
     }
 
-    /// Returns the highest bound of the numbers of these ID spaces. Refuses if one of them is held.
+    /// Returns the highest bound of the numbers of an ID space. Refuses if one of them is held.
     fn bound_unless_held(
         &mut self,
         marker: &Marker,
-        indices: &[usize],
-        space: &str,
+        index: usize,
+        layout: &Layout,
     ) -> Result<u64, OperatorError> {
         let mut bound = 0;
-        for &index in indices {
-            let name = marker.name_at(index);
-            for (key, text) in self.coordinator.list(&Paths::of(self.name).space(index))? {
-                let number = NumberKey::parse(&text)
-                    .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
-                if !number.released {
-                    return Err(OperatorError::Refused(format!(
-                        "the ID spaces {space} and {name} can make the same IDs, and {} holds a number ({key}) of the \
-                         latter: stop all daemons with that layout, release the numbers of killed ones (`snowbank fleet \
-                         release` with a configuration of that layout), and try again; or choose an epoch at least a \
-                         year apart",
-                        number.holder
-                    )));
-                }
-                bound = bound.max(number.id_bound);
+        for (key, text) in self.coordinator.list(&Paths::of(self.name).space(index))? {
+            let number = NumberKey::parse(&text)
+                .map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+            if !number.released {
+                return Err(OperatorError::Refused(format!(
+                    "the ID spaces {} and {} can make the same IDs, and {} holds a number ({key}) of the latter: stop all \
+                     daemons with that layout, release the numbers of killed ones (`snowbank fleet release` with a \
+                     configuration of that layout), and try again; or choose an epoch at least a year apart",
+                    layout.space(),
+                    marker.name_at(index),
+                    number.holder
+                )));
             }
+            bound = bound.max(number.id_bound);
         }
         Ok(bound)
     }

@@ -48,14 +48,17 @@ pub(super) struct Session {
     /// True if it has logged in: only its user may use the nodes that it makes.
     pub(super) has_user: bool,
     /// The time for each part of an answer.
-    patience: Duration,
+    pub(super) patience: Duration,
 }
 
-impl line::Session for Session {
-    async fn open(access: &Access, endpoint: &Endpoint, within: Duration) -> Result<Self, Fault> {
-        let connected = tokio::time::timeout(within, line::connect(endpoint, &access.tls)).await;
-        let connected = connected.unwrap_or_else(|_| Err(format!("not connected within {within:?}")));
-        let stream = connected.map_err(Fault::Endpoint)?;
+impl Session {
+    /// Connects within this time, and logs in.
+    pub(super) async fn connect(
+        access: &Access,
+        endpoint: &Endpoint,
+        within: Duration,
+    ) -> Result<Self, Fault> {
+        let stream = line::connect(endpoint, &access.tls, within).await?;
         let mut session =
             Session { stream, xid: 0, has_user: access.user.is_some(), patience: ANSWER_TIMEOUT };
         // Protocol version, last transaction seen, life, session, its password, no read-only
@@ -73,17 +76,6 @@ impl line::Session for Session {
         Ok(session)
     }
 
-    async fn text_of(&mut self, key: &str) -> Result<Option<String>, Fault> {
-        let found = super::read(self, &[key]).await?;
-        Ok(found.into_iter().next().flatten().map(|node| node.text))
-    }
-
-    fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
-    }
-}
-
-impl Session {
     async fn write_frame(&mut self, frame: &[u8]) -> Result<(), Fault> {
         let framed = Writer::default().bytes(frame).0;
         in_time(self.patience, self.stream.write_all(&framed)).await

@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
 use super::{Coordinator, FIRST_ANSWER, Server, Tls};
 use crate::{Port, has_program};
 
@@ -75,15 +77,7 @@ fn post(to: SocketAddr, path: &str, json: &str, headers: &str, timeout: Duration
 
 /// Encodes a text for etcd's gateway.
 fn base64(text: &str) -> String {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let encode = |chunk: &[u8]| -> String {
-        let bits = (0..3).fold(0_usize, |bits, at| bits << 8 | usize::from(*chunk.get(at).unwrap_or(&0)));
-        let letter = |at: usize| {
-            if at > chunk.len() { '=' } else { char::from(ALPHABET[bits >> (18 - 6 * at) & 63]) }
-        };
-        (0..4).map(letter).collect()
-    };
-    text.as_bytes().chunks(3).map(encode).collect()
+    BASE64_STANDARD.encode(text)
 }
 
 impl Coordinator for Etcd {

@@ -1,6 +1,6 @@
 //! A proxy in front of a coordinator.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,14 +21,67 @@ const WRITES: [&[u8]; 3] = [b"request_put", b"\"id_bound\"", b"\"next\""];
 pub struct Proxy {
     address: SocketAddr,
     scheme: &'static str,
-    mode: Arc<AtomicU8>,
-    delay_ms: Arc<AtomicU64>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
+    state: Arc<State>,
+}
+
+/// The mode of a proxy, its connections, and its counts.
+#[derive(Default)]
+struct State {
+    mode: AtomicU8,
+    delay_ms: AtomicU64,
+    open: Mutex<Vec<TcpStream>>,
     /// The number of connections so far, and how many of the first ones hang.
-    accepted: Arc<AtomicU64>,
-    hanging: Arc<AtomicU64>,
+    accepted: AtomicU64,
+    hanging: AtomicU64,
     /// Requests that it passed on.
-    passed: Arc<AtomicU64>,
+    passed: AtomicU64,
+}
+
+impl State {
+    /// Passes on what comes from a client, and the server's answers.
+    fn connect(self: &Arc<Self>, client: TcpStream, to: SocketAddr) -> io::Result<()> {
+        let index = self.accepted.fetch_add(1, Ordering::SeqCst);
+        if self.is_in(REFUSE) {
+            return Ok(());
+        }
+        let server = TcpStream::connect(to)?;
+        self.open.lock().expect("no thread panics").extend([client.try_clone()?, server.try_clone()?]);
+        let [to_client, to_server] = [client.try_clone()?, server.try_clone()?];
+        let state = Arc::clone(self);
+        thread::spawn(move || copy(client, to_server, |piece| state.passes_request(index, piece)));
+        let state = Arc::clone(self);
+        thread::spawn(move || copy(server, to_client, |piece| state.passes_answer(index, piece)));
+        Ok(())
+    }
+
+    fn is_in(&self, mode: u8) -> bool {
+        self.mode.load(Ordering::SeqCst) == mode
+    }
+
+    fn hangs(&self, index: u64) -> bool {
+        index < self.hanging.load(Ordering::SeqCst)
+    }
+
+    fn passes_request(&self, index: u64, piece: &[u8]) -> usize {
+        if self.hangs(index) {
+            return 0;
+        }
+        self.passed.fetch_add(1, Ordering::SeqCst);
+        if self.is_in(SWALLOW_FROM_WRITE) && is_write(piece) {
+            self.mode.store(SWALLOW, Ordering::SeqCst);
+        }
+        piece.len()
+    }
+
+    fn passes_answer(&self, index: u64, piece: &[u8]) -> usize {
+        thread::sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst)));
+        match self.mode.load(Ordering::SeqCst) {
+            SWALLOW => 0,
+            _ if self.hangs(index) => 0,
+            HALVE => piece.len() / 2,
+            _ => piece.len(),
+        }
+    }
 }
 
 impl Proxy {
@@ -36,54 +89,12 @@ impl Proxy {
     pub fn before(to: SocketAddr, scheme: &'static str) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let (mode, delay_ms, open, accepted, hanging, passed) = Default::default();
-        let proxy = Proxy { address, scheme, mode, delay_ms, open, accepted, hanging, passed };
-        let mode = Arc::clone(&proxy.mode);
-        let delay_ms = Arc::clone(&proxy.delay_ms);
-        let open = Arc::clone(&proxy.open);
-        let passed = Arc::clone(&proxy.passed);
-        let accepted = Arc::clone(&proxy.accepted);
-        let hanging = Arc::clone(&proxy.hanging);
+        let proxy = Proxy { address, scheme, state: Arc::default() };
+        let state = Arc::clone(&proxy.state);
         thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let index = accepted.fetch_add(1, Ordering::SeqCst);
-                if mode.load(Ordering::SeqCst) == REFUSE {
-                    continue;
-                }
-                let Ok(other) = TcpStream::connect(to) else { continue };
-                let (Ok(one), Ok(two)) = (stream.try_clone(), other.try_clone()) else { continue };
-                let both = [stream.try_clone(), other.try_clone()];
-                open.lock().expect("no thread panics").extend(both.into_iter().flatten());
-                let count = Arc::clone(&passed);
-                let requests = Arc::clone(&mode);
-                let first = Arc::clone(&hanging);
-                let hangs = move || index < first.load(Ordering::SeqCst);
-                let requests_hang = hangs.clone();
-                thread::spawn(move || {
-                    copy(stream, two, |piece| {
-                        if requests_hang() {
-                            return 0;
-                        }
-                        count.fetch_add(1, Ordering::SeqCst);
-                        if requests.load(Ordering::SeqCst) == SWALLOW_FROM_WRITE && is_write(piece) {
-                            requests.store(SWALLOW, Ordering::SeqCst);
-                        }
-                        piece.len()
-                    });
-                });
-                let mode = Arc::clone(&mode);
-                let delay_ms = Arc::clone(&delay_ms);
-                thread::spawn(move || {
-                    copy(other, one, |piece| {
-                        thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
-                        match mode.load(Ordering::SeqCst) {
-                            SWALLOW => 0,
-                            _ if hangs() => 0,
-                            HALVE => piece.len() / 2,
-                            _ => piece.len(),
-                        }
-                    });
-                });
+            for client in listener.incoming().map_while(Result::ok) {
+                // Without a server, the client's connection ends.
+                let _ = state.connect(client, to);
             }
         });
         proxy
@@ -96,56 +107,56 @@ impl Proxy {
 
     /// Passes everything on.
     pub fn pass(&self) {
-        self.mode.store(PASS, Ordering::SeqCst);
+        self.state.mode.store(PASS, Ordering::SeqCst);
     }
 
     /// Cuts all connections, and closes new ones at once.
     pub fn cut(&self) {
-        self.mode.store(REFUSE, Ordering::SeqCst);
-        for stream in self.open.lock().expect("no thread panics").drain(..) {
+        self.state.mode.store(REFUSE, Ordering::SeqCst);
+        for stream in self.state.open.lock().expect("no thread panics").drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 
     /// Passes nothing more on open connections, and keeps them open. New ones pass.
     pub fn hang(&self) {
-        self.hanging.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+        self.state.hanging.store(self.state.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Passes requests on, and drops answers.
     pub fn swallow_answers(&self) {
-        self.mode.store(SWALLOW, Ordering::SeqCst);
+        self.state.mode.store(SWALLOW, Ordering::SeqCst);
     }
 
     /// Passes requests on, and the first half of each answer.
     pub fn halve_answers(&self) {
-        self.mode.store(HALVE, Ordering::SeqCst);
+        self.state.mode.store(HALVE, Ordering::SeqCst);
     }
 
     /// Passes the next write on, and drops all answers from then on.
     pub fn swallow_answers_from_write(&self) {
-        self.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
+        self.state.mode.store(SWALLOW_FROM_WRITE, Ordering::SeqCst);
     }
 
     /// Returns whether it drops answers. After [`Proxy::swallow_answers_from_write`], it does so
     /// from the next write on.
     pub fn is_swallowing(&self) -> bool {
-        self.mode.load(Ordering::SeqCst) == SWALLOW
+        self.state.is_in(SWALLOW)
     }
 
     /// Delays each answer.
     pub fn delay(&self, delay: Duration) {
-        self.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
+        self.state.delay_ms.store(delay.as_millis() as u64, Ordering::SeqCst);
     }
 
     /// Returns the number of connections so far.
     pub fn connections(&self) -> u64 {
-        self.accepted.load(Ordering::SeqCst)
+        self.state.accepted.load(Ordering::SeqCst)
     }
 
     /// Returns the number of pieces of requests that it passed on.
     pub fn passed(&self) -> u64 {
-        self.passed.load(Ordering::SeqCst)
+        self.state.passed.load(Ordering::SeqCst)
     }
 }
 

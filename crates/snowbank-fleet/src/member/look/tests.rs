@@ -1,4 +1,4 @@
-use crate::member::tests::{Store, WALL, clocks, five, five_at, key_five, member, store, take, want};
+use crate::member::tests::{Fault, Store, WALL, clocks, five, five_at, key_five, member, store, take, want};
 use crate::{Bound, Member, Notes, Raised, Want};
 use snowbank_id::layout::WorkerSet;
 
@@ -46,10 +46,10 @@ fn of_two_copies_of_a_memory_the_first_to_connect_again_has_the_number() {
 #[test]
 fn a_write_from_before_the_connection_does_not_count() {
     let (mut one, store, covered) = taken();
-    store.set_mute(true);
+    store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::NoAnswer(_)));
     let mut two = one.clone();
-    store.set_mute(false);
+    store.set(Fault::None);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
         assert_eq!(copy.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
@@ -60,10 +60,10 @@ fn a_write_from_before_the_connection_does_not_count() {
     assert_eq!(five_at(&store).id_bound, covered + 9);
 
     // The look tries it again.
-    store.set_mute(true);
+    store.set(Fault::Mute);
     assert!(matches!(one.raise(&raise(covered + 20), 0, clocks(WALL)), Raised::NoAnswer(_)));
     let mut two = one.clone();
-    store.set_mute(false);
+    store.set(Fault::None);
     for copy in [&mut one, &mut two] {
         copy.coordinator.connect();
         assert_eq!(copy.look(clocks(WALL)), Raised::Done);
@@ -76,21 +76,20 @@ fn a_write_from_before_the_connection_does_not_count() {
 #[test]
 fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
     let (mut member, store, covered) = taken();
-    store.set_mute(true);
+    store.set(Fault::Mute);
     member.coordinator.connect();
     for _ in 0..100 {
         assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
         assert_eq!(five_at(&store).id_bound, covered);
         member.coordinator.connect();
     }
-    store.set_mute(false);
-    store.set_read_only(true);
+    store.set(Fault::ReadOnly);
     for _ in 0..100 {
         member.coordinator.connect();
         assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));
     }
     assert!(member.sources[0].note().writes.len() < 5, "they do not add up");
-    store.set_read_only(false);
+    store.set(Fault::None);
     assert_eq!([member.look(clocks(WALL)), member.look(clocks(WALL))], [Raised::Done, Raised::Done]);
     let write = five_at(&store).write;
     assert_eq!(member.look(clocks(WALL)), Raised::Done);
@@ -102,9 +101,9 @@ fn a_write_on_a_new_connection_is_tried_again_until_it_has_an_answer() {
 fn a_write_on_a_new_connection_lowers_no_bound_that_is_written_late() {
     let (mut member, store, covered) = taken();
     let before = store.text(&key_five());
-    store.set_mute(true);
+    store.set(Fault::Mute);
     assert!(matches!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::NoAnswer(_)));
-    store.set_mute(false);
+    store.set(Fault::None);
     let raised = store.text(&key_five());
     store.put(&key_five(), &before);
     store.put_late(&key_five(), &raised);
@@ -119,9 +118,9 @@ fn a_write_on_a_new_connection_lowers_no_bound_beside_an_old_answer() {
     let (mut member, store, covered) = taken();
     let older = store.text(&key_five());
     assert_eq!(member.raise(&raise(covered + 9), 0, clocks(WALL)), Raised::Done);
-    store.set_read_only(true);
+    store.set(Fault::ReadOnly);
     assert!(matches!(member.raise(&raise(covered + 20), 1, clocks(WALL)), Raised::NoAnswer(_)));
-    store.set_read_only(false);
+    store.set(Fault::None);
     member.coordinator.connect();
     store.be_stale(older);
     assert!(matches!(member.look(clocks(WALL)), Raised::NoAnswer(_)));

@@ -202,8 +202,7 @@ impl<'a> Form<'a> {
     }
 
     fn daemon(&mut self, daemon: &'a Daemon) {
-        let Daemon { member, ids, cursor, granted, newest, generation, space: _, horizon: _, max_ahead: _ } =
-            daemon;
+        let Daemon { member, ids, cursor, granted, newest, generation } = daemon;
         self.words.extend([*ids as u64, *cursor, *granted, *newest]);
         self.member(member, *generation);
     }

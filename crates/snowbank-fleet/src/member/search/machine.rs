@@ -163,7 +163,6 @@ pub(super) struct Starting {
 #[derive(Clone)]
 pub(super) struct Daemon {
     pub(super) member: Member<Wire>,
-    pub(super) space: Space,
     pub(super) ids: Ids,
     /// Its first tick that was not used.
     pub(super) cursor: u64,
@@ -172,21 +171,9 @@ pub(super) struct Daemon {
     /// The highest one that was acknowledged.
     pub(super) newest: u64,
     pub(super) generation: u64,
-    pub(super) horizon: Duration,
-    pub(super) max_ahead: Duration,
 }
 
 impl Daemon {
-    /// Returns the fleet's ceiling to write next.
-    pub(super) fn next(&self, wall: UnixMicros) -> u64 {
-        let now = Now { wall, boot: BootMicros(0), jumped: false };
-        let numbering = self.space.numbering(self.ids);
-        let id_time = numbering.start_of(Tick(self.cursor.saturating_sub(1)));
-        let from = rules::counts_from(now, id_time, self.max_ahead);
-        let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
-        ceiling.max(self.newest)
-    }
-
     /// Takes the grants away, as the keeper does when the machine was restored.
     pub(super) fn revoke(&mut self) {
         self.generation += 1;
@@ -327,16 +314,24 @@ impl Machine {
         }
         self.store(ids, start, Fate::Granted);
         let granted = space.tick(ids, taken.covered);
-        let (horizon, max_ahead) = (self.horizon, self.max_ahead);
-        let (cursor, newest, generation) = (start, granted, 0);
-        Some(Daemon { member, space, ids, cursor, granted, newest, generation, horizon, max_ahead })
+        Some(Daemon { member, ids, cursor: start, granted, newest: granted, generation: 0 })
+    }
+
+    /// Returns the fleet's ceiling that its daemon writes next.
+    pub(super) fn next(&self, daemon: &Daemon, wall: UnixMicros) -> u64 {
+        let now = Now { wall, boot: BootMicros(0), jumped: false };
+        let numbering = self.space.numbering(daemon.ids);
+        let id_time = numbering.start_of(Tick(daemon.cursor.saturating_sub(1)));
+        let from = rules::counts_from(now, id_time, self.max_ahead);
+        let ceiling = numbering.tick_of(rules::ceiling(numbering, from, self.horizon)).0;
+        ceiling.max(daemon.newest)
     }
 
     pub(super) fn raise(&mut self, wall: UnixMicros) {
         let clocks = self.clocks(wall);
+        let Some(ceiling) = self.daemon.as_ref().map(|daemon| self.next(daemon, wall)) else { return };
         let Some(daemon) = &mut self.daemon else { return };
-        let ceiling = daemon.next(wall);
-        let bounds = [Bound { source: 0, id_bound: daemon.space.bound(daemon.ids, ceiling) }];
+        let bounds = [Bound { source: 0, id_bound: self.space.bound(daemon.ids, ceiling) }];
         let raised = daemon.member.raise(&bounds, daemon.generation, clocks);
         if raised == Raised::Done {
             daemon.acknowledge(ceiling);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{Coordinator, Marker, NoAnswer, Swap, Swapped};
-use snowbank_core::clock::BootMicros;
 use snowbank_id::layout::UnixMicros;
 
 pub(super) type Keys = BTreeMap<String, String>;
@@ -197,7 +196,8 @@ impl Scene {
     }
 }
 
-/// The way to the coordinator of the event that is played.
+/// The way to the coordinator of the event that is played. No time passes within an event, and
+/// looks are events of their own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire;
 
@@ -208,17 +208,8 @@ impl AsMut<dyn Coordinator> for Wire {
 }
 
 impl Coordinator for Wire {
-    fn connections(&self) -> u64 {
-        0
-    }
-
     /// The end of the pause is an event of its own.
     fn pause(&mut self, _: Duration) {}
-
-    /// No time passes within an event, and looks are events of their own.
-    fn now(&self) -> BootMicros {
-        BootMicros(0)
-    }
 
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<String>>, NoAnswer> {
         let seen = with(Scene::seen)?;

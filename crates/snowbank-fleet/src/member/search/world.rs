@@ -141,19 +141,21 @@ impl World {
         World { server, machines, used, clocks, time, boots, frees: false, past: None }
     }
 
+    /// Returns the state after these events without a fault.
+    fn played(self, events: &[Event]) -> World {
+        events.iter().fold(self, |world, &event| world.after(event, &[]).0)
+    }
+
     /// Returns the same with a daemon on the first machine, which has handed out all that it may.
     pub(super) fn with_a_daemon(self) -> World {
-        let (started, _) = self.after(Event::Start(0, WALLS[0], Amount::All), &[]);
-        let (settled, _) = started.after(Event::Settle(0, Amount::All), &[]);
-        settled
+        self.played(&[Event::Start(0, WALLS[0], Amount::All), Event::Settle(0, Amount::All)])
     }
 
     /// Returns the same with a daemon that has raised its bound, and an operator who frees numbers
     /// whose daemons may run.
     pub(super) fn with_releases(self) -> World {
         let late = self.walls()[self.walls().len() - 1];
-        let world = World { frees: true, ..self }.with_a_daemon();
-        world.after(Event::Raise(0, late), &[]).0
+        World { frees: true, ..self }.with_a_daemon().played(&[Event::Raise(0, late)])
     }
 
     /// Returns the same where the first two machines are given both worker IDs.
@@ -180,7 +182,7 @@ impl World {
             Event::Start(0, walls[walls.len() / 2], Amount::One),
             Event::Settle(0, Amount::One),
         ];
-        let world = events.into_iter().fold(self, |world, event| world.after(event, &[]).0);
+        let world = self.played(&events);
         let runs = |at: usize| world.machines[at].daemon.is_some();
         assert!(runs(0) && runs(2), "they have started:{world}");
         world
@@ -191,8 +193,7 @@ impl World {
     pub(super) fn with_two_spaces(mut self) -> World {
         self.machine(2).space = Space::Second;
         self.frees = true;
-        let restart = [Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)];
-        restart.into_iter().fold(self.with_a_daemon(), |world, event| world.after(event, &[]).0)
+        self.with_a_daemon().played(&[Event::Stop(0), Event::Start(0, WALLS[0], Amount::All)])
     }
 
     /// Returns the same after a restore that the third machine's daemon noticed, and whose floor is
@@ -214,7 +215,7 @@ impl World {
             Event::Settle(1, Amount::All),
             Event::Start(2, late, Amount::One),
         ];
-        let world = events.into_iter().fold(self, |world, event| world.after(event, &[]).0);
+        let world = self.played(&events);
         let runs = |at: usize| world.machines[at].daemon.is_some();
         assert!(runs(1) && runs(2), "they have started:{world}");
         world
@@ -344,7 +345,9 @@ impl World {
             }
             // A raise whose bound has passed pauses, as a start does.
             let has_passed = !daemon.member.passed(self.machines[at].clocks(wall)).is_empty();
-            if daemon.next(wall) > daemon.granted && !(has_passed && self.server.lost_writes) {
+            if self.machines[at].next(daemon, wall) > daemon.granted
+                && !(has_passed && self.server.lost_writes)
+            {
                 events.push(Event::Raise(at, wall));
             }
         }
@@ -524,8 +527,8 @@ impl World {
             return;
         }
         daemon.cursor = to;
-        let space = daemon.space;
         let ids = daemon.ids;
+        let space = machine.space;
         machine.store(ids, to, Fate::Granted);
         let ticks = ((1_u128 << to) - 1) & !((1_u128 << from) - 1);
         let numbering = space.numbering(ids);
