@@ -50,7 +50,7 @@ fn an_outage_is_shown_with_the_time_that_is_left() {
     daemon.assert_logs("finding fleet: the coordinator does not answer");
 
     let message = await_finding(&daemon, Some("refuses"));
-    assert!(message.contains("refuses with no_ceiling until it can"), "{message}");
+    assert!(message.contains("refuses with no_ceiling until it is raised"), "{message}");
     assert_eq!(get(&daemon, "/readyz").code, 503);
     assert_eq!(metrics(&daemon), (0.0, 0.0));
     proxy.pass();
