@@ -92,7 +92,8 @@ settings! {
         /// connections are sorted to within burst_window. "strict": a request sent after a reply
         /// was received gets larger IDs, on any connection.
         ///
-        /// Relaxed by default: shards then share no memory. The order applies to the whole daemon.
+        /// Relaxed by default: each shard then hands out IDs that it has claimed ahead. The order
+        /// applies to the whole daemon.
         order: Order = r#""relaxed""# in Top, Restart("IDs already handed out are in the old order"),
             |value| value.choice(&[Order::Relaxed, Order::Strict].map(|order| (order.name(), order)));
 

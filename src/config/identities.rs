@@ -16,9 +16,9 @@ pub const ANONYMOUS: &str = "anonymous";
 settings! {
     /// One identity.
     pub struct IdentitySettings at |settings, index| (settings.identities[index]) {
-        /// The name of this identity in logs, metrics and the token file: the characters of a
-        /// source's name. A client has it by its token ("NAME: TOKEN" in auth.token_file) or by its
-        /// certificate (certificate_names).
+        /// The name of this identity in logs, metrics and the token file. It has the characters of
+        /// a source's name. A client has it by its token ("NAME: TOKEN" in auth.token_file) or by
+        /// its certificate (certificate_names).
         ///
         /// "anonymous" is the identity of every client without another one. With `sources = []` it
         /// may draw no IDs.
@@ -36,7 +36,8 @@ settings! {
 
         /// The most IDs per second that all its connections draw together, 1 to 4,294,967,295, or
         /// "off". After a second without a request, a second's IDs are available at once. A request
-        /// beyond the rate waits, and is answered with exhausted if its wait is too short.
+        /// beyond the rate waits, or is answered with exhausted at once if it may not wait long
+        /// enough.
         rate: Option<u32> = r#""off""# in Identity, Reload,
             |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
     }
