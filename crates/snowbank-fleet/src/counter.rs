@@ -125,6 +125,9 @@ impl fmt::Display for CounterLoss {
                  DIRECTORY`"
             ),
             CounterLoss::Replaced => f.write_str("its counter was made again at the coordinator"),
+            CounterLoss::Unreadable(error @ KeyError::Newer(_)) => {
+                write!(f, "its counter at the coordinator: {error}")
+            }
             CounterLoss::Unreadable(error) => write!(
                 f,
                 "its counter at the coordinator: {error}; then run `snowbank ticket set NAME VALUE --lower --config FILE`, \

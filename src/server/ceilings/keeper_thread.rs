@@ -325,9 +325,7 @@ impl Ceilings {
         match fleet.finish(fleet_thread::Job::Confirm(clocks)) {
             Ok(()) => Some(fleet),
             Err(reason) => {
-                tracing::warn!(
-                    "the worker IDs stay this daemon's, as after a crash, and its next start goes on with them: {reason}"
-                );
+                tracing::warn!("the worker IDs are not given back, as after a crash: {reason}");
                 None
             }
         }

@@ -223,10 +223,15 @@ impl Error {
 /// Returns whether a refusal is about the state of that daemon, so that another daemon may serve
 /// the request.
 pub(super) fn moves_on(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy
-    )
+    match code {
+        ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy => true,
+        ErrorCode::Malformed
+        | ErrorCode::Unsupported
+        | ErrorCode::BadCount
+        | ErrorCode::UnknownSource
+        | ErrorCode::Unauthorized
+        | ErrorCode::Exhausted => false,
+    }
 }
 
 fn from_endpoint(endpoint: &Option<Arc<str>>) -> String {
